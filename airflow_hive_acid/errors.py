@@ -1,0 +1,141 @@
+"""One tree of errors; names follow Hive's exceptions and the documents that define the system.
+
+A class exists where a caller can do something of its own about the problem. ``retryable`` says whether doing the
+same thing again, later and unchanged, can succeed; operators turn it into a retry or a final failure.
+"""
+
+from __future__ import annotations
+
+
+class HiveAcidError(Exception):
+    """Root of every error this package raises on purpose."""
+
+    retryable = False
+
+
+class InvalidArgumentsError(HiveAcidError, ValueError):
+    """An argument is unusable; the message names the field and the remedy. Nothing was changed."""
+
+
+class ConfigurationError(HiveAcidError):
+    """Something the machine or a connection must offer is missing: Java, spark-submit, a driver, a setting."""
+
+
+class MetastoreUnavailableError(HiveAcidError):
+    """The metastore database cannot be reached or refuses us; names the database and the remedy."""
+
+    retryable = True
+
+
+class SchemaVersionError(HiveAcidError):
+    """The database is no Hive 4.0, 4.1 or 4.2 metastore, or lacks our extension tables."""
+
+
+class NoSuchObjectError(HiveAcidError):
+    """A database, table or partition does not exist in the catalog."""
+
+
+class AlreadyExistsError(HiveAcidError):
+    """A database, table or partition of that name exists already."""
+
+
+class NoSuchTxnError(HiveAcidError):
+    """The txn was never opened, or is committed (then the text says so)."""
+
+
+class TxnAbortedError(HiveAcidError):
+    """The txn is aborted; the text gives the reason it was aborted for."""
+
+    retryable = True
+
+
+class TxnOpenError(HiveAcidError):
+    """A lock of an open txn cannot be released alone: commit or abort the txn."""
+
+
+class TooManyOpenTxnsError(HiveAcidError):
+    """``hive.max.open.txns`` is reached; opens are accepted again below 90 % of it."""
+
+    retryable = True
+
+
+class NoSuchLockError(HiveAcidError):
+    """The lock does not exist (any more): never taken, released, or timed out."""
+
+
+class LockTimeoutError(HiveAcidError):
+    """The lock was not granted within ``hive.lock.numretries``; the request has been withdrawn."""
+
+    retryable = True
+
+
+class LockDeniedError(HiveAcidError):
+    """The lock manager answered NOT_ACQUIRED: a zero-wait read or an exclusive CTAS met a conflicting lock."""
+
+    retryable = True
+
+
+class DeadlockError(HiveAcidError):
+    """This txn was chosen as the victim of a cycle of waiting txns."""
+
+    retryable = True
+
+
+class WriteConflictError(TxnAbortedError):
+    """Another txn committed a change of the same table or partition first; names it."""
+
+    retryable = True
+
+
+class LeaseAlreadyExistsError(HiveAcidError):
+    """A conflicting lease is held; names the holder, its type and its end."""
+
+    retryable = True
+
+
+class ExceedsMaxLeaseTimeError(HiveAcidError):
+    """A lease cannot be extended past the configured maximum."""
+
+
+class CommitStateUnknownError(HiveAcidError):
+    """A commit was sent and its answer lost. Look the txn up before anything else; never clean up on it (R17)."""
+
+    retryable = True
+
+
+class CorruptTableError(HiveAcidError):
+    """Files of a table are missing, unreadable or contradict their names; reading on would give wrong rows."""
+
+
+class SnapshotTooOldError(CorruptTableError):
+    """The snapshot needs directories that compaction and Cleaner have replaced: its txn was not kept open."""
+
+
+class UnsafePathError(HiveAcidError):
+    """A path lies outside the table it is said to belong to; nothing was touched."""
+
+
+class SqlSyntaxError(HiveAcidError):
+    """The statement does not parse; the message underlines the place."""
+
+
+class UnsupportedStatementError(HiveAcidError):
+    """The statement parses, and this version does not run it; the message names the nearest that it does."""
+
+
+class CardinalityViolationError(HiveAcidError):
+    """Several source rows of a MERGE match one target row, so the result would depend on chance."""
+
+
+class BadRecordError(HiveAcidError):
+    """A source record does not fit its declared schema; names file, row and column. Nothing is committed."""
+
+
+class JobFailedError(HiveAcidError):
+    """A Spark job ended without a result; carries the end of its log. Its txn is aborted, its files stay invisible."""
+
+    retryable = True
+
+
+class PublishError(HiveAcidError):
+    """What lies in the directories of a write id differs from what the job reported; the txn is not committed."""

@@ -1,0 +1,372 @@
+"""Job specs and result documents: all that passes between the control plane and a Spark job.
+
+A spec holds everything a job needs (snapshot, write id, statement ids, locations, schema, expressions), so the job
+never sees the metastore database. A result says what was written; the control plane compares it with a listing
+before anything is published. Both travel as JSON; unknown keys are refused, so that two versions never half-understand
+each other.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Literal, TypeVar
+
+SPEC_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: lower-case name and Hive type text, for example ``decimal(12,2)``."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRef:
+    """One partition of a table.
+
+    :param name: Hive's partition name ``k1=v1/k2=v2`` (escaped), empty for an unpartitioned table.
+    :param location: URI of its directory.
+    :param values: the values as the catalog holds them, in the order of the partition columns.
+    """
+
+    name: str
+    location: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """A table as one transaction sees it.
+
+    :param table: ``db.table``.
+    :param location: URI of the table directory.
+    :param columns: data columns, without partition columns.
+    :param partition_columns: partition columns in order.
+    :param partitions: the partitions to look at (pruned), one unnamed entry for an unpartitioned table.
+    :param write_ids: text of the ValidReaderWriteIdList (compactor's list for compaction).
+    :param txns: text of the ValidReadTxnList; decides which ``_vTXN`` directories exist for this reader.
+    :param transactional: false for plain ORC tables, which have no write ids.
+    :param properties: table properties that matter to the writer (``orc.*``).
+    """
+
+    table: str
+    location: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    partitions: tuple[PartitionRef, ...]
+    write_ids: str
+    txns: str
+    transactional: bool = True
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table snapshot under the name by which the query texts of this spec refer to it.
+
+    ``pseudo_columns`` adds ``row__id`` (struct of writeid, bucketid, rowid) to the view.
+    """
+
+    name: str
+    snapshot: TableSnapshot
+    pseudo_columns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Files outside the warehouse as a view: ``CREATE TEMPORARY VIEW name (columns) USING format OPTIONS (…)``.
+
+    With ``columns`` every value must fit its column: the first that does not fails the job with file, row and column.
+    """
+
+    name: str
+    format: str
+    options: dict[str, str]
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Append the rows of a query (``overwrite``: replace, as a new base).
+
+    :param query: Spark SQL over the views of the spec; its columns are matched to the target's by position:
+        data columns first, then the partition columns that are not static.
+    :param columns: target columns that the query fills, in the query's order; others become NULL. Empty: all.
+    :param static_partition: partition values given in the statement, ``(column, value)``.
+    """
+
+    kind: ClassVar[str] = "insert"
+    target: TableSnapshot
+    query: str
+    write_id: int
+    statement_id: int
+    columns: tuple[str, ...] = ()
+    static_partition: tuple[tuple[str, str], ...] = ()
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """``column = expression``, the expression in Spark SQL over the aliases of the step."""
+
+    column: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Change matching rows: a delete event and an insert event each (split update).
+
+    :param alias: name by which ``where`` and the assignments refer to the target.
+    """
+
+    kind: ClassVar[str] = "update"
+    target: TableSnapshot
+    alias: str
+    assignments: tuple[Assignment, ...]
+    where: str | None
+    write_id: int
+    delete_statement_id: int
+    insert_statement_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete matching rows."""
+
+    kind: ClassVar[str] = "delete"
+    target: TableSnapshot
+    alias: str
+    where: str | None
+    write_id: int
+    statement_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeClause:
+    """One WHEN clause, in statement order; the first whose condition holds decides.
+
+    :param matched: WHEN MATCHED (update, delete) or WHEN NOT MATCHED (insert).
+    :param condition: the AND part, Spark SQL over both aliases (source alias only when not matched), or None.
+    :param assignments: for update the changed columns; for insert the filled ones, partition columns included.
+    """
+
+    action: Literal["update", "delete", "insert"]
+    matched: bool
+    condition: str | None = None
+    assignments: tuple[Assignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """MERGE in one pass over the target; several source rows for one target row are an error (R18).
+
+    :param source: Spark SQL text of the source relation, without alias.
+    """
+
+    kind: ClassVar[str] = "merge"
+    target: TableSnapshot
+    target_alias: str
+    source: str
+    source_alias: str
+    on: str
+    clauses: tuple[MergeClause, ...]
+    write_id: int
+    delete_statement_id: int
+    insert_statement_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Run a query; its rows go to ``rows_uri`` as JSON lines, its columns into the result.
+
+    :param limit: at most this many rows are fetched; None for all.
+    """
+
+    kind: ClassVar[str] = "select"
+    query: str
+    rows_uri: str
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Compact one unpartitioned table or one partition; ids are kept, the Cleaner removes the sources later.
+
+    :param target: snapshot under the compactor's write-id list, exactly one entry in ``partitions``.
+    :param visibility_txn_id: the compaction txn, suffix ``_vTXN`` of the result.
+    """
+
+    kind: ClassVar[str] = "compact"
+    target: TableSnapshot
+    type: Literal["minor", "major"]
+    visibility_txn_id: int
+
+
+Step = Insert | Update | Delete | Merge | Select | Compact
+_STEPS: dict[str, type[Any]] = {c.kind: c for c in (Insert, Update, Delete, Merge, Select, Compact)}
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One statement for a Spark job.
+
+    :param job_id: uuid of this attempt; part of the staging directory's name.
+    :param staging: URI ``<table>/_tmp_<job_id>`` below which the job writes ``data/[<partition>/]<directory>/<file>``;
+        None for a select.
+    """
+
+    job_id: str
+    step: Step
+    views: tuple[View, ...] = ()
+    sources: tuple[Source, ...] = ()
+    staging: str | None = None
+    conf: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file in staging: its final name (``bucket_00000``), rows and bytes."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDirectory:
+    """A finished directory in staging.
+
+    :param partition: escaped partition name, empty for an unpartitioned table.
+    :param values: partition values as the catalog holds them.
+    :param name: final directory name, for example ``delta_0000005_0000005_0000``.
+    """
+
+    partition: str
+    values: tuple[str, ...]
+    name: str
+    files: tuple[WrittenFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """Why a job failed: the name of a class of ``airflow_hive_acid.errors`` and its message."""
+
+    type: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What a job did.
+
+    :param inserted: rows inserted, updated and deleted, as a user counts them (an update is one update).
+    :param columns: columns of a select, in order, with Spark's type text.
+    :param rows: number of rows of a select.
+    :param seconds: wall time in the driver, without start-up.
+    """
+
+    job_id: str
+    application_id: str
+    error: JobError | None = None
+    directories: tuple[WrittenDirectory, ...] = ()
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    columns: tuple[Column, ...] = ()
+    rows: int = 0
+    seconds: float = 0.0
+
+
+T = TypeVar("T")
+
+
+def to_json(document: JobSpec | JobResult) -> str:
+    """The document as JSON text, with its version."""
+    body = asdict(document)
+    if isinstance(document, JobSpec):
+        body["step"]["kind"] = document.step.kind
+    return json.dumps({"version": SPEC_VERSION, **body}, ensure_ascii=False, separators=(",", ":"))
+
+
+def spec_from_json(text: str) -> JobSpec:
+    """Parse a job spec.
+
+    :raises ValueError: when the text is no spec of this version; names the field.
+    """
+    return _from_document(JobSpec, text)
+
+
+def result_from_json(text: str) -> JobResult:
+    """Parse a result document.
+
+    :raises ValueError: when the text is no result of this version; names the field.
+    """
+    return _from_document(JobResult, text)
+
+
+def _from_document(cls: type[T], text: str) -> T:
+    body = json.loads(text)
+    version = body.pop("version", None)
+    if version != SPEC_VERSION:
+        raise ValueError(f"{cls.__name__} of version {version!r}; this side understands {SPEC_VERSION}. "
+                         "Run the same release of airflow-hive-acid on both sides.")
+    return typing.cast(T, _build(cls, body, cls.__name__))
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """Rebuild a value of type ``kind`` from plain JSON; ``where`` names the place for messages."""
+    origin = typing.get_origin(kind)
+    if kind == Step:
+        value = dict(value)
+        name = value.pop("kind", None)
+        if name not in _STEPS:
+            raise ValueError(f"{where}: unknown step {name!r}")
+        return _build(_STEPS[name], value, f"{where}.{name}")
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _build_dataclass(kind, value, where)
+    if origin is tuple:
+        return _build_tuple(kind, value, where)
+    if origin in (typing.Union, types.UnionType):
+        inner = next(a for a in typing.get_args(kind) if a is not type(None))
+        return None if value is None else _build(inner, value, where)
+    if kind is float and isinstance(value, int):
+        return float(value)
+    if origin is dict:
+        kind = dict
+    elif origin is Literal:
+        if value not in typing.get_args(kind):
+            raise ValueError(f"{where} must be one of {typing.get_args(kind)}, not {value!r}")
+        return value
+    if not isinstance(value, kind):
+        raise ValueError(f"{where} must be {getattr(kind, '__name__', kind)}, not {value!r}")
+    return value
+
+
+def _build_tuple(kind: Any, value: Any, where: str) -> tuple[Any, ...]:
+    args = typing.get_args(kind)
+    if not isinstance(value, list):
+        raise ValueError(f"{where} must be a list, not {value!r}")
+    if len(args) == 2 and args[1] is Ellipsis:
+        return tuple(_build(args[0], v, f"{where}[{i}]") for i, v in enumerate(value))
+    return tuple(_build(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(args, value, strict=True)))
+
+
+def _build_dataclass(kind: type[Any], value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} must be an object, not {value!r}")
+    hints = typing.get_type_hints(kind)
+    known = {f.name for f in fields(kind)}
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise ValueError(f"{where} has unknown fields {unknown}")
+    built = {k: _build(hints[k], v, f"{where}.{k}") for k, v in value.items()}
+    try:
+        return kind(**built)
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}") from None
