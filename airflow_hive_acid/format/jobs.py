@@ -314,8 +314,10 @@ def _from_document(cls: type[T], text: str) -> T:
     body = json.loads(text)
     version = body.pop("version", None)
     if version != SPEC_VERSION:
-        raise ValueError(f"{cls.__name__} of version {version!r}; this side understands {SPEC_VERSION}. "
-                         "Run the same release of airflow-hive-acid on both sides.")
+        raise ValueError(
+            f"{cls.__name__} of version {version!r}; this side understands {SPEC_VERSION}. "
+            "Run the same release of airflow-hive-acid on both sides."
+        )
     return typing.cast(T, _build(cls, body, cls.__name__))
 
 

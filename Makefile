@@ -1,0 +1,62 @@
+# The commands of the README. Everything runs from .venv/, which `make install` fills from the committed lock.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+export PATH := $(abspath $(BIN)):$(PATH)
+
+.PHONY: install demo test test-unit test-interop lint format bench clean lock help
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## make install        create .venv/ with everything, hive-acid and airflow included
+install: $(STAMP)
+
+$(STAMP): requirements/lock.txt pyproject.toml scripts/install.sh
+	@PYTHON=$(PYTHON) bash scripts/install.sh $(VENV)
+	@touch $@
+
+## make demo           real flights through a DAG: load, change, compact, clean, check
+demo: install
+	@$(BIN)/python scripts/run_dag.py hive_acid_demo
+
+## make test           unit, integration and acceptance tests on SQLite and PostgreSQL, with real Spark jobs and DAG runs
+test: install
+	@$(BIN)/python -m pytest -q -m "not interop"
+
+## make test-unit      the part that needs neither Spark nor Airflow
+test-unit: install
+	@$(BIN)/python -m pytest -q tests/unit -m "not spark and not airflow and not interop"
+
+## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
+test-interop: install
+	@$(BIN)/python -m pytest -q -m interop tests/interop
+
+## make lint           ruff, mypy --strict, the arrows between rooms, no SQL made from strings
+lint: install
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/check_sql.py airflow_hive_acid
+
+## make format         let ruff reformat and sort
+format: install
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+## make bench          the figures of docs/performance.md (a quiet machine and half an hour)
+bench: install
+	@$(BIN)/python benchmarks/dml.py
+	@$(BIN)/python benchmarks/read.py
+
+## make lock           resolve the dependencies anew
+lock:
+	@$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra dev pyproject.toml \
+	  --no-emit-package airflow-hive-acid --no-emit-index-url --no-emit-find-links --no-header --no-annotate -o requirements/lock.txt --upgrade
+
+## make clean          remove what the other targets made, .venv/ excepted
+clean:
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
