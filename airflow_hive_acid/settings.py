@@ -1,0 +1,212 @@
+"""Every setting, in one typed table: Hive's key, Hive's unit, our default and Hive's own beside it.
+
+The keys and their meaning come from the Hive Transactions and Hive Concurrency Model documents and, where marked,
+from Hive 4's ``MetastoreConf``. Our default is the value that Hive requires for transactions, so nothing needs to be
+switched on. A value is looked up, in this order, in: request properties, table properties, connection extra, Airflow's
+``[hive_acid]`` section, ``hive-site.xml``; then our default. Keys are compared without regard to case.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.settings_table import SETTINGS, Kind, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["SETTINGS", "Kind", "Resolved", "Setting", "Settings", "Source", "read_hive_site"]
+
+_UNITS_MS = {
+    "ms": 1, "msec": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000,
+}  # fmt: skip
+_DURATION = re.compile(r"^(-?\d+)\s*([a-z]*)$")
+_TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+#: Prefixes under which Hive itself accepts overrides in table and request properties.
+THRESHOLD_PREFIX = "compactorthreshold."
+
+
+class Source(Enum):
+    """Where a value comes from, strongest first."""
+
+    REQUEST = "request properties"
+    TABLE = "table property"
+    CONNECTION = "connection extra"
+    AIRFLOW = "airflow.cfg [hive_acid]"
+    HIVE_SITE = "hive-site.xml"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A setting with its value and where the value came from.
+
+    :param value: int (milliseconds for durations), float, bool or str, by the setting's kind.
+    :param text: the value as it was written.
+    """
+
+    setting: Setting
+    value: int | float | bool | str
+    text: str
+    source: Source
+
+
+class Settings:
+    """The settings in force; immutable, made once at the edge and handed down.
+
+    :param sources: values by source; keys are Hive's names or their ``metastore.*`` spellings. Keys that are no
+        setting of ours are ignored: the same places hold other programs' settings.
+    :raises InvalidArgumentsError: when a known key has a value that is not of its type; names key, value and source.
+    """
+
+    __slots__ = ("_sources", "_values")
+
+    def __init__(self, sources: Mapping[Source, Mapping[str, str]] | None = None) -> None:
+        self._sources = {s: dict(v) for s, v in (sources or {}).items()}
+        self._values = {s.key: _resolve(s, self._sources) for s in SETTINGS.values()}
+        self._check_together()
+
+    def __getitem__(self, key: str) -> Resolved:
+        try:
+            return self._values[key]
+        except KeyError:
+            raise InvalidArgumentsError(f"{key!r} is no setting; 'hive-acid settings' prints them all") from None
+
+    def __iter__(self) -> Iterator[Resolved]:
+        return iter(self._values.values())
+
+    def milliseconds(self, key: str) -> int:
+        """A duration in milliseconds."""
+        return int(self._typed(key, Kind.DURATION))
+
+    def seconds(self, key: str) -> float:
+        """A duration in seconds."""
+        return self.milliseconds(key) / 1000
+
+    def integer(self, key: str) -> int:
+        """A whole number."""
+        return int(self._typed(key, Kind.INTEGER))
+
+    def number(self, key: str) -> float:
+        """A number with a fraction."""
+        return float(self._typed(key, Kind.NUMBER))
+
+    def flag(self, key: str) -> bool:
+        """A switch."""
+        return bool(self._typed(key, Kind.FLAG))
+
+    def text(self, key: str) -> str:
+        """A text."""
+        return str(self._typed(key, Kind.TEXT))
+
+    def with_overrides(self, source: Source, properties: Mapping[str, str]) -> Settings:
+        """The same settings with the properties of a table or request laid over them.
+
+        :param source: ``Source.TABLE`` or ``Source.REQUEST``; thresholds may carry Hive's prefix
+            ``compactorthreshold.``.
+        """
+        stripped = {_without_prefix(k): v for k, v in properties.items()}
+        return Settings({**self._sources, source: stripped})
+
+    def _typed(self, key: str, kind: Kind) -> Any:
+        resolved = self[key]
+        if resolved.setting.kind is not kind:
+            raise TypeError(f"{key} is a {resolved.setting.kind.value}, not a {kind.value}")
+        return resolved.value
+
+    def _check_together(self) -> None:
+        """The document's rule: scheduling counts failures in the history, so the history must hold more of them."""
+        threshold = self.integer("hive.compactor.initiator.failed.compacts.threshold")
+        kept = self.integer("hive.compactor.history.retention.failed")
+        if threshold >= kept:
+            raise InvalidArgumentsError(
+                f"hive.compactor.initiator.failed.compacts.threshold is {threshold} and must be less than the failed "
+                f"compactions kept in history; raise hive.compactor.history.retention.failed (now {kept})"
+            )
+
+
+def read_hive_site(path: Path) -> dict[str, str]:
+    """The properties of a ``hive-site.xml``.
+
+    :raises InvalidArgumentsError: when the file cannot be read or is no Hadoop configuration.
+    """
+    from xml.etree import ElementTree
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        if "<!DOCTYPE" in text or "<!ENTITY" in text:
+            raise InvalidArgumentsError(f"{path}: a document type or entity is not accepted in hive-site.xml")
+        root = ElementTree.fromstring(text)  # noqa: S314 - documents that could expand entities are refused above
+    except (OSError, UnicodeDecodeError, ElementTree.ParseError) as error:
+        raise InvalidArgumentsError(f"hive-site.xml at {path} cannot be read: {error}") from error
+    if root.tag != "configuration":
+        raise InvalidArgumentsError(f"{path} is no Hadoop configuration: its root element is <{root.tag}>")
+    properties = {}
+    for entry in root.iter("property"):
+        name, value = entry.findtext("name"), entry.findtext("value")
+        if name is not None and value is not None:
+            properties[name.strip()] = value.strip()
+    return properties
+
+
+def parse_duration(text: str, default_unit: str) -> int:
+    """A duration in milliseconds from Hive's form: a number with an optional unit.
+
+    :param default_unit: unit of a bare number, as Hive defines it for the key.
+    :raises ValueError: when the text is no duration.
+    """
+    match = _DURATION.match(text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is no duration; write for example 300, 300s, 5m or 12h")
+    number, unit = int(match.group(1)), match.group(2) or default_unit
+    unit = unit if unit in _UNITS_MS else unit.removesuffix("s")
+    if unit not in _UNITS_MS:
+        raise ValueError(f"{text!r} has the unknown unit {match.group(2)!r}; known are ms, s, m, h and d")
+    return number * _UNITS_MS[unit]
+
+
+def _without_prefix(key: str) -> str:
+    return key[len(THRESHOLD_PREFIX) :] if key.lower().startswith(THRESHOLD_PREFIX) else key
+
+
+def _resolve(setting: Setting, sources: Mapping[Source, Mapping[str, str]]) -> Resolved:
+    names = {setting.key.lower(), *(a.lower() for a in setting.aliases)}
+    for source in Source:
+        for key, text in sources.get(source, {}).items():
+            if key.lower() in names:
+                return Resolved(setting, _parse(setting, str(text), source.value), str(text), source)
+    return Resolved(setting, _parse(setting, setting.default, "default"), setting.default, Source.DEFAULT)
+
+
+def _parse(setting: Setting, text: str, origin: str) -> int | float | bool | str:
+    try:
+        value = _convert(setting, text.strip())
+    except ValueError as error:
+        raise InvalidArgumentsError(f"{setting.key} = {text!r} ({origin}): {error}") from None
+    if setting.minimum is not None and not isinstance(value, str) and value < setting.minimum:
+        raise InvalidArgumentsError(f"{setting.key} = {text!r} ({origin}): must be at least {setting.minimum}")
+    if setting.choices and value not in setting.choices:
+        raise InvalidArgumentsError(f"{setting.key} = {text!r} ({origin}): must be one of {', '.join(setting.choices)}")
+    return value
+
+
+def _convert(setting: Setting, text: str) -> int | float | bool | str:
+    match setting.kind:
+        case Kind.DURATION:
+            return parse_duration(text, setting.unit)
+        case Kind.INTEGER:
+            return int(text)
+        case Kind.NUMBER:
+            return float(text)
+        case Kind.FLAG:
+            if text.lower() in _TRUE | _FALSE:
+                return text.lower() in _TRUE
+            raise ValueError("must be true or false")
+        case Kind.TEXT:
+            return text

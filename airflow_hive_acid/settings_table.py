@@ -1,0 +1,173 @@
+"""The rows of the settings table; see ``settings.py`` for how a value is found.
+
+``hive_default`` is the default of Hive 4.1 where it differs from the documents, the documents' otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """Type of a setting's value."""
+
+    DURATION = "duration"
+    INTEGER = "integer"
+    NUMBER = "number"
+    FLAG = "switch"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting.
+
+    :param key: Hive's name, or ours where Hive has none.
+    :param default: our default, as it would be written in a file.
+    :param hive_default: Hive's own default, printed beside ours.
+    :param unit: unit of a bare number of a duration.
+    :param aliases: other spellings that mean the same.
+    """
+
+    key: str
+    kind: Kind
+    default: str
+    hive_default: str
+    description: str
+    unit: str = ""
+    minimum: int | None = None
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+DB_TXN_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
+DUMMY_TXN_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager"
+ZOOKEEPER_LOCK_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager"
+EMBEDDED_LOCK_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.EmbeddedLockManager"
+
+
+def _aliases(key: str, *more: str) -> tuple[str, ...]:
+    """Hive's metastore accepts ``metastore.x`` for ``hive.x``."""
+    return ("metastore." + key.removeprefix("hive."), *more)
+
+
+def _duration(
+    key: str, default: str, unit: str, text: str, hive: str | None = None, minimum: int | None = 0, alias: str = ""
+) -> Setting:
+    names = _aliases(key, alias) if alias else _aliases(key)
+    return Setting(key, Kind.DURATION, default, hive or default, text, unit, minimum, aliases=names)
+
+
+def _integer(key: str, default: int, text: str, hive: str | None = None, minimum: int | None = 0) -> Setting:
+    return Setting(key, Kind.INTEGER, str(default), hive or str(default), text, minimum=minimum, aliases=_aliases(key))
+
+
+def _flag(key: str, default: bool, text: str, hive: bool | None = None) -> Setting:
+    shown = default if hive is None else hive
+    return Setting(key, Kind.FLAG, str(default).lower(), str(shown).lower(), text, aliases=_aliases(key))
+
+
+def _text(key: str, default: str, text: str, hive: str | None = None, choices: tuple[str, ...] = ()) -> Setting:
+    hive_default = default if hive is None else hive
+    return Setting(key, Kind.TEXT, default, hive_default, text, choices=choices, aliases=_aliases(key))
+
+
+_ROWS = (
+    # Concurrency and locks (Hive Concurrency Model; Transaction/Lock Manager)
+    _flag("hive.support.concurrency", True, "Take locks at all.", hive=False),
+    _text(
+        "hive.txn.manager", DB_TXN_MANAGER, "DummyTxnManager: legacy locks only, access to ACID tables is refused.",
+        hive=DUMMY_TXN_MANAGER, choices=(DB_TXN_MANAGER, DUMMY_TXN_MANAGER),
+    ),
+    _text(
+        "hive.lock.manager", EMBEDDED_LOCK_MANAGER, "Lock manager used with DummyTxnManager.",
+        hive=ZOOKEEPER_LOCK_MANAGER, choices=(EMBEDDED_LOCK_MANAGER, ZOOKEEPER_LOCK_MANAGER),
+    ),
+    _integer("hive.lock.numretries", 100, "How often a lock request is tried again before it is given up."),
+    _integer("hive.unlock.numretries", 10, "How often a release is tried again."),
+    _duration(
+        "hive.lock.sleep.between.retries", "60s", "s", "Longest pause between two tries; the first is 100 ms, doubling."
+    ),
+    _integer("hive.locks.max.partitions", -1, "More partitions than this are locked as the table; -1: no limit.",
+             minimum=-1),
+    _text("hive.query.exclusive.lock", "", "Names of advisory locks a statement takes exclusively, comma separated."),
+    _flag("hive.enforce.bucketing", True, "Accepted; bucketing is always enforced, as in Hive since 2.0.", hive=False),
+    _text("hive.exec.dynamic.partition.mode", "nonstrict", "strict demands one static partition in an INSERT.",
+          choices=("strict", "nonstrict")),
+    # Transactions
+    _flag("hive.txn.strict.locking.mode", True, "INSERT into a non-transactional table locks it exclusively."),
+    _flag("hive.txn.nonacid.read.locks", True, "Reads of non-transactional tables take locks."),
+    _flag("hive.txn.ext.locking.enabled", False, "External tables are locked too."),
+    _flag("hive.txn.read.locks", True, "Reads of transactional tables take shared locks."),
+    _flag("hive.acid.lockless.reads.enabled", False, "Reads of transactional tables take no locks at all."),
+    _flag("hive.txn.xlock.write", False, "UPDATE and DELETE take exclusive write locks (Hive 4.0 does, 4.1 does not)."),
+    _flag("hive.txn.xlock.iow", True, "INSERT OVERWRITE locks exclusively when hive.txn.xlock.write is on too."),
+    _flag("hive.txn.xlock.mergeinsert", True, "The insert branch of MERGE takes part in conflict detection.",
+          hive=False),
+    _flag("hive.txn.xlock.ctas", True, "Two CREATE TABLE AS SELECT of one name fail fast."),
+    _duration("hive.txn.timeout", "300s", "s",
+              "A txn without heartbeat for this long is aborted. On a shared metastore it must equal Hive's.",
+              minimum=1000),
+    _duration("hive.repl.txn.timeout", "11d", "d", "The same for txns opened by replication.", minimum=1000),
+    _duration("hive.txn.opentxn.timeout", "1000ms", "ms", "An open that takes longer is undone and repeated."),
+    _integer("hive.txn.heartbeat.threadpool.size", 5, "Threads that send heartbeats.", minimum=1),
+    _duration("hive.timedout.txn.reaper.start", "100s", "ms", "Delay of the first look for timed-out txns."),
+    _duration("hive.timedout.txn.reaper.interval", "180s", "ms", "Time between two looks for timed-out txns.",
+              alias="metastore.acid.housekeeper.interval", minimum=1000),
+    _integer("hive.txn.max.open.batch", 1000, "Most txns opened in one call.", minimum=1),
+    _integer("hive.max.open.txns", 100_000, "Most open txns; opens are refused until fewer than 90 % are open.",
+             minimum=1),
+    _duration("hive.count.open.txns.interval", "1s", "s", "Age at which the count of open txns is taken anew."),
+    _text("hive.txn.retryable.sqlex.regex", "", "Further database errors that are worth a retry, comma separated."),
+    _integer("hive.txn.retrysnapshot.max.count", 5, "How often a statement starts over on an outdated snapshot."),
+    # Compaction
+    _flag("hive.compactor.initiator.on", True, "The Initiator looks for tables to compact.", hive=False),
+    _flag("hive.compactor.cleaner.on", True, "The Cleaner removes what compaction has replaced.", hive=False),
+    _integer("hive.compactor.worker.threads", 2, "Compactions at a time.", hive="0", minimum=0),
+    _duration("hive.compactor.worker.timeout", "86400s", "s", "A compaction that works longer is queued again.",
+              minimum=1000),
+    _duration("hive.compactor.worker.pool.timeout", "12h", "h",
+              "After this long any worker may take a request of a named pool."),
+    _duration("hive.compactor.cleaner.run.interval", "5000ms", "ms", "Time between two looks of the Cleaner."),
+    _duration("hive.compactor.check.interval", "300s", "s", "Time between two looks of the Initiator.", minimum=1000),
+    _integer("hive.compactor.delta.num.threshold", 10, "More delta directories than this ask for a minor compaction."),
+    Setting("hive.compactor.delta.pct.threshold", Kind.NUMBER, "0.1", "0.1",
+            "Deltas larger than this fraction of the base ask for a major compaction.", minimum=0,
+            aliases=_aliases("hive.compactor.delta.pct.threshold")),
+    _integer("hive.compactor.abortedtxn.threshold", 1000, "Aborted txns of one table or partition before clean-up."),
+    _duration("hive.compactor.aborted.txn.time.threshold", "12h", "h",
+              "Age of the oldest aborted txn before clean-up; negative: never by age.", minimum=None),
+    _integer("hive.compactor.max.num.delta", 500, "More deltas than this are compacted in several steps.", minimum=2),
+    _text("hive.compactor.job.queue", "", "Queue of the cluster that compaction jobs are sent to."),
+    _integer("hive.compactor.fetch.size", 1000, "Candidates looked at in one pass.", minimum=100),
+    _integer("hive.compactor.initiator.failed.compacts.threshold", 2,
+             "So many failures in a row stop automatic scheduling of a table or partition.", minimum=1),
+    _duration("hive.compactor.initiator.failed.retry.time", "7d", "d", "After this long it is tried again anyway."),
+    _integer("hive.compactor.history.retention.succeeded", 3, "Successful compactions kept in history, each."),
+    _integer("hive.compactor.history.retention.failed", 3, "Failed compactions kept in history, each."),
+    Setting("hive.compactor.history.retention.attempted", Kind.INTEGER, "2", "2",
+            "Compactions that did not start, kept in history, each.", minimum=0,
+            aliases=("hive.compactor.history.retention.did.not.initiate",
+                     "metastore.compactor.history.retention.did.not.initiate")),
+    _integer("hive.compactor.history.retention.refused", 3, "Refused compactions kept in history, each."),
+    _duration("hive.compactor.history.retention.timeout", "7d", "d",
+              "Older failures are purged when a newer compaction succeeded."),
+    _duration("hive.compactor.history.reaper.interval", "2m", "m", "Time between two purges of the history.",
+              minimum=1000),
+    _flag("hive.compactor.delayed.cleanup.enabled", False, "The Cleaner waits for the retention time as well."),
+    _duration("hive.compactor.cleaner.retention.time.seconds", "300s", "s", "That retention time.",
+              alias="metastore.compactor.cleaner.retention.time"),
+    _integer("hive.compactor.cleaner.retry.maxattempts", 5, "Failures of a clean-up before it is marked failed."),
+    _duration("hive.compactor.cleaner.retry.retention.time", "300s", "s", "Pause after the first of them; doubling."),
+    # Notification log
+    _flag("hive.metastore.event.db.listener.on", True,
+          "Write the events that Hive's DbNotificationListener would write.", hive=False),
+    _duration("hive.metastore.event.db.listener.timetolive", "1d", "s", "Age at which events are removed."),
+    _duration("hive.metastore.event.db.listener.clean.interval", "7200s", "s", "Time between two such removals."),
+    _text("hive.metastore.event.message.factory", "gzip(json-2.0)", "Form of event messages.",
+          choices=("gzip(json-2.0)", "json-0.2")),
+)  # fmt: skip
+
+#: All settings by key.
+SETTINGS: dict[str, Setting] = {row.key: row for row in _ROWS}
