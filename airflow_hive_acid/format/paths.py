@@ -1,0 +1,91 @@
+"""Locations in a warehouse: joining them, and deciding whether one lies inside another before anything is deleted.
+
+Locations are compared as Hadoop compares them: ``file:/w``, ``file:///w`` and ``/w`` are one place, repeated slashes
+count once, percent characters are ordinary characters (a partition value ``a/b`` is the directory ``a%2Fb``).
+What could mean two places (``..``, a relative path) is inside nothing. Links are the filesystem's business.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A location taken apart: scheme, authority (host, bucket, container) and the segments of its path."""
+
+    scheme: str
+    authority: str
+    segments: tuple[str, ...]
+
+
+def parse_location(path: str) -> Location:
+    """Take a URI or plain absolute path apart.
+
+    :raises UnsafePathError: when the text does not name exactly one place.
+    """
+    match = _SCHEME.match(path)
+    scheme = match[1].lower() if match else "file"
+    rest = path[match.end() :] if match else path
+    authority = ""
+    if rest.startswith("//"):
+        if not match:
+            raise UnsafePathError(f"{path!r} starts with two slashes: a host for Hadoop, a directory for others")
+        authority, slash, rest = rest[2:].partition("/")
+        rest = slash + rest
+    if scheme == "file" and authority == "localhost":
+        authority = ""
+    if "\0" in path or not (rest.startswith("/") or (authority and not rest)):
+        raise UnsafePathError(f"{path!r} is not an absolute location; write it as scheme://authority/path or /path")
+    segments = tuple(segment for segment in rest.split("/") if segment not in ("", "."))
+    for segment in segments:
+        # No escaped value decodes to dots: Hive does not escape them, so such a segment is an attempt to get out.
+        if unquote(segment) in ("..", "."):
+            raise UnsafePathError(f"{path!r} contains the segment {segment!r}; give the location it leads to")
+    return Location(scheme, authority, segments)
+
+
+def join(uri: str, *parts: str) -> str:
+    """``uri`` followed by parts; a part may itself have several segments (a partition name).
+
+    :raises InvalidArgumentsError: for a part that is empty, absolute or leads upwards.
+    """
+    joined = uri.rstrip("/")
+    for part in parts:
+        if not part or any(segment in ("", ".", "..") for segment in part.split("/")):
+            raise InvalidArgumentsError(f"cannot append {part!r} to {uri}: every segment must be a name")
+        joined += "/" + part
+    return joined
+
+
+def is_inside(root: str, path: str) -> bool:
+    """Whether ``path`` lies strictly below ``root``; never true for something that may be two places."""
+    return relative_to(root, path) not in (None, "")
+
+
+def require_inside(root: str, path: str) -> None:
+    """Refuse a path that does not lie strictly below ``root``.
+
+    :raises UnsafePathError: naming both.
+    """
+    if not is_inside(root, path):
+        raise UnsafePathError(f"{path!r} does not lie inside {root!r}; nothing was touched")
+
+
+def relative_to(root: str, path: str) -> str | None:
+    """The path of ``path`` seen from ``root`` (empty for the root itself), or None when it lies elsewhere."""
+    try:
+        above, below = parse_location(root), parse_location(path)
+    except UnsafePathError:
+        return None
+    depth = len(above.segments)
+    same_tree = (above.scheme, above.authority) == (below.scheme, below.authority)
+    if not same_tree or below.segments[:depth] != above.segments:
+        return None
+    return "/".join(below.segments[depth:])
