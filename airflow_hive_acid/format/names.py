@@ -156,8 +156,8 @@ def is_hidden(name: str) -> bool:
 
 def staging_name(job_id: str) -> str:
     """Name of a job's staging directory inside the table (and of the plain file that fences it, R4)."""
-    if not re.fullmatch(r"[A-Za-z0-9-]+", job_id):
-        raise InvalidArgumentsError(f"job id {job_id!r} must consist of letters, digits and hyphens, as a uuid does")
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", job_id):
+        raise InvalidArgumentsError(f"job id {job_id!r} must consist of letters, digits, '-' and '_', as a uuid does")
     return STAGING_PREFIX + job_id
 
 

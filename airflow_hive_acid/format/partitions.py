@@ -7,9 +7,12 @@ the catalog. Directories of partitions carry the escaped name, so a value never 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
