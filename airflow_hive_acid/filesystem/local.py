@@ -1,0 +1,140 @@
+"""Local warehouses, through the operating system: atomic renames, no following of symbolic links."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import uuid
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import UnsafePathError
+from airflow_hive_acid.filesystem.protocol import FileInfo
+from airflow_hive_acid.filesystem.uris import local_path
+from airflow_hive_acid.format import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class LocalFilesystem:
+    """A :class:`~airflow_hive_acid.filesystem.protocol.Filesystem` over ``file:`` URIs and absolute paths."""
+
+    can_fence = True
+
+    def list_files(
+        self,
+        uri: str,
+        recursive: bool = False,
+        *,
+        descend: Callable[[FileInfo], bool] | None = None,
+    ) -> list[FileInfo]:
+        """See the protocol. Symbolic links are listed as files of their own size and never followed."""
+        base = uri.rstrip("/")
+        found: list[FileInfo] = []
+        pending = [("", os.scandir(local_path(uri)))]
+        while pending:
+            prefix, entries = pending.pop()
+            with entries:
+                for entry in entries:
+                    info = _describe(base, prefix, entry)
+                    if info is None:
+                        continue
+                    found.append(info)
+                    if info.is_dir and recursive and (descend is None or descend(info)):
+                        # Hive's own temporary directories come and go while we look.
+                        with contextlib.suppress(FileNotFoundError):
+                            pending.append((info.relative + "/", os.scandir(entry.path)))
+        return sorted(found, key=lambda info: info.relative)
+
+    def exists(self, uri: str) -> bool:
+        """See the protocol."""
+        return os.path.lexists(local_path(uri))
+
+    def rename_directory(self, source: str, target: str) -> None:
+        """See the protocol. ``mkdir`` claims the name; renaming onto an empty directory of our own is atomic."""
+        source_path, target_path = local_path(source), local_path(target)
+        if not os.path.isdir(source_path):
+            raise FileNotFoundError(f"{source} is no directory; it cannot become {target}")
+        try:
+            os.mkdir(target_path)
+        except FileExistsError:
+            raise FileExistsError(f"{target} exists already; {source} was left where it is") from None
+        try:
+            os.rename(source_path, target_path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.rmdir(target_path)
+            raise
+
+    def delete(self, uri: str, *, inside: str) -> bool:
+        """See the protocol."""
+        paths.require_inside(inside, uri)
+        path, root = local_path(uri), local_path(inside)
+        _refuse_links(path, root, uri)
+        try:
+            mode = os.lstat(path).st_mode
+            if stat.S_ISDIR(mode):
+                shutil.rmtree(path, onerror=_ignore_vanished)
+            else:
+                os.unlink(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read_text(self, uri: str) -> str:
+        """See the protocol."""
+        with open(local_path(uri), encoding="utf-8", newline="") as file:
+            return file.read()
+
+    def write_text(self, uri: str, text: str) -> None:
+        """See the protocol."""
+        path = local_path(uri)
+        directory, name = os.path.split(path)
+        temporary = os.path.join(directory, f".{name[:100]}.{uuid.uuid4().hex}.tmp")
+        try:
+            with open(temporary, "x", encoding="utf-8", newline="") as file:
+                file.write(text)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+
+    def create_file(self, uri: str, text: str) -> None:
+        """See the protocol."""
+        with open(local_path(uri), "x", encoding="utf-8", newline="") as file:
+            file.write(text)
+
+    def make_directory(self, uri: str) -> None:
+        """See the protocol."""
+        os.makedirs(local_path(uri), exist_ok=True)
+
+
+def _describe(base: str, prefix: str, entry: os.DirEntry[str]) -> FileInfo | None:
+    relative = prefix + entry.name
+    try:
+        is_dir = entry.is_dir(follow_symlinks=False)
+        size = 0 if is_dir else entry.stat(follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return None
+    return FileInfo(path=f"{base}/{relative}", relative=relative, size=size, is_dir=is_dir)
+
+
+def _refuse_links(path: str, root: str, uri: str) -> None:
+    """Refuse a way from ``root`` down to ``path`` that leads over a symbolic link."""
+    current = root
+    for part in os.path.relpath(path, root).split(os.sep):
+        current = os.path.join(current, part)
+        if os.path.islink(current):
+            raise UnsafePathError(
+                f"{uri} leads over the symbolic link {current}; nothing was deleted. If it is meant, remove it by hand."
+            )
+
+
+def _ignore_vanished(_function: object, _path: str, failure: object) -> None:
+    """Somebody else deleting the same directory is no error; everything else is."""
+    error = failure[1] if isinstance(failure, tuple) else failure
+    if not isinstance(error, FileNotFoundError):
+        raise error if isinstance(error, BaseException) else OSError(str(error))

@@ -1,0 +1,95 @@
+"""What the control plane needs from a filesystem, and no more.
+
+Every delete names the directory it must stay inside; adapters refuse the directory itself, anything outside it and
+anything reached through a symbolic link. A rename never lands on or in an existing directory: Hadoop and POSIX would
+move *into* it, and two attempts of one statement would mix (R5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One entry of a listing.
+
+    :param path: full URI, beginning with the URI that was listed.
+    :param relative: the path below the listed directory, with ``/`` between parts.
+    :param size: bytes; 0 for a directory.
+    """
+
+    path: str
+    relative: str
+    size: int
+    is_dir: bool
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.relative.rsplit("/", 1)[-1]
+
+
+@runtime_checkable
+class Filesystem(Protocol):
+    """Lists, reads, renames and deletes below a warehouse.
+
+    ``can_fence`` says whether a plain file in the place of a directory stops every writer that wants to create or
+    rename something below it (R4). It does on POSIX and HDFS, not on object stores.
+    """
+
+    can_fence: bool
+
+    def list_files(
+        self,
+        uri: str,
+        recursive: bool = False,
+        *,
+        descend: Callable[[FileInfo], bool] | None = None,
+    ) -> list[FileInfo]:
+        """Entries of a directory, sorted by relative path. What vanishes while we look is left out.
+
+        :param recursive: with everything below it.
+        :param descend: asked for each directory of a recursive listing; False leaves out what is below it.
+        :raises FileNotFoundError: when the directory itself does not exist.
+        """
+
+    def exists(self, uri: str) -> bool:
+        """Whether there is a file or directory of that name."""
+
+    def rename_directory(self, source: str, target: str) -> None:
+        """Give a directory a new name; the parent of the new name must exist.
+
+        :raises FileExistsError: when there is anything at ``target``; nothing was changed.
+        :raises FileNotFoundError: when ``source`` or the parent of ``target`` is missing.
+        """
+
+    def delete(self, uri: str, *, inside: str) -> bool:
+        """Delete a file or a directory with everything below it.
+
+        :param inside: the directory that must contain it, usually the table's.
+        :return: False when there was nothing.
+        :raises UnsafePathError: when ``uri`` is ``inside`` itself, outside it, or behind a symbolic link.
+        """
+
+    def read_text(self, uri: str) -> str:
+        """The UTF-8 text of a file."""
+
+    def write_text(self, uri: str, text: str) -> None:
+        """Write a UTF-8 file, replacing one of that name; a reader sees the old or the new text, never a part."""
+
+    def create_file(self, uri: str, text: str) -> None:
+        """Write a UTF-8 file that must not exist yet.
+
+        :raises FileExistsError: when there is a file or directory of that name.
+        """
+
+    def make_directory(self, uri: str) -> None:
+        """Create a directory and its parents; fine if it exists.
+
+        :raises FileExistsError: when a file has that name.
+        """

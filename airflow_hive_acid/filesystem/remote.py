@@ -1,0 +1,142 @@
+"""HDFS and object stores, through fsspec."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+from airflow_hive_acid.filesystem.protocol import FileInfo
+from airflow_hive_acid.filesystem.uris import FSSPEC_PROTOCOLS, OBJECT_STORES, scheme_of
+from airflow_hive_acid.format import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+class FsspecFilesystem:
+    """A :class:`~airflow_hive_acid.filesystem.protocol.Filesystem` over one fsspec filesystem.
+
+    :param uri: any URI of it; the authority (bucket, namenode) of other URIs may differ where fsspec allows it.
+    :param options: fsspec's storage options.
+    """
+
+    def __init__(self, uri: str, options: Mapping[str, Any]) -> None:
+        self._scheme = scheme_of(uri)
+        protocol = FSSPEC_PROTOCOLS[self._scheme]
+        self.can_fence = protocol not in OBJECT_STORES
+        try:
+            self._fs = fsspec.core.url_to_fs(self._translate(uri), use_listings_cache=False, **options)[0]
+        except (ImportError, ValueError) as error:
+            raise ConfigurationError(
+                f"{uri}: fsspec cannot open {protocol!r} ({error}); install the package it names"
+            ) from error
+
+    def list_files(
+        self,
+        uri: str,
+        recursive: bool = False,
+        *,
+        descend: Callable[[FileInfo], bool] | None = None,
+    ) -> list[FileInfo]:
+        """See the protocol."""
+        base, found, pending = uri.rstrip("/"), [], [""]
+        while pending:
+            prefix = pending.pop()
+            where = self._path(f"{base}/{prefix}")
+            try:
+                entries = self._fs.ls(where, detail=True)
+            except FileNotFoundError:
+                if not prefix:
+                    raise
+                continue
+            if not prefix and _is_file(entries, where):
+                raise NotADirectoryError(f"{uri} is a file, not a directory")
+            for entry in entries:
+                info = _describe(base, prefix, entry, where)
+                if info is None:
+                    continue
+                found.append(info)
+                if info.is_dir and recursive and (descend is None or descend(info)):
+                    pending.append(info.relative + "/")
+        return sorted(found, key=lambda info: info.relative)
+
+    def exists(self, uri: str) -> bool:
+        """See the protocol."""
+        return bool(self._fs.exists(self._path(uri)))
+
+    def rename_directory(self, source: str, target: str) -> None:
+        """See the protocol. Not atomic on object stores; nothing there is visible before the commit anyway."""
+        source_path, target_path = self._path(source), self._path(target)
+        if not self._fs.isdir(source_path):
+            raise FileNotFoundError(f"{source} is no directory; it cannot become {target}")
+        if self._fs.exists(target_path):
+            raise FileExistsError(f"{target} exists already; {source} was left where it is")
+        self._fs.mv(source_path, target_path, recursive=True)
+
+    def delete(self, uri: str, *, inside: str) -> bool:
+        """See the protocol."""
+        paths.require_inside(inside, uri)
+        path = self._path(uri)
+        try:
+            self._fs.rm(path, recursive=True)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read_text(self, uri: str) -> str:
+        """See the protocol."""
+        return bytes(self._fs.cat_file(self._path(uri))).decode("utf-8")
+
+    def write_text(self, uri: str, text: str) -> None:
+        """See the protocol. One PUT is atomic on an object store; elsewhere a rename makes it so."""
+        path = self._path(uri)
+        if not self.can_fence:
+            self._fs.pipe_file(path, text.encode("utf-8"))
+            return
+        directory, _, name = path.rpartition("/")
+        temporary = f"{directory}/.{name}.{uuid.uuid4().hex}.tmp"
+        self._fs.pipe_file(temporary, text.encode("utf-8"))
+        if self._fs.exists(path):
+            self._fs.rm_file(path)
+        self._fs.mv(temporary, path)
+
+    def create_file(self, uri: str, text: str) -> None:
+        """See the protocol. HDFS refuses a file where a directory is; the check before covers files."""
+        path = self._path(uri)
+        if self._fs.exists(path):
+            raise FileExistsError(f"{uri} exists already")
+        self._fs.pipe_file(path, text.encode("utf-8"))
+
+    def make_directory(self, uri: str) -> None:
+        """See the protocol."""
+        path = self._path(uri)
+        if self._fs.isfile(path):
+            raise FileExistsError(f"{uri} is a file, not a directory")
+        self._fs.makedirs(path, exist_ok=True)
+
+    def _translate(self, uri: str) -> str:
+        scheme = scheme_of(uri)
+        if scheme != self._scheme:
+            raise InvalidArgumentsError(f"{uri} is on {scheme}, this filesystem serves {self._scheme}")
+        return FSSPEC_PROTOCOLS[scheme] + uri[len(scheme):]
+
+    def _path(self, uri: str) -> str:
+        return str(self._fs._strip_protocol(self._translate(uri).rstrip("/")))
+
+
+def _is_file(entries: Sequence[Mapping[str, Any]], where: str) -> bool:
+    """fsspec lists a file as itself."""
+    return len(entries) == 1 and entries[0]["type"] == "file" and str(entries[0]["name"]) == where
+
+
+def _describe(base: str, prefix: str, entry: Mapping[str, Any], where: str) -> FileInfo | None:
+    full = str(entry["name"]).rstrip("/")
+    if full == where.rstrip("/"):
+        return None  # object stores list the marker of the directory itself
+    relative = prefix + full.rsplit("/", 1)[-1]
+    is_dir = entry["type"] == "directory"
+    size = 0 if is_dir else int(entry.get("size") or 0)
+    return FileInfo(path=f"{base}/{relative}", relative=relative, size=size, is_dir=is_dir)
