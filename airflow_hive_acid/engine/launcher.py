@@ -1,0 +1,244 @@
+"""Starting Spark applications: the protocol the engine knows, and the launcher for ``spark-submit`` as a subprocess.
+
+An application is started in the background as soon as somebody knows that it will be needed, runs any number of
+steps, and never outlives the process that started it: it is asked to leave, killed with its whole process group, or,
+when we are killed ourselves, leaves because ``alive`` in its spool stands still (decision 1).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_hive_acid import resources
+from airflow_hive_acid.engine.java import find_spark_submit, require_java
+from airflow_hive_acid.engine.packages import cache_directory, cluster_package
+from airflow_hive_acid.engine.spark_conf import configuration, is_local, write_properties
+from airflow_hive_acid.engine.spool import SpoolSession
+from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.filesystem import open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow_hive_acid.format.jobs import JobResult, JobSpec
+
+_LOG_TAIL_LINES = 30
+_LOGS_KEPT = 20
+# A job needs neither the metastore nor Airflow; what could open them does not go into its environment.
+_PRIVATE_VARIABLES = ("HIVE_ACID_METASTORE_URL", "AIRFLOW_CONN_", "AIRFLOW__")
+
+
+class JobSession(Protocol):
+    """A Spark application that runs one step after the other."""
+
+    @property
+    def application_id(self) -> str | None:
+        """Spark's id of the application, None until it is ready."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether another step can be given to it."""
+
+    def wait_ready(self) -> str:
+        """Wait until the application has started; returns its id."""
+
+    def run(self, spec: JobSpec) -> JobResult:
+        """Run one step; raises the error the job reported, or ``JobFailedError`` when there is no result."""
+
+    def rows_uri(self, job_id: str) -> str:
+        """Where a select leaves its rows."""
+
+    def read_rows(self, uri: str) -> Iterator[list[Any]]:
+        """The rows of a select, once."""
+
+    def cancel(self) -> None:
+        """Stop it now, from any thread."""
+
+    def close(self) -> None:
+        """Let it leave."""
+
+
+class JobLauncher(Protocol):
+    """Starts Spark applications."""
+
+    def start(self) -> JobSession:
+        """Start one and return at once; the session waits for it when the first step is run.
+
+        :raises ConfigurationError: when something it needs is missing on this machine.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSubmitLauncher:
+    """Runs ``spark-submit`` as a subprocess of this one.
+
+    :param master: Spark's master URL, for example ``local[*]``, ``spark://host:7077``, ``yarn``; never guessed.
+    :param conf: Spark settings; handed over in a file, so they may hold secrets.
+    :param deploy_mode: ``client``, or ``cluster``, which needs a ``spool`` that the cluster can reach.
+    :param spool: URI below which session directories are made; a private directory on this machine by default.
+    :param log_directory: where the logs of the applications are kept (the newest 20).
+    :param environment: more variables for spark-submit.
+    :param program: ``spark-submit`` itself; the one of this Python environment by default.
+    :param start_seconds: how long an application may wait for its place and start.
+    :param idle_seconds: after how long without a sign of us the driver leaves by itself.
+    """
+
+    master: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    deploy_mode: str = "client"
+    spool: str | None = None
+    log_directory: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    start_seconds: float = 300.0
+    idle_seconds: int = 60
+    program: str | None = None
+
+    def start(self) -> JobSession:
+        """Start an application in the background.
+
+        :raises ConfigurationError: no Java, no spark-submit, or a cluster without a spool it can reach.
+        """
+        if self.deploy_mode == "cluster" and self.spool is None:
+            raise ConfigurationError(
+                f"deploy mode cluster on {self.master} needs a spool directory that the cluster can reach; "
+                "set it to a URI on shared storage, for example hdfs:///tmp/hive-acid"
+            )
+        environment = self._environment()
+        require_java(environment)
+        program = self.program or find_spark_submit(environment)
+        scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
+        driver = None
+        try:
+            spool = f"{self.spool.rstrip('/')}/session-{uuid.uuid4()}" if self.spool else f"file://{scratch}/spool"
+            filesystem = open_filesystem(spool)
+            filesystem.make_directory(spool)
+            properties = scratch / "spark.properties"
+            write_properties(properties, configuration(self.master, str(scratch), self.conf))
+            driver = SubprocessDriver(
+                self._command(program, properties, spool), environment, scratch, self._open_log()
+            )
+            return SpoolSession(filesystem, spool, driver, start_seconds=self.start_seconds)
+        except BaseException:
+            if driver is not None:
+                driver.stop()
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+
+    def _command(self, program: str, properties: Path, spool_uri: str) -> list[str]:
+        command = [program, "--master", self.master, "--deploy-mode", self.deploy_mode, "--name", "hive-acid"]
+        command += ["--properties-file", str(properties), "--load-spark-defaults"]
+        if not is_local(self.master):
+            command += ["--py-files", str(cluster_package())]
+        application = str(resources.spark_job("session"))
+        return [*command, application, "--spool", spool_uri, "--idle-seconds", str(self.idle_seconds)]
+
+    def _environment(self) -> dict[str, str]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(_PRIVATE_VARIABLES)}
+        if self.deploy_mode == "client":
+            environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if is_local(self.master):
+            environment["PYSPARK_PYTHON"] = sys.executable
+            # Spark asks for this host's name otherwise, which may resolve to nothing or to a card that is down.
+            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        return environment | dict(self.environment)
+
+    def _open_log(self) -> Path:
+        directory = self.log_directory or cache_directory() / "logs"
+        directory.mkdir(parents=True, exist_ok=True)
+        _forget_old_logs(directory)
+        return directory / f"spark-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{uuid.uuid4().hex[:8]}.log"
+
+
+class SubprocessDriver:
+    """A running ``spark-submit`` and everything it started: one process group of its own."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], scratch: Path, log: Path) -> None:
+        self.log = log
+        self._scratch = scratch
+        self._owner = os.getpid()
+        self._stopped = False
+        with open(log, "xb") as output:
+            os.chmod(log, 0o600)
+            self._process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        _running.add(self)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process started it, not one that we were forked from."""
+        return os.getpid() == self._owner
+
+    @property
+    def pid(self) -> int:
+        """Process id; also that of the group."""
+        return self._process.pid
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for it to end by itself; whether it did."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Kill the group. The files of a step are invisible, so there is nothing a gentler end would save."""
+        if self._stopped or not self.is_ours:
+            return
+        # Also when the JVM has gone: its Python driver may still be there. Never twice: the number may be another's.
+        self._stopped = True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        _running.discard(self)
+
+    def log_tail(self) -> str:
+        """The last lines of the log, and where the rest is."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        lines = [line for line in text.splitlines() if line.strip()][-_LOG_TAIL_LINES:]
+        return "\n".join([*(f"  | {line[:500]}" for line in lines), f"The whole log: {self.log}"])
+
+    def release(self) -> None:
+        """Remove the private directory: spool, settings, shuffle files."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+_running: weakref.WeakSet[SubprocessDriver] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """The last net: whoever forgot to close a session still leaves no JVM behind."""
+    for driver in list(_running):
+        if driver.is_ours:
+            driver.stop()
+            driver.release()
+
+
+def _forget_old_logs(directory: Path) -> None:
+    logs = sorted(directory.glob("spark-*.log"))
+    for log in logs[: max(0, len(logs) - _LOGS_KEPT + 1)]:
+        log.unlink(missing_ok=True)

@@ -1,0 +1,281 @@
+"""The subprocess launcher and its session, against a driver that speaks the spool protocol without Spark."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_acid.engine.launcher import SparkSubmitLauncher
+from airflow_hive_acid.errors import BadRecordError, ConfigurationError, JobFailedError
+from airflow_hive_acid.format.jobs import JobSpec, Select
+
+FAKE = Path(__file__).parent / "fake_driver.py"
+
+
+@pytest.fixture
+def launcher(tmp_path, monkeypatch):
+    """Makes launchers whose spark-submit is the fake driver and whose private directories are in a known place."""
+    program = tmp_path / "spark-submit"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
+    program.chmod(0o755)
+    java = tmp_path / "jre" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.15\" 2025-04-15' >&2\n")
+    java.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+
+    def make(**options):
+        environment = {"JAVA_HOME": str(tmp_path / "jre"), **options.pop("environment", {})}
+        options = {"master": "local[2]", **options}
+        return SparkSubmitLauncher(
+            program=str(program), log_directory=tmp_path / "logs", environment=environment, **options
+        )
+
+    return make
+
+
+@pytest.fixture
+def session(launcher):
+    session = launcher().start()
+    yield session
+    session.close()
+
+
+def select(query, rows_uri="file:///nowhere", job_id="job-1"):
+    return JobSpec(job_id=job_id, step=Select(query, rows_uri))
+
+
+def wait_for(condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not become true"
+        time.sleep(0.01)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_steps_share_one_application(session):
+    results = [session.run(select("ok", job_id=f"job-{i}")) for i in range(3)]
+    assert [r.job_id for r in results] == ["job-0", "job-1", "job-2"]
+    assert session.application_id == "local-1"
+
+
+def test_second_step_starts_at_once(session):
+    session.run(select("ok"))
+    started = time.monotonic()
+    session.run(select("ok"))
+    assert time.monotonic() - started < 0.3
+
+
+def test_rows_come_back_and_their_file_goes(session):
+    uri = session.rows_uri("job-1")
+    result = session.run(select("rows 2", uri))
+    assert [c.name for c in result.columns] == ["n", "t"]
+    assert list(session.read_rows(uri)) == [[0, "x\u2028y"], [1, "x\u2028y"]]
+    assert not Path(uri.removeprefix("file://")).exists()
+
+
+def test_error_of_a_step_keeps_its_class_and_the_session(session):
+    with pytest.raises(BadRecordError, match="row 3, column dep_delay"):
+        session.run(select("fail BadRecordError f.csv, row 3, column dep_delay"))
+    assert session.is_alive
+    assert session.run(select("ok")).job_id == "job-1"
+
+
+def test_error_of_an_unknown_class_is_a_failed_job(session):
+    with pytest.raises(JobFailedError, match="AnalysisException: no column"):
+        session.run(select("fail AnalysisException no column"))
+
+
+def test_driver_that_dies_leaves_the_end_of_its_log(session):
+    with pytest.raises(JobFailedError, match=r"(?s)code 7 .*OutOfMemoryError.*The whole log: .*\.log"):
+        session.run(select("die 7"))
+    assert not session.is_alive
+
+
+def test_driver_killed_by_the_kernel_is_named_by_its_end_not_by_the_broken_connection(session):
+    with pytest.raises(JobFailedError, match=r"ended with code -9 .*Connection refused"):
+        session.run(select("die-after-answer"))
+
+
+@pytest.mark.parametrize("query", ["other-job", "unknown-field"])
+def test_answer_that_is_not_ours_is_refused(session, query):
+    with pytest.raises(JobFailedError, match="job-1"):
+        session.run(select(query))
+
+
+def test_application_that_does_not_start_says_why(launcher):
+    session = launcher(environment={"FAKE_START_FAILS": "1"}).start()
+    with pytest.raises(JobFailedError, match=r"(?s)code 3 while it started.*no such master"):
+        session.run(select("ok"))
+    session.close()
+
+
+def test_application_that_is_never_ready_is_stopped(launcher):
+    session = launcher(environment={"FAKE_NEVER_READY": "1"}, start_seconds=0.2).start()
+    with pytest.raises(JobFailedError, match="not ready after 0 s and was stopped"):
+        session.run(select("ok"))
+    assert not session.is_alive
+    session.close()
+
+
+def test_cancel_kills_everything_the_driver_started(session, tmp_path):
+    """
+    t1  a thread runs a step, the driver starts a process of its own
+    t2  another thread cancels
+    t3  both processes are gone, the step has failed
+    """
+    failures = []
+
+    def run():
+        try:
+            session.run(select(f"spawn {tmp_path / 'pid'}"))
+        except JobFailedError as error:
+            failures.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    child = int((tmp_path / "pid").read_text())
+    session.cancel()
+    thread.join(20)
+    assert failures == ["the Spark application was cancelled while it ran a step"]
+    wait_for(lambda: not is_running(child))
+
+
+def test_ctrl_c_stops_the_application(session, tmp_path):
+    """
+    t1  the main thread waits for a step
+    t2  SIGINT arrives
+    t3  KeyboardInterrupt comes out, the driver is gone
+    """
+    marker = tmp_path / "pid"
+
+    def interrupt():
+        wait_for(lambda: marker.exists() and marker.read_text())
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        session.run(select(f"sleep {marker}"))
+    thread.join()
+    wait_for(lambda: not is_running(int(marker.read_text())))
+
+
+def test_close_lets_the_driver_leave_and_removes_its_directory(launcher, tmp_path):
+    session = launcher().start()
+    session.run(select("ok"))
+    session.close()
+    session.close()
+    assert not session.is_alive
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert len(list((tmp_path / "logs").iterdir())) == 1
+
+
+def test_close_before_the_start_has_finished_waits_for_nothing(launcher, tmp_path):
+    session = launcher(environment={"FAKE_NEVER_READY": "1"}).start()
+    started = time.monotonic()
+    session.close()
+    assert time.monotonic() - started < 5
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_driver_that_does_not_leave_is_killed(launcher):
+    session = launcher(environment={"FAKE_NEVER_LEAVES": "1"}).start()
+    session._close_seconds = 0.2
+    session.run(select("ok"))
+    session.close()
+    assert not session.is_alive
+
+
+def test_process_that_forgets_its_session_leaves_no_driver(tmp_path, launcher):
+    """
+    t1  a Python process starts a session and ends without closing it
+    t2  its driver is gone
+    """
+    marker = tmp_path / "pid"
+    made = launcher()
+    script = (
+        "import threading, time, pathlib\n"
+        "from airflow_hive_acid.engine.launcher import SparkSubmitLauncher\n"
+        "from airflow_hive_acid.format.jobs import JobSpec, Select\n"
+        f"s = SparkSubmitLauncher(master='local', program={made.program!r}, environment={dict(made.environment)!r},\n"
+        f"                        log_directory=pathlib.Path({str(tmp_path)!r})).start()\n"
+        f"spec = JobSpec('j', Select('sleep {marker}', 'file:///x'))\n"
+        "threading.Thread(target=s.run, args=(spec,), daemon=True).start()\n"
+        f"while not pathlib.Path({str(marker)!r}).exists(): time.sleep(0.01)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    wait_for(lambda: not is_running(int(marker.read_text())))
+
+
+def test_settings_and_secrets_travel_in_a_private_file_not_in_arguments(launcher, tmp_path, monkeypatch):
+    monkeypatch.setenv("HIVE_ACID_METASTORE_URL", "postgresql://u:pw@h/db")
+    monkeypatch.setenv("AIRFLOW_CONN_X", "secret")
+    monkeypatch.setenv("KEPT", "yes")
+    made = launcher(conf={"spark.hadoop.fs.s3a.secret.key": "s3:cr=t\\ü", "spark.driver.memory": "3g"})
+    session = made.start()
+    private = next((tmp_path / "tmp").iterdir())
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert stat.S_IMODE((private / "spark.properties").stat().st_mode) == 0o600
+    session.run(select(f"environment {tmp_path / 'seen'}"))
+    session.close()
+    seen = json.loads((tmp_path / "seen").read_text())
+    assert "s3:cr" not in " ".join(seen["argv"])
+    assert "spark.hadoop.fs.s3a.secret.key=s3:cr=t\\\\\\u00fc\n" in seen["properties"]
+    assert "spark.driver.memory=3g\n" in seen["properties"]
+    assert "HIVE_ACID_METASTORE_URL" not in seen["environment"]
+    assert "AIRFLOW_CONN_X" not in seen["environment"]
+    assert seen["environment"]["KEPT"] == "yes"
+    assert seen["environment"]["PYSPARK_PYTHON"] == sys.executable
+    assert "--py-files" not in seen["argv"]
+
+
+def test_cluster_gets_the_package_as_py_files(launcher, tmp_path, monkeypatch):
+    monkeypatch.setenv("HIVE_ACID_CACHE", str(tmp_path / "cache"))
+    session = launcher(master="spark://host:7077").start()
+    session.run(select(f"environment {tmp_path / 'seen'}"))
+    session.close()
+    argv = json.loads((tmp_path / "seen").read_text())["argv"]
+    assert argv[argv.index("--master") + 1] == "spark://host:7077"
+    assert Path(argv[argv.index("--py-files") + 1]).parent == tmp_path / "cache"
+
+
+def test_cluster_deploy_mode_wants_a_spool_it_can_reach(launcher, tmp_path):
+    with pytest.raises(ConfigurationError, match="spool directory that the cluster can reach"):
+        launcher(master="yarn", deploy_mode="cluster").start()
+
+
+def test_shared_spool_gets_a_directory_per_session_that_goes_at_the_end(launcher, tmp_path):
+    shared = tmp_path / "shared"
+    session = launcher(spool=f"file://{shared}").start()
+    session.run(select("ok"))
+    assert len(list(shared.iterdir())) == 1
+    session.close()
+    assert list(shared.iterdir()) == []
+
+
+def test_only_the_newest_logs_are_kept(launcher, tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for i in range(30):
+        (logs / f"spark-20200101T0000{i:02d}-1-x.log").touch()
+    launcher().start().close()
+    kept = sorted(p.name for p in logs.iterdir())
+    assert len(kept) == 20
+    assert kept[0] == "spark-20200101T000011-1-x.log"

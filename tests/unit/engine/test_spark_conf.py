@@ -1,0 +1,45 @@
+"""Settings of our Spark applications and the file they travel in."""
+
+import pytest
+
+from airflow_hive_acid.engine.spark_conf import configuration, is_local, local_cores, write_properties
+
+
+def test_local_master_gets_settings_for_small_jobs():
+    settings = configuration("local[2]", "/scratch", {})
+    assert settings["spark.sql.shuffle.partitions"] == "2"
+    assert settings["spark.local.dir"] == "/scratch/local"
+    assert settings["spark.driver.extraJavaOptions"].startswith("-Duser.timezone=UTC -XX:+UseSerialGC")
+
+
+def test_cluster_gets_only_what_correctness_asks_for():
+    assert configuration("yarn", "/scratch", {}) == {
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.yarn.maxAppAttempts": "1",
+        "spark.log.level": "WARN",
+    }
+
+
+def test_settings_of_the_user_win_but_java_options_keep_the_time_zone():
+    conf = {"spark.executor.extraJavaOptions": "-Xss4m", "spark.log.level": "INFO"}
+    settings = configuration("yarn", "/scratch", conf)
+    assert settings["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC -Xss4m"
+    assert settings["spark.log.level"] == "INFO"
+
+
+@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[4]", 4), ("local[3,2]", 3)])
+def test_cores_of_a_local_master(master, cores):
+    assert is_local(master)
+    assert local_cores(master) == cores
+
+
+@pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "yarn", "spark://local:7077"])
+def test_other_masters_are_not_local(master):
+    assert not is_local(master)
+
+
+def test_properties_survive_every_character(tmp_path):
+    path = tmp_path / "p"
+    write_properties(path, {"a b:c=d#e": "x=\\y\n\tü😀"})
+    assert path.read_text() == "a\\ b\\:c\\=d\\#e=x=\\\\y\\n\\t\\u00fc\\ud83d\\ude00\n"
