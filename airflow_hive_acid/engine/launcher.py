@@ -116,7 +116,7 @@ class SparkSubmitLauncher:
                 f"deploy mode cluster on {self.master} needs a spool directory that the cluster can reach; "
                 "set it to a URI on shared storage, for example hdfs:///tmp/hive-acid"
             )
-        environment = self._environment()
+        environment = job_environment(self.master, self.deploy_mode) | dict(self.environment)
         require_java(environment)
         program = self.program or find_spark_submit(environment)
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
@@ -145,21 +145,23 @@ class SparkSubmitLauncher:
         application = str(resources.spark_job("session"))
         return [*command, application, "--spool", spool_uri, "--idle-seconds", str(self.idle_seconds)]
 
-    def _environment(self) -> dict[str, str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(_PRIVATE_VARIABLES)}
-        if self.deploy_mode == "client":
-            environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        if is_local(self.master):
-            environment["PYSPARK_PYTHON"] = sys.executable
-            # Spark asks for this host's name otherwise, which may resolve to nothing or to a card that is down.
-            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        return environment | dict(self.environment)
-
     def _open_log(self) -> Path:
         directory = self.log_directory or cache_directory() / "logs"
         directory.mkdir(parents=True, exist_ok=True)
         _forget_old_logs(directory)
         return directory / f"spark-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{uuid.uuid4().hex[:8]}.log"
+
+
+def job_environment(master: str, deploy_mode: str) -> dict[str, str]:
+    """The environment for spark-submit: this process's, without what a job must not have, with what it needs."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(_PRIVATE_VARIABLES)}
+    if deploy_mode == "client":
+        environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local(master):
+        environment["PYSPARK_PYTHON"] = sys.executable
+        # Spark asks for this host's name otherwise, which may resolve to nothing or to a card that is down.
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return environment
 
 
 class SubprocessDriver:
