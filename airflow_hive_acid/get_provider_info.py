@@ -1,0 +1,162 @@
+"""What Airflow is told about this provider: connection type, modules and configuration.
+
+Airflow calls :func:`get_provider_info` at the start of nearly every process, so this module imports nothing.
+The keys are those of Airflow's ``provider_info.schema.json``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NAME = "Hive ACID"
+_VERSION_ADDED = "0.1.0"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's description.
+
+    :return: a document valid under Airflow's schema for providers.
+    """
+    return {
+        "package-name": "airflow-hive-acid",
+        "name": _NAME,
+        "description": "Hive's ACID tables run by Airflow: transactions, DML and compaction, with Spark as the engine.",
+        "integrations": [
+            {"integration-name": _NAME, "external-doc-url": "https://hive.apache.org", "tags": ["apache"]}
+        ],
+        "hooks": _modules("hooks.hive_acid"),
+        "operators": _modules("operators.hive_acid", "operators.compact"),
+        "sensors": _modules("sensors.locks"),
+        "triggers": _modules("triggers.locks", "triggers.compactions"),
+        "connection-types": [_connection_type()],
+        "config": {"hive_acid": {"description": _CONFIG_DESCRIPTION, "options": _options()}},
+    }
+
+
+def _modules(*names: str) -> list[dict[str, Any]]:
+    return [{"integration-name": _NAME, "python-modules": [f"airflow_hive_acid.{name}" for name in names]}]
+
+
+def _connection_type() -> dict[str, Any]:
+    return {
+        "connection-type": "hive_acid",
+        "hook-class-name": "airflow_hive_acid.hooks.hive_acid.HiveAcidHook",
+        "hook-name": _NAME,
+        "ui-field-behaviour": {
+            "hidden-fields": [],
+            "relabeling": {"schema": "Metastore database", "host": "Metastore host, or path of the SQLite file"},
+            "placeholders": {"host": "/var/lib/hive-acid/metastore.db", "login": "hive", "schema": "metastore"},
+        },
+        "conn-fields": {
+            "dialect": {
+                "label": "Database of the metastore",
+                "description": "Which database holds the metastore tables.",
+                "schema": {
+                    "type": ["string", "null"],
+                    "default": "sqlite",
+                    "enum": ["sqlite", "postgresql", "mysql"],
+                },
+            },
+            "metastore_url": {
+                "label": "Metastore URL",
+                "description": "SQLAlchemy URL instead of dialect, host, port and database. User and password come "
+                "from the fields Login and Password; do not write them into the URL.",
+                "schema": {"type": ["string", "null"]},
+            },
+            "warehouse": {
+                "label": "Warehouse",
+                "description": "URI or absolute path of the directory below which databases and tables are created.",
+                "schema": {"type": ["string", "null"]},
+            },
+            "spark_conn_id": {
+                "label": "Spark connection",
+                "description": "Connection through which Spark jobs are submitted.",
+                "schema": {"type": ["string", "null"], "default": "spark_default"},
+            },
+            "spool": {
+                "label": "Spool directory",
+                "description": "Directory through which Airflow and the Spark driver exchange job specs and results. "
+                "Must be reachable from both; only needed when the driver runs on another machine.",
+                "schema": {"type": ["string", "null"]},
+            },
+        },
+    }
+
+
+_CONFIG_DESCRIPTION = """Settings of airflow-hive-acid. Every Hive setting can be given here, under its Hive name with
+underscores for dots: hive.compactor.delta.num.threshold is hive_compactor_delta_num_threshold. A setting in the extra
+of the connection wins over this section, and this section over hive-site.xml."""
+
+_SCHEDULE = "A cron expression, a preset such as @hourly, or never. Empty: every"
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "conn_id": _option("string", "Connection the maintenance DAGs work on.", default="hive_acid_default"),
+        "hive_site": _option(
+            "string",
+            "Path of a hive-site.xml; settings that are given nowhere else are taken from it.",
+            example="/etc/hive/conf/hive-site.xml",
+        ),
+        "initiator_schedule": _option(
+            "string",
+            f"When the Initiator looks for tables to compact. {_SCHEDULE} hive.compactor.check.interval.",
+            example="*/10 * * * *",
+        ),
+        "worker_schedule": _option(
+            "string",
+            "When the Worker looks for requests, besides right after the Initiator has made some. "
+            f"{_SCHEDULE} hive.compactor.check.interval.",
+            example="*/10 * * * *",
+        ),
+        "worker_requests_per_task": _option(
+            "integer",
+            "Compaction requests that a Worker task serves with its Spark application before it ends.",
+            default="50",
+        ),
+        "compaction_pool": _option("string", "Airflow pool in which the Worker's tasks run.", default="default_pool"),
+        "cleaner_schedule": _option(
+            "string",
+            f"When the Cleaner removes obsolete files. {_SCHEDULE} hive.compactor.cleaner.run.interval, but not more "
+            "often than once a minute.",
+            example="*/5 * * * *",
+        ),
+        "reaper_schedule": _option(
+            "string",
+            f"When txns that timed out are aborted. {_SCHEDULE} hive.timedout.txn.reaper.interval.",
+            example="*/5 * * * *",
+        ),
+        "history_purge_schedule": _option(
+            "string",
+            f"When old compactions are forgotten. {_SCHEDULE} hive.compactor.history.reaper.interval.",
+            example="@daily",
+        ),
+        **{key.replace(".", "_"): _option(kind, text, example=example) for key, kind, text, example in _HIVE_SETTINGS},
+    }
+
+
+#: The Hive settings that are changed most often; all others work the same way.
+_HIVE_SETTINGS = (
+    ("hive.txn.timeout", "string", "A txn without heartbeat for this long is aborted. Must equal Hive's.", "300s"),
+    ("hive.lock.numretries", "integer", "How often a lock request is tried again before it is given up.", "100"),
+    ("hive.compactor.check.interval", "string", "Time between two looks of the Initiator.", "300s"),
+    ("hive.compactor.cleaner.run.interval", "string", "Time between two looks of the Cleaner.", "60s"),
+    ("hive.timedout.txn.reaper.interval", "string", "Time between two looks for timed-out txns.", "180s"),
+    ("hive.compactor.history.reaper.interval", "string", "Time between two purges of the history.", "2m"),
+    ("hive.compactor.worker.threads", "integer", "Compaction tasks at a time; each has a Spark application.", "2"),
+    ("hive.compactor.worker.timeout", "string", "A compaction that works longer is queued again.", "86400s"),
+    ("hive.compactor.delta.num.threshold", "integer", "More deltas than this ask for a minor compaction.", "10"),
+    ("hive.compactor.delta.pct.threshold", "float", "A larger share of deltas asks for a major compaction.", "0.1"),
+    ("hive.compactor.abortedtxn.threshold", "integer", "Aborted txns of a table before clean-up.", "1000"),
+    ("hive.compactor.aborted.txn.time.threshold", "string", "Age of an aborted txn before clean-up.", "12h"),
+)
+
+
+def _option(kind: str, description: str, *, default: str | None = None, example: str | None = None) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": _VERSION_ADDED,
+        "type": kind,
+        "example": example,
+        "default": default,
+    }

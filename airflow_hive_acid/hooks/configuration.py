@@ -1,0 +1,42 @@
+"""The settings in force for a task: the connection's extra, then Airflow's ``[hive_acid]`` section, then hive-site.xml.
+
+A Hive key is written in ``airflow.cfg`` with underscores for dots, because environment variables cannot hold dots:
+``hive.txn.timeout`` is ``hive_txn_timeout`` and ``AIRFLOW__HIVE_ACID__HIVE_TXN_TIMEOUT``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow.sdk import conf
+
+from airflow_hive_acid.settings import SETTINGS, Settings, Source, read_hive_site
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECTION = "hive_acid"
+
+
+def option_of(key: str) -> str:
+    """Name under which a Hive setting stands in ``airflow.cfg``."""
+    return key.replace(".", "_")
+
+
+def load_settings(connection: Mapping[str, str] | None = None) -> Settings:
+    """The settings in force.
+
+    :param connection: the Hive settings of a connection's extra; they win.
+    :raises InvalidArgumentsError: when a value is not of its setting's type; names key, value and where it stands.
+    """
+    airflow: dict[str, str] = {}
+    for key in SETTINGS:
+        value = conf.get(SECTION, option_of(key), fallback=None)
+        if value not in (None, ""):
+            airflow[key] = str(value)
+    sources: dict[Source, Mapping[str, str]] = {Source.CONNECTION: connection or {}, Source.AIRFLOW: airflow}
+    hive_site = conf.get(SECTION, "hive_site", fallback=None)
+    if hive_site:
+        sources[Source.HIVE_SITE] = read_hive_site(Path(hive_site))
+    return Settings(sources)

@@ -1,0 +1,167 @@
+"""What an Airflow connection of type ``hive_acid`` says, as a value.
+
+The metastore's URL is put together by SQLAlchemy from the connection's own fields, so that no character of a host,
+user or password can change its meaning. Keys of the extra that begin with ``hive.`` or ``metastore.`` are Hive
+settings, those with ``spark.`` configuration of the Spark applications; any other unknown key is refused, because a
+misspelt ``warehouse`` must not send tables somewhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Connection
+
+DEFAULT_CONN_ID = "hive_acid_default"
+DEFAULT_SPARK_CONN_ID = "spark_default"
+
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+_FIELDS = ("dialect", "metastore_url", "warehouse", "spark_conn_id", "spool")
+
+
+@dataclass(frozen=True, slots=True)
+class HiveAcidConnection:
+    """A connection, read and checked.
+
+    :param metastore_url: complete, with the password; printing it hides the password.
+    :param warehouse: URI of the directory below which databases are created, or None.
+    :param spool: URI of the directory through which specs and results travel, or None for a local one.
+    :param spark_conf: configuration of the Spark applications.
+    :param settings: Hive settings given on the connection.
+    """
+
+    conn_id: str
+    metastore_url: sa.URL
+    warehouse: str | None
+    spark_conn_id: str = DEFAULT_SPARK_CONN_ID
+    spool: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_connection(connection: Connection) -> HiveAcidConnection:
+    """Read a connection.
+
+    :raises InvalidArgumentsError: when a field is unusable; names the connection, the field and the remedy.
+    """
+    name = f"connection {connection.conn_id!r}"
+    if connection.conn_type != "hive_acid":
+        raise InvalidArgumentsError(f"{name} is of type {connection.conn_type!r}; make it one of type 'hive_acid'")
+    extra: dict[str, Any] = {k: v for k, v in connection.extra_dejson.items() if v not in (None, "")}
+    settings = _take(extra, ("hive.", "metastore."))
+    spark_conf = _take(extra, ("spark.",))
+    _refuse_unknown(name, extra)
+    return HiveAcidConnection(
+        conn_id=str(connection.conn_id),
+        metastore_url=_metastore_url(name, connection, extra),
+        warehouse=_uri(name, "warehouse", extra.get("warehouse")),
+        spark_conn_id=str(extra.get("spark_conn_id", DEFAULT_SPARK_CONN_ID)),
+        spool=_uri(name, "spool", extra.get("spool")),
+        spark_conf=spark_conf,
+        settings=settings,
+    )
+
+
+def require_warehouse(connection: HiveAcidConnection) -> str:
+    """The warehouse, which whoever creates tables needs.
+
+    :raises ConfigurationError: when the connection names none.
+    """
+    if connection.warehouse is None:
+        raise ConfigurationError(
+            f'connection {connection.conn_id!r} names no warehouse; put "warehouse": "/path/or/URI" into its extra'
+        )
+    return connection.warehouse
+
+
+def _take(extra: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, str]:
+    keys = [key for key in extra if key.lower().startswith(prefixes)]
+    return {key: _text(extra.pop(key)) for key in keys}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refuse_unknown(name: str, extra: Mapping[str, Any]) -> None:
+    for key in extra:
+        if key not in _FIELDS:
+            near = difflib.get_close_matches(key, _FIELDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_FIELDS)}, hive.*, spark.*"
+            raise InvalidArgumentsError(f"{name}: its extra has the unknown key {key!r}; {hint}")
+
+
+def _metastore_url(name: str, connection: Connection, extra: Mapping[str, Any]) -> sa.URL:
+    if "metastore_url" in extra:
+        return _given_url(name, connection, str(extra["metastore_url"]))
+    dialect = str(extra.get("dialect", "sqlite"))
+    if dialect not in _DRIVERS:
+        raise InvalidArgumentsError(f"{name}: dialect must be one of {', '.join(_DRIVERS)}, not {dialect!r}")
+    if dialect == "sqlite":
+        return _sqlite_url(name, connection)
+    for attribute, label in (("host", "Metastore host"), ("schema", "Metastore database")):
+        if not getattr(connection, attribute):
+            raise InvalidArgumentsError(f"{name}: {label} ({attribute}) is empty; a {dialect} metastore needs it")
+    return sa.URL.create(
+        _DRIVERS[dialect],
+        username=connection.login or None,
+        password=connection.password or None,
+        host=connection.host,
+        port=connection.port,
+        database=connection.schema,
+    )
+
+
+def _sqlite_url(name: str, connection: Connection) -> sa.URL:
+    path = connection.host or ""
+    if not PurePosixPath(path).is_absolute():
+        raise InvalidArgumentsError(
+            f"{name}: its host must be the absolute path of the SQLite file, not {path!r}; "
+            'or choose another database with "dialect" in its extra'
+        )
+    return sa.URL.create("sqlite", database=path)
+
+
+def _given_url(name: str, connection: Connection, text: str) -> sa.URL:
+    given = [label for label in ("host", "port", "schema") if getattr(connection, label)]
+    if given:
+        raise InvalidArgumentsError(
+            f"{name} has a metastore_url and the field {given[0]!r}; leave one of them empty, "
+            "or it is unclear which counts"
+        )
+    try:
+        url = sa.make_url(text)
+    except sa.exc.ArgumentError:
+        # The text is not repeated: it may hold a password.
+        raise InvalidArgumentsError(
+            f"{name}: metastore_url is no SQLAlchemy URL; write for example postgresql://host:5432/metastore"
+        ) from None
+    if url.drivername in _DRIVERS:
+        url = url.set(drivername=_DRIVERS[url.drivername])
+    if connection.login:
+        url = url.set(username=connection.login)
+    if connection.password:
+        url = url.set(password=connection.password)
+    return url
+
+
+def _uri(name: str, key: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    text = str(value)
+    if "://" in text or text.startswith("file:/"):
+        return text
+    path = PurePosixPath(text)
+    if not path.is_absolute():
+        raise InvalidArgumentsError(f"{name}: {key} must be a URI or an absolute path, not {text!r}")
+    return path.as_uri()

@@ -1,0 +1,236 @@
+"""Starts Spark applications through Airflow's ``SparkSubmitHook`` and a Spark connection.
+
+The connection says where Spark runs; one that does not exist is an error, because the hook would take it for "yarn".
+Settings travel in a file that only its owner can read, and the application's environment holds nothing that could open
+the metastore or Airflow. spark-submit runs in a thread, in a process group of its own, and its output goes to the
+task's log; what is said to the application goes through the spool (decision 1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import uuid
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+
+from airflow_hive_acid import resources
+from airflow_hive_acid.engine.java import find_spark_submit, require_java
+from airflow_hive_acid.engine.launcher import job_environment
+from airflow_hive_acid.engine.packages import cluster_package
+from airflow_hive_acid.engine.spark_conf import configuration, is_local, write_properties
+from airflow_hive_acid.engine.spool import SpoolSession
+from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.filesystem import open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_LOG_TAIL_LINES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class AirflowSparkLauncher:
+    """A :class:`~airflow_hive_acid.engine.launcher.JobLauncher` over a Spark connection.
+
+    :param spark_conn_id: the Spark connection; must exist.
+    :param conf: Spark settings; handed over in a file, so they may hold secrets.
+    :param spool: URI below which session directories are made; a private directory on this machine by default.
+    :param name: name of the applications.
+    :param start_seconds: how long an application may wait for its place and start.
+    :param idle_seconds: after how long without a sign of us the driver leaves by itself.
+    """
+
+    spark_conn_id: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    spool: str | None = None
+    name: str = "hive-acid"
+    start_seconds: float = 300.0
+    idle_seconds: int = 60
+
+    def start(self) -> SpoolSession:
+        """Start an application in the background.
+
+        :raises ConfigurationError: no such connection, no Java, no spark-submit, or a driver on the cluster without a
+            spool it can reach.
+        """
+        target = spark_target(self.spark_conn_id)
+        if target.deploy_mode == "cluster" and self.spool is None:
+            raise ConfigurationError(
+                f"Spark connection {self.spark_conn_id!r} runs drivers on the cluster ({target.master}), so specs and "
+                'results need a directory that both sides reach; put "spool": "hdfs:///tmp/hive-acid" or another URI '
+                "on shared storage into the extra of the hive_acid connection"
+            )
+        environment = job_environment(target.master, target.deploy_mode)
+        require_java(environment)
+        scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
+        driver = None
+        try:
+            below = scratch.as_uri() if self.spool is None else self.spool.rstrip("/")
+            spool = f"{below}/session-{uuid.uuid4()}"
+            filesystem = open_filesystem(spool)
+            filesystem.make_directory(spool)
+            properties = scratch / "spark.properties"
+            write_properties(properties, configuration(target.master, str(scratch), self.conf))
+            driver = HookDriver(self._hook(target, properties, spool), environment, scratch)
+            return SpoolSession(filesystem, spool, driver, start_seconds=self.start_seconds)
+        except BaseException:
+            if driver is not None:
+                driver.stop()
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+
+    def _hook(self, target: SparkTarget, properties: Path, spool: str) -> _TappedSparkSubmitHook:
+        return _TappedSparkSubmitHook(
+            conn_id=self.spark_conn_id,
+            deploy_mode=target.deploy_mode,
+            name=self.name,
+            properties_file=str(properties),
+            py_files=None if is_local(target.master) else str(cluster_package()),
+            application_args=["--spool", spool, "--idle-seconds", str(self.idle_seconds)],
+            spark_binary=target.spark_binary,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTarget:
+    """Where a Spark connection sends applications.
+
+    :param spark_binary: the program to start; None when the connection names its own.
+    """
+
+    master: str
+    deploy_mode: str
+    spark_binary: str | None
+
+
+def spark_target(conn_id: str) -> SparkTarget:
+    """Read a Spark connection.
+
+    :raises ConfigurationError: when it does not exist or names no master; says how to make one.
+    """
+    remedy = f"airflow connections add {conn_id} --conn-type spark --conn-host 'local[*]'"
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise ConfigurationError(
+            f"there is no Spark connection {conn_id!r}, and where to run Spark is never guessed; make one, for "
+            f"example: {remedy}"
+        ) from None
+    host = connection.host or ""
+    if connection.conn_type == "spark" and not host:
+        raise ConfigurationError(f"Spark connection {conn_id!r} names no master in its host; for example: {remedy}")
+    # The same rules as SparkSubmitHook's, which keeps the answer to itself.
+    if connection.conn_type == "spark" and ("://" in host or not connection.port):
+        master = host
+    else:
+        master = f"{connection.conn_type}://{host}"
+    if connection.port:
+        master = f"{master}:{connection.port}"
+    extra = connection.extra_dejson
+    return SparkTarget(
+        master=master,
+        deploy_mode=str(extra.get("deploy-mode") or "client"),
+        spark_binary=None if extra.get("spark-binary") else find_spark_submit(os.environ),
+    )
+
+
+class HookDriver:
+    """A running ``SparkSubmitHook.submit`` (a :class:`~airflow_hive_acid.engine.spool.Driver`)."""
+
+    def __init__(self, hook: _TappedSparkSubmitHook, environment: Mapping[str, str], scratch: Path) -> None:
+        self._hook = hook
+        self._environment = dict(environment)
+        self._scratch = scratch
+        self._owner = os.getpid()
+        self._code: int | None = None
+        self._failure = ""
+        self._stopped = False
+        self._thread = threading.Thread(target=self._submit, name="hive-acid-spark-submit", daemon=True)
+        self._thread.start()
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return None if self._thread.is_alive() else self._code
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for it to end by itself; whether it did."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Kill spark-submit with everything it started, on this machine and on the cluster."""
+        if self._stopped or os.getpid() != self._owner:
+            return
+        self._stopped = True
+        # A thread that has not yet got as far as starting the process would start it after we have looked.
+        self._hook.started.wait()
+        self._hook.on_kill()
+        group = self._hook.process_group
+        if group is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        self._thread.join()
+
+    def log_tail(self) -> str:
+        """The last lines of its output; all of it is in the task's log."""
+        lines = [f"  | {line[:500]}" for line in self._hook.last_lines if line.strip()]
+        return "\n".join([*lines, *([self._failure] if not lines else [])])
+
+    def release(self) -> None:
+        """Remove the private directory: spool, settings, shuffle files."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _submit(self) -> None:
+        try:
+            self._hook.submit(
+                str(resources.spark_job("session")),
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._code = 0
+        except (AirflowException, OSError, RuntimeError, ValueError) as error:
+            # Told by whoever waits for the session, with the end of the output.
+            self._failure = str(error)
+            self._code = 1
+        finally:
+            self._hook.started.set()
+
+
+class _TappedSparkSubmitHook(SparkSubmitHook):
+    """The hook, with its last lines of output and its process group to be seen from outside."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.last_lines: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
+        self.started = threading.Event()
+
+    @property
+    def process_group(self) -> int | None:
+        """The process group of spark-submit, None when it was never started."""
+        return None if self._submit_sp is None else int(self._submit_sp.pid)
+
+    def _build_spark_common_args(self) -> list[str]:
+        # With a properties file, spark-submit would leave out the site's spark-defaults.conf.
+        return [*super()._build_spark_common_args(), "--load-spark-defaults"]
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        self.started.set()
+        super()._process_spark_submit_log(self._tapped(itr))
+
+    def _tapped(self, lines: Iterable[Any]) -> Iterator[Any]:
+        for line in lines:
+            self.last_lines.append(str(line).rstrip())
+            yield line
