@@ -1,0 +1,363 @@
+"""The metastore database: the one place that knows dialects, isolation, row locks and retries.
+
+Every operation runs in a transaction of its own at READ COMMITTED; on SQLite that is ``BEGIN IMMEDIATE`` in WAL mode,
+which makes row locks unnecessary, so their statements compile to nothing. ``run`` repeats whole operations as Hive's
+retry loop does. R3: locking statements never decide anything; what is read after a lock is read in a statement of its
+own. R17: an error after COMMIT was sent is an unknown outcome and is told apart from a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+import urllib.parse
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
+from airflow_hive_acid.metastore.failures import Failure, FailureRules, explain
+from airflow_hive_acid.metastore.schema_transactions import TXN_LOCK_TBL
+from airflow_hive_acid.metastore.urls import normalize_url, safe_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from sqlalchemy.engine import Connection, Engine
+    from sqlalchemy.sql.base import Executable
+
+T = TypeVar("T")
+
+MAX_TRIES = 10
+IN_LIST = 1000
+"""Longest list of values in one statement, as in Hive."""
+_CONNECT_SECONDS = 10
+_RETRY_SECONDS = 2.0
+_READING = "hive_acid_reading"
+
+
+class Repeat(Enum):
+    """When an operation may be repeated after a lost connection.
+
+    ALWAYS: it is idempotent, so also after COMMIT was sent. BEFORE_COMMIT: open, enqueue and the like: once COMMIT was
+    sent it may have happened, and doing it again would do it twice.
+    """
+
+    ALWAYS = "always"
+    BEFORE_COMMIT = "before commit"
+
+
+class OutcomeUnknownError(MetastoreUnavailableError):
+    """The connection broke after COMMIT was sent: the change may or may not have happened (R17)."""
+
+
+class Step(NamedTuple):
+    """One statement of a batch with its parameters."""
+
+    statement: Executable
+    parameters: Mapping[str, Any] = {}
+
+
+class Result(NamedTuple):
+    """Rows and row count of one statement of a batch."""
+
+    rows: list[Any]
+    rowcount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Which optional tables this metastore has."""
+
+    min_history_level: bool
+    min_history_write_id: bool
+    notifications: bool
+    extensions: bool
+
+
+class Database:
+    """A metastore database.
+
+    :param url: ``sqlite:///path``, ``postgresql://…`` or ``mysql://…``.
+    :param rules: how errors are classified.
+    :param sleep: waits between retries; tests give their own.
+    """
+
+    def __init__(self, url: str | sa.URL, rules: FailureRules | None = None,
+                 sleep: Callable[[float], None] = time.sleep, pool_size: int = 5) -> None:
+        self.url = normalize_url(url)
+        self.where = safe_url(self.url)
+        self.dialect = self.url.get_backend_name()
+        self.rules = rules or FailureRules()
+        self._sleep = sleep
+        self._process = os.getpid()
+        self._was_connected = False
+        self._features: Features | None = None
+        self.engine = _make_engine(self.url, pool_size)
+
+    @property
+    def path(self) -> Path | None:
+        """The file of an embedded metastore."""
+        return Path(self.url.database or "") if self.dialect == "sqlite" else None
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """One write transaction, not repeated; database errors are translated."""
+        with self._translated(), self._connected() as conn, conn.begin():
+            yield conn
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One consistent, read-only view of the database, not repeated; database errors are translated."""
+        with self._translated(), self._connected(reading=True) as conn, conn.begin():
+            yield conn
+
+    def run(self, operation: Callable[[Connection], T], repeat: Repeat = Repeat.ALWAYS, *,
+            retry_duplicates: bool = False) -> T:
+        """Run an operation in a transaction and commit; repeat it as a whole where that can help.
+
+        :param retry_duplicates: a duplicate key means that a racer inserted the row first: look again.
+        :raises OutcomeUnknownError: when the connection broke after COMMIT was sent and the operation may not be, or
+            could not be, repeated.
+        """
+        return self._retrying(operation, repeat, retry_duplicates=retry_duplicates, reading=False)
+
+    def read(self, operation: Callable[[Connection], T]) -> T:
+        """Run reads in one consistent view; repeat them where that can help."""
+        return self._retrying(operation, Repeat.ALWAYS, retry_duplicates=False, reading=True)
+
+    def features(self, conn: Connection) -> Features:
+        """Which optional tables exist; looked up once."""
+        if self._features is None:
+            names = set(sa.inspect(conn).get_table_names())
+            self._features = Features(
+                min_history_level="MIN_HISTORY_LEVEL" in names,
+                min_history_write_id="MIN_HISTORY_WRITE_ID" in names,
+                notifications={"NOTIFICATION_LOG", "NOTIFICATION_SEQUENCE", "SEQUENCE_TABLE"} <= names,
+                extensions="HIVE_ACID_JOB" in names,
+            )
+        return self._features
+
+    def forget_features(self) -> None:
+        """Look again which tables exist: the schema was changed."""
+        self._features = None
+
+    def _retrying(self, operation: Callable[[Connection], T], repeat: Repeat, *, retry_duplicates: bool,
+                  reading: bool) -> T:
+        tries = 0
+        commit_lost = False
+        while True:
+            tries += 1
+            committing = False
+            try:
+                with self._connected(reading=reading) as conn, conn.begin():
+                    result = operation(conn)
+                    committing = True
+                return result
+            except HiveAcidError:
+                raise
+            except Exception as error:
+                failure = self.rules.classify(error)
+                lost_now = committing and failure is Failure.DISCONNECT and not reading
+                commit_lost = commit_lost or lost_now
+                pause = self._pause(failure, tries, retry_duplicates=retry_duplicates)
+                if pause is None or (lost_now and repeat is Repeat.BEFORE_COMMIT):
+                    if commit_lost:
+                        raise OutcomeUnknownError(
+                            f"the connection to the metastore {self.where} broke while committing; whether the change "
+                            "happened is unknown: look it up before doing anything else"
+                        ) from error
+                    if _is_database_error(error):
+                        raise explain(error, failure, self.where) from error
+                    raise
+            self._sleep(pause)
+
+    def _pause(self, failure: Failure, tries: int, *, retry_duplicates: bool) -> float | None:
+        """Seconds to wait before the next try, None to give up (Hive's retry loop)."""
+        if tries >= MAX_TRIES:
+            return None
+        match failure:
+            case Failure.DEADLOCK:
+                return _RETRY_SECONDS / MAX_TRIES * tries
+            case Failure.RETRYABLE:
+                return _RETRY_SECONDS / MAX_TRIES
+            case Failure.DUPLICATE if retry_duplicates:
+                return 0.0
+            case Failure.DISCONNECT if self._was_connected:
+                # A first connection that fails is a wrong URL or a stopped server: the user should hear it at once.
+                return _RETRY_SECONDS
+            case _:
+                return None
+
+    @contextlib.contextmanager
+    def _connected(self, *, reading: bool = False) -> Iterator[Connection]:
+        if os.getpid() != self._process:
+            # Forked: the parent's connections are not ours to use, nor to close.
+            self.engine.dispose(close=False)
+            self._process = os.getpid()
+        with self.engine.connect() as conn:
+            self._was_connected = True
+            if reading:
+                options: dict[str, Any] = {_READING: True}
+                if self.dialect != "sqlite":
+                    options["isolation_level"] = "REPEATABLE READ"
+                if self.dialect == "postgresql":
+                    options["postgresql_readonly"] = True
+                conn = conn.execution_options(**options)
+            yield conn
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except HiveAcidError:
+            raise
+        except Exception as error:
+            if not _is_database_error(error):
+                raise
+            raise explain(error, self.rules.classify(error), self.where) from error
+
+
+def _is_database_error(error: BaseException) -> bool:
+    return isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error) or type(error).__module__.split(".")[0] in (
+        "psycopg", "pymysql")
+
+
+# --- statements that wait, and nothing else (R3) ------------------------------------------------------------------
+
+_LOCK_OPENS_SHARED = sa.text('LOCK TABLE "TXN_LOCK_TBL" IN SHARE MODE')
+_LOCK_OPENS_EXCLUSIVE = sa.text('LOCK TABLE "TXN_LOCK_TBL" IN EXCLUSIVE MODE')
+_READ_OPENS_SHARED = sa.select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update(read=True)
+_READ_OPENS_EXCLUSIVE = sa.select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update()
+_NOTHING = sa.select(sa.literal(1))
+
+
+def open_txn_lock(conn: Connection, *, exclusive: bool) -> Step:
+    """The statement that takes Hive's open-txn lock: shared by every open, exclusive by commits that need MAX(TXN_ID).
+
+    On SQLite the write transaction is the lock.
+    """
+    match conn.dialect.name:
+        case "postgresql":
+            return Step(_LOCK_OPENS_EXCLUSIVE if exclusive else _LOCK_OPENS_SHARED)
+        case "mysql":
+            return Step(_READ_OPENS_EXCLUSIVE if exclusive else _READ_OPENS_SHARED)
+        case _:
+            return Step(_NOTHING)
+
+
+def lock_open_txns(conn: Connection, *, exclusive: bool) -> None:
+    """Take the open-txn lock until the transaction ends."""
+    conn.execute(open_txn_lock(conn, exclusive=exclusive).statement)
+
+
+# --- batches ------------------------------------------------------------------------------------------------------
+
+_COMPILED: dict[tuple[str, Executable], Any] = {}
+
+
+def execute_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
+    """Execute statements one after the other and return all results.
+
+    On PostgreSQL they travel in one round trip; the server still runs each as a statement of its own, with its own
+    snapshot, so a read that follows a lock in the batch sees what the lock waited for (R3). The first error ends it.
+    """
+    if conn.dialect.name == "postgresql" and len(steps) > 1:
+        return _pipeline(conn, steps)
+    results = []
+    for step in steps:
+        cursor = conn.execute(step.statement, dict(step.parameters) or None)
+        rows = [tuple(row) for row in cursor] if cursor.returns_rows else []
+        results.append(Result(rows, cursor.rowcount))
+    return results
+
+
+def _pipeline(conn: Connection, steps: Sequence[Step]) -> list[Result]:
+    driver: Any = conn.connection.driver_connection
+    cursors = []
+    try:
+        with driver.pipeline():
+            for step in steps:
+                compiled = _compiled(conn, step.statement)
+                cursors.append(driver.execute(compiled.string, compiled.construct_params(dict(step.parameters))))
+    except Exception as error:
+        if driver.closed or driver.broken:
+            conn.invalidate(error)
+        raise
+    return [Result(c.fetchall() if c.description is not None else [], c.rowcount) for c in cursors]
+
+
+def _compiled(conn: Connection, statement: Executable) -> Any:
+    found = _COMPILED.get((conn.dialect.name, statement))
+    if found is None:
+        found = statement.compile(dialect=conn.dialect)  # type: ignore[attr-defined]
+        _COMPILED[(conn.dialect.name, statement)] = found
+    return found
+
+
+def chunks(values: Sequence[T], size: int = IN_LIST) -> Iterator[Sequence[T]]:
+    """The values in pieces short enough for one IN list."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+# --- engines ------------------------------------------------------------------------------------------------------
+
+
+def _make_engine(url: sa.URL, pool_size: int) -> Engine:
+    match url.get_backend_name():
+        case "sqlite":
+            return _sqlite_engine(url, pool_size)
+        case "postgresql":
+            arguments: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "application_name": "airflow-hive-acid"}
+        case _:
+            arguments = {"connect_timeout": _CONNECT_SECONDS}
+    given = {k: v for k, v in arguments.items() if k not in url.query}
+    engine = sa.create_engine(url, isolation_level="READ COMMITTED", pool_size=pool_size, max_overflow=20,
+                              connect_args=given)
+    if url.get_backend_name() == "mysql":
+        event.listen(engine, "connect", _prepare_mysql)
+    return engine
+
+
+def _prepare_mysql(connection: Any, record: Any) -> None:
+    # TXNS holds a row with id 0, which MySQL would otherwise replace by the next id.
+    connection.query("SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
+
+
+def _sqlite_engine(url: sa.URL, pool_size: int) -> Engine:
+    # mode=rw: a misspelt path is an error, not a new empty database.
+    file = f"file:{urllib.parse.quote(url.database or '')}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(file, uri=True, timeout=30, check_same_thread=False,
+                                     isolation_level=None)
+        try:
+            connection.executescript(
+                "PRAGMA busy_timeout=30000; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON"
+            )
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    engine = sa.create_engine(url, creator=connect, pool_size=pool_size, max_overflow=20)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _begin_sqlite(conn: Connection) -> None:
+    if conn.get_execution_options().get(_READING):
+        conn.exec_driver_sql("BEGIN")
+    else:
+        conn.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,177 @@
+"""What a database error means: try again, a racer was first, wrong set-up, bad data.
+
+The classes are those of Hive's retry loop: deadlocks and lost connections are worth repeating a whole operation,
+duplicate keys only where a racer may have inserted first, everything else is told to the caller with the remedy.
+The texts name the database without its password.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass
+from enum import Enum
+
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import (
+    HiveAcidError,
+    InvalidArgumentsError,
+    MetastoreUnavailableError,
+    SchemaVersionError,
+)
+
+
+class Failure(Enum):
+    """Classes of database errors."""
+
+    DEADLOCK = "deadlock"
+    RETRYABLE = "retryable"
+    DISCONNECT = "disconnect"
+    DUPLICATE = "duplicate key"
+    READ_ONLY = "read only"
+    MISSING_TABLE = "missing table"
+    REFUSED = "refused"
+    DATA = "data"
+    OTHER = "other"
+
+
+class OpenTookTooLongError(Exception):
+    """An operation undid itself and wants to be repeated as a whole (Hive's ManualRetry)."""
+
+
+_SQLSTATES = {
+    "40001": Failure.DEADLOCK, "40P01": Failure.DEADLOCK, "55P03": Failure.DEADLOCK,
+    "23505": Failure.DUPLICATE, "25006": Failure.READ_ONLY, "42P01": Failure.MISSING_TABLE,
+    "42501": Failure.REFUSED, "3D000": Failure.REFUSED,
+    "57P01": Failure.DISCONNECT, "57P02": Failure.DISCONNECT, "57P03": Failure.DISCONNECT,
+    "57P05": Failure.DISCONNECT, "53300": Failure.DISCONNECT,
+}  # fmt: skip
+_SQLSTATE_CLASSES = {"08": Failure.DISCONNECT, "22": Failure.DATA, "28": Failure.REFUSED}
+_MYSQL_CODES = {
+    1213: Failure.DEADLOCK, 1205: Failure.DEADLOCK, 3572: Failure.DEADLOCK, 1020: Failure.DEADLOCK,
+    2003: Failure.DISCONNECT, 2006: Failure.DISCONNECT, 2013: Failure.DISCONNECT, 2055: Failure.DISCONNECT,
+    1053: Failure.DISCONNECT, 1040: Failure.DISCONNECT, 1927: Failure.DISCONNECT, 0: Failure.DISCONNECT,
+    1062: Failure.DUPLICATE, 1022: Failure.DUPLICATE, 1586: Failure.DUPLICATE,
+    1290: Failure.READ_ONLY, 1792: Failure.READ_ONLY, 1836: Failure.READ_ONLY,
+    1146: Failure.MISSING_TABLE,
+    1044: Failure.REFUSED, 1045: Failure.REFUSED, 1049: Failure.REFUSED, 1142: Failure.REFUSED, 1143: Failure.REFUSED,
+    1406: Failure.DATA, 1366: Failure.DATA, 1264: Failure.DATA, 1292: Failure.DATA,
+}  # fmt: skip
+_SQLITE_CODES = {
+    sqlite3.SQLITE_BUSY: Failure.DEADLOCK,
+    sqlite3.SQLITE_LOCKED: Failure.DEADLOCK,
+    sqlite3.SQLITE_READONLY: Failure.READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: Failure.REFUSED,
+    sqlite3.SQLITE_PERM: Failure.REFUSED,
+    sqlite3.SQLITE_AUTH: Failure.REFUSED,
+    sqlite3.SQLITE_NOTADB: Failure.REFUSED,
+    sqlite3.SQLITE_TOOBIG: Failure.DATA,
+    sqlite3.SQLITE_RANGE: Failure.DATA,
+    sqlite3.SQLITE_MISMATCH: Failure.DATA,
+}
+_SQLITE_DUPLICATES = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRules:
+    """How errors are classified.
+
+    :param pattern: ``hive.txn.retryable.sqlex.regex``: further errors that are worth a retry.
+    """
+
+    pattern: re.Pattern[str] | None = None
+
+    @classmethod
+    def from_setting(cls, text: str) -> FailureRules:
+        """Rules from the setting: patterns separated by commas."""
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        try:
+            return cls(re.compile("|".join(f"(?:{p})" for p in parts)) if parts else None)
+        except re.error as error:
+            raise InvalidArgumentsError(f"hive.txn.retryable.sqlex.regex = {text!r} is no pattern: {error}") from None
+
+    def classify(self, error: BaseException) -> Failure:
+        """The class of an error raised by SQLAlchemy or by a driver."""
+        if isinstance(error, OpenTookTooLongError):
+            return Failure.RETRYABLE
+        if self.pattern is not None and self.pattern.search(str(error)):
+            return Failure.RETRYABLE
+        if isinstance(error, sa.exc.DBAPIError):
+            if error.connection_invalidated:
+                return Failure.DISCONNECT
+            return _classify_driver(error.orig) if error.orig is not None else Failure.OTHER
+        if isinstance(error, sa.exc.TimeoutError):
+            return Failure.REFUSED
+        return _classify_driver(error)
+
+
+def _classify_driver(error: BaseException) -> Failure:
+    if isinstance(error, sqlite3.Error):
+        return _classify_sqlite(error)
+    sqlstate = getattr(error, "sqlstate", None)
+    if isinstance(sqlstate, str):
+        return _SQLSTATES.get(sqlstate) or _SQLSTATE_CLASSES.get(sqlstate[:2], Failure.OTHER)
+    module = type(error).__module__.split(".")[0]
+    name = type(error).__name__
+    if module == "psycopg":
+        # Errors without SQLSTATE come from the client: a lost connection, or a value it cannot send (NUL).
+        if name in ("OperationalError", "PipelineAborted") or "connection" in str(error):
+            return Failure.DISCONNECT
+        return Failure.DATA if name == "DataError" else Failure.OTHER
+    if module == "pymysql":
+        number = error.args[0] if error.args and isinstance(error.args[0], int) else None
+        if number is not None:
+            return _MYSQL_CODES.get(number, Failure.OTHER)
+        return Failure.DATA if name == "DataError" else Failure.OTHER
+    return Failure.OTHER
+
+
+def _classify_sqlite(error: sqlite3.Error) -> Failure:
+    number = getattr(error, "sqlite_errorcode", None)
+    if number in _SQLITE_DUPLICATES:
+        return Failure.DUPLICATE
+    if number is not None and number & 0xFF in _SQLITE_CODES:
+        return _SQLITE_CODES[number & 0xFF]
+    return Failure.MISSING_TABLE if "no such table" in str(error) else Failure.OTHER
+
+
+def explain(error: BaseException, failure: Failure, where: str) -> HiveAcidError:
+    """The error to tell the caller, with the remedy.
+
+    :param where: the database for messages, without password.
+    """
+    reason = _reason(error)
+    match failure:
+        case Failure.READ_ONLY:
+            return MetastoreUnavailableError(
+                f"the metastore {where} is read-only ({reason}); give the user write access, or connect to the primary"
+            )
+        case Failure.MISSING_TABLE:
+            return SchemaVersionError(
+                f"the metastore {where} lacks a table ({reason}); run 'hive-acid schema create' on an empty database, "
+                "'hive-acid schema check' on a Hive metastore"
+            )
+        case Failure.REFUSED:
+            return MetastoreUnavailableError(
+                f"the metastore {where} refuses the connection ({reason}); check path, user, password and rights"
+            )
+        case Failure.DISCONNECT:
+            return MetastoreUnavailableError(
+                f"the metastore {where} cannot be reached ({reason}); check that the server runs and the URL is right"
+            )
+        case Failure.DATA:
+            return InvalidArgumentsError(f"the metastore {where} does not accept a value ({reason}); nothing changed")
+        case Failure.DEADLOCK | Failure.RETRYABLE:
+            return MetastoreUnavailableError(
+                f"the metastore {where} stays busy ({reason}); try again, or look for a long transaction that holds it"
+            )
+        case _:
+            return MetastoreUnavailableError(f"the metastore {where} failed: {reason}")
+
+
+def _reason(error: BaseException) -> str:
+    """The driver's own first line: SQLAlchemy's text repeats the statement and its parameters."""
+    original = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig is not None else error
+    lines = str(original).strip().splitlines()
+    return lines[0] if lines else type(original).__name__

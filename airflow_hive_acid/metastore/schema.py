@@ -1,0 +1,152 @@
+"""The metastore's schema: all tables, how to create them, and which Hive versions we serve.
+
+Hive's tables (lists 1.1 to 1.5) come from ``schema_transactions`` and ``schema_catalog``. Version gate: Hive 4.0, 4.1
+and 4.2 have the same columns where it matters; 4.3 adds catalog columns that change uniqueness, so it is refused by
+``VERSION``. Our own tables (``HIVE_ACID_*``) have a version of their own and never touch Hive's.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy import insert, select
+
+from airflow_hive_acid.errors import SchemaVersionError
+from airflow_hive_acid.metastore.schema_catalog import *  # noqa: F403 - this module is the list of all tables
+from airflow_hive_acid.metastore.schema_catalog import CTLGS
+from airflow_hive_acid.metastore.schema_transactions import *  # noqa: F403
+from airflow_hive_acid.metastore.schema_transactions import (
+    EXTENSION_TABLES,
+    HIVE_ACID_VERSION,
+    NEXT_COMPACTION_QUEUE_ID,
+    NEXT_LOCK_ID,
+    NOTIFICATION_SEQUENCE,
+    SEQUENCE_TABLE,
+    TXN_LOCK_TBL,
+    TXNS,
+    VERSION,
+)
+from airflow_hive_acid.metastore.schema_types import METADATA
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.database import Database
+
+SCHEMA_VERSION = "4.1.0"
+"""Version of the schema we create."""
+EXTENSION_VERSION = 1
+_SERVED = re.compile(r"4\.[012]\.\d+.*")
+_MODEL = "org.apache.hadoop.hive.metastore.model."
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What a metastore database holds.
+
+    :param version: Hive's schema version.
+    :param comment: Hive's comment to it.
+    :param extension_version: version of our tables, None when they are not there.
+    """
+
+    version: str
+    comment: str | None
+    extension_version: int | None
+
+
+def create_schema(database: Database) -> None:
+    """Create all tables, Hive's and ours, with Hive's first rows; on a schema that is there, check it and add ours.
+
+    :raises SchemaVersionError: when the database holds another version or only some of the tables.
+    """
+    if database.path is not None and not database.path.exists():
+        database.path.parent.mkdir(parents=True, exist_ok=True)
+        sqlite3.connect(database.path).close()
+    database.run(_create)
+    database.forget_features()
+
+
+def create_extension_tables(database: Database) -> None:
+    """Add our own tables to a metastore that Hive's schema tool has made."""
+    def create(conn: Connection) -> None:
+        read_state(conn)
+        _create_extensions(conn)
+
+    database.run(create)
+    database.forget_features()
+
+
+def check_schema(database: Database) -> SchemaState:
+    """What the database holds.
+
+    :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore; names what was found and the remedy.
+    """
+    return database.read(read_state)
+
+
+def read_state(conn: Connection) -> SchemaState:
+    """The schema's state, checked (see :func:`check_schema`)."""
+    names = set(sa.inspect(conn).get_table_names())
+    if VERSION.name not in names:
+        found = f"it holds {len(names)} other tables" if names else "it is empty"
+        raise SchemaVersionError(
+            f"the database is no Hive metastore: {found} and no VERSION; run 'hive-acid schema create' on an empty one"
+        )
+    row = conn.execute(select(VERSION.c.SCHEMA_VERSION, VERSION.c.VERSION_COMMENT).where(VERSION.c.VER_ID == 1)).first()
+    version = str(row[0]) if row is not None else "(no row)"
+    if not _SERVED.fullmatch(version):
+        raise SchemaVersionError(
+            f"the metastore's schema version is {version}; served are 4.0, 4.1 and 4.2. Upgrade an older one with "
+            "Hive's schematool; newer ones need a newer release of this package"
+        )
+    hive_tables = {t.name for t in METADATA.sorted_tables if t not in EXTENSION_TABLES}
+    missing = sorted(hive_tables - names - _OPTIONAL)
+    if missing:
+        raise SchemaVersionError(f"the metastore of version {version} lacks the tables {', '.join(missing)}; "
+                                 "its creation was interrupted: drop the database and create it anew")
+    extension = None
+    if HIVE_ACID_VERSION.name in names:
+        extension = conn.execute(select(HIVE_ACID_VERSION.c.HAV_VERSION)).scalar()
+    return SchemaState(version, row[1] if row is not None else None, extension)
+
+
+#: Hive itself copes without these: the features behind them are then off.
+_OPTIONAL = {"MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"}
+
+
+def _create(conn: Connection) -> None:
+    names = set(sa.inspect(conn).get_table_names())
+    if names & {t.name for t in METADATA.sorted_tables}:
+        read_state(conn)
+        _create_extensions(conn)
+        return
+    if names:
+        raise SchemaVersionError(
+            f"the database is not empty: it holds {len(names)} tables, among them {sorted(names)[0]}; "
+            "create the metastore in an empty database"
+        )
+    METADATA.create_all(conn, tables=[t for t in METADATA.sorted_tables if t not in EXTENSION_TABLES])
+    conn.execute(insert(TXNS), {"TXN_ID": 0, "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0,
+                                "TXN_USER": "", "TXN_HOST": ""})
+    conn.execute(insert(TXN_LOCK_TBL), {"TXN_LOCK": 1})
+    conn.execute(insert(NEXT_LOCK_ID), {"NL_NEXT": 1})
+    conn.execute(insert(NEXT_COMPACTION_QUEUE_ID), {"NCQ_NEXT": 1})
+    conn.execute(insert(NOTIFICATION_SEQUENCE), {"NNI_ID": 1, "NEXT_EVENT_ID": 1})
+    conn.execute(insert(SEQUENCE_TABLE), [{"SEQUENCE_NAME": _MODEL + name, "NEXT_VAL": 1}
+                                          for name in ("MNotificationLog", "MTxnWriteNotificationLog")])
+    conn.execute(insert(CTLGS), {"CTLG_ID": 1, "NAME": "hive", "DESC": "Default catalog for Hive",
+                                 "LOCATION_URI": "TBD"})
+    _create_extensions(conn)
+    # Last, as in Hive's scripts: a schema without this row is unfinished.
+    conn.execute(insert(VERSION), {"VER_ID": 1, "SCHEMA_VERSION": SCHEMA_VERSION,
+                                   "VERSION_COMMENT": f"Hive release version {SCHEMA_VERSION}"})
+
+
+def _create_extensions(conn: Connection) -> None:
+    METADATA.create_all(conn, tables=list(EXTENSION_TABLES))
+    if conn.execute(select(HIVE_ACID_VERSION.c.HAV_VERSION)).first() is None:
+        conn.execute(insert(HIVE_ACID_VERSION), {"HAV_ID": 1, "HAV_VERSION": EXTENSION_VERSION})

@@ -1,0 +1,73 @@
+"""Metastore URLs: which database, through which driver, printed without the password.
+
+SQLite (embedded), PostgreSQL and MySQL/MariaDB are served; anything else, Oracle included, is refused here with the
+remedy. A driver that is not installed is named together with the extra that brings it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+}
+_MODULES = {"postgresql": ("psycopg", "postgres"), "mysql": ("pymysql", "mysql")}
+_EXAMPLES = "sqlite:///path/metastore.db, postgresql://user:password@host/db or mysql://user:password@host/db"
+
+
+def normalize_url(url: str | sa.URL) -> sa.URL:
+    """The URL with the driver we use.
+
+    :raises InvalidArgumentsError: when it is no URL of a database that can hold a metastore.
+    :raises ConfigurationError: when the driver is not installed; names the extra.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        # The text itself is not repeated: it may hold a password.
+        raise InvalidArgumentsError(f"the metastore URL cannot be read; expected {_EXAMPLES}") from None
+    backend = parsed.get_backend_name()
+    if backend not in _DRIVERS:
+        raise InvalidArgumentsError(
+            f"a metastore database of type {backend!r} is not supported; supported are SQLite, PostgreSQL and "
+            f"MySQL/MariaDB: {_EXAMPLES}"
+        )
+    parsed = parsed.set(drivername=_DRIVERS[backend])
+    if backend == "sqlite":
+        return _sqlite_file(parsed)
+    if not parsed.database:
+        raise InvalidArgumentsError(f"{safe_url(parsed)} names no database; expected {_EXAMPLES}")
+    _require_driver(parsed.get_backend_name())
+    return parsed
+
+
+def safe_url(url: sa.URL) -> str:
+    """The URL for messages: the password is hidden."""
+    return url.render_as_string(hide_password=True)
+
+
+def _sqlite_file(url: sa.URL) -> sa.URL:
+    if not url.database or url.database == ":memory:":
+        raise InvalidArgumentsError(
+            "an in-memory SQLite database cannot be shared by processes; give a file: sqlite:///path/metastore.db"
+        )
+    if url.host or url.username:
+        raise InvalidArgumentsError("a SQLite URL has no host; write sqlite:///relative.db or sqlite:////absolute.db")
+    return url.set(database=str(Path(url.database).expanduser().absolute()), query={})
+
+
+def _require_driver(backend: str) -> None:
+    module, extra = _MODULES[backend]
+    if importlib.util.find_spec(module) is None:
+        raise ConfigurationError(
+            f"the driver {module!r} for {backend} is not installed; install airflow-hive-acid[{extra}]"
+        )
