@@ -1,0 +1,285 @@
+"""Publishing: what a job left in staging becomes directories of a write id that nobody can see yet (decision 2).
+
+The job is not trusted. Its staging is listed and compared with its report, name by name and byte by byte; the
+directories are renamed to places that the catalog, not the job, decides; and inside the commit the directories of the
+write id are listed once more and compared with the manifest. Keeps R5 (one attempt counts) and, because the renames
+start below the staging directory, works with the fence of R4.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.names import (
+    ACID_VERSION_FILE,
+    AcidDirectory,
+    DirectoryKind,
+    parse_bucket_file,
+    parse_directory,
+)
+from airflow_hive_acid.format.partitions import partition_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory
+
+_DATA = "data"
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a job may publish, and under which ids.
+
+    :param table: ``db.table``.
+    :param location: URI of the table directory.
+    :param partition_columns: names of the partition columns, empty for an unpartitioned table.
+    :param partitions: locations of the partitions that the catalog knows, by partition name.
+    :param write_id: write id of the directories; for a compaction the largest.
+    :param statement_ids: statement ids the step was given; empty for a compaction.
+    :param visibility_txn_id: the compaction txn, 0 for a writer.
+    """
+
+    table: str
+    location: str
+    partition_columns: tuple[str, ...]
+    partitions: Mapping[str, str]
+    write_id: int
+    statement_ids: tuple[int, ...] = ()
+    visibility_txn_id: int = 0
+
+    def place_of(self, partition: str) -> str:
+        """URI of the directory that holds a partition's deltas; of a new partition, where Hive would put it."""
+        if not self.partition_columns:
+            return self.location.rstrip("/")
+        return self.partitions.get(partition, "").rstrip("/") or paths.join(self.location, partition)
+
+    def owns(self, directory: AcidDirectory) -> bool:
+        """Whether a directory name carries this write id (or compaction txn)."""
+        if self.visibility_txn_id:
+            return directory.visibility_txn_id == self.visibility_txn_id
+        return directory.max_write_id == self.write_id and directory.visibility_txn_id == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestDirectory:
+    """A directory that belongs to a write id.
+
+    :param partition: partition name, empty for an unpartitioned table.
+    :param values: partition values as the catalog holds them.
+    :param place: URI of the directory it lies in: the table's or the partition's.
+    :param name: its name.
+    :param files: name and size of each file in it.
+    """
+
+    partition: str
+    values: tuple[str, ...]
+    place: str
+    name: str
+    files: tuple[tuple[str, int], ...]
+
+    @property
+    def uri(self) -> str:
+        """Where it is once it is published."""
+        return f"{self.place}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything one job publishes; recorded before the first rename, checked inside the commit."""
+
+    table: str
+    job_id: str
+    directories: tuple[ManifestDirectory, ...]
+
+    def to_document(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return asdict(self)
+
+
+def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target: Target) -> Manifest:
+    """Compare what lies in staging with what the job reported.
+
+    :param staging: URI of ``<table>/_tmp_<job id>``.
+    :return: the manifest of what is to be published.
+    :raises PublishError: for a file too many, too few or of another size, and for a directory that is not the step's.
+    """
+    listed = _staged_files(filesystem, staging)
+    directories = []
+    for written in result.directories:
+        _check_name(written, target)
+        prefix = f"{written.partition}/{written.name}" if written.partition else written.name
+        files = listed.pop(prefix, {})
+        _check_files(written, files, f"{staging}/{_DATA}/{prefix}")
+        place = target.place_of(written.partition)
+        directories.append(
+            ManifestDirectory(written.partition, written.values, place, written.name, tuple(sorted(files.items())))
+        )
+    if listed:
+        extra = sorted(f"{directory}/{file}" for directory, files in listed.items() for file in files)
+        raise PublishError(
+            f"job {result.job_id} on {target.table} left {len(extra)} files in {staging} that it did not report, "
+            f"the first is {extra[0]}; nothing was published"
+        )
+    return Manifest(target.table, result.job_id, tuple(directories))
+
+
+def publish(filesystem: Filesystem, staging: str, manifest: Manifest, location: str) -> None:
+    """Rename every directory of a manifest to its place and remove the staging directory.
+
+    :param location: URI of the table directory; nothing outside it is removed.
+    :raises PublishError: when there is something in a place already, or staging is gone (fenced). What was renamed
+        before stays: its write id will be aborted and cleaned.
+    """
+    for place in sorted({d.place for d in manifest.directories}):
+        filesystem.make_directory(place)
+
+    def move(directory: ManifestDirectory) -> None:
+        partition = f"{directory.partition}/" if directory.partition else ""
+        try:
+            filesystem.rename_directory(f"{staging}/{_DATA}/{partition}{directory.name}", directory.uri)
+        except FileExistsError:
+            raise PublishError(
+                f"{directory.uri} exists already: another attempt of this statement published it; "
+                f"abort the txn of job {manifest.job_id} and run the statement again"
+            ) from None
+        except (FileNotFoundError, NotADirectoryError):
+            raise PublishError(
+                f"{staging} is gone: job {manifest.job_id} was fenced because its txn was given up; "
+                "run the statement again"
+            ) from None
+
+    if len(manifest.directories) < 2:
+        for directory in manifest.directories:
+            move(directory)
+    else:
+        with ThreadPoolExecutor(min(_THREADS, len(manifest.directories)), thread_name_prefix="publish") as pool:
+            list(pool.map(move, manifest.directories))
+    filesystem.delete(staging, inside=location)
+
+
+def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[Manifest]) -> None:
+    """Compare the directories of a write id with the manifests of the jobs that count (R5).
+
+    Looks where a job of this txn has published; that is where another attempt of one of them would have.
+
+    :raises PublishError: for a directory or file too many, missing, or of another size.
+    """
+    expected = {d.uri: d for m in manifests for d in m.directories}
+    places = {d.place for d in expected.values()}
+    if not target.partition_columns:
+        places.add(target.place_of(""))
+    for place, entries in list_many(filesystem, sorted(places), recursive=False).items():
+        for entry in entries or ():
+            directory = parse_directory(entry.name)
+            if directory is not None and target.owns(directory) and f"{place}/{entry.name}" not in expected:
+                raise PublishError(
+                    f"{entry.path} belongs to write id {target.write_id} of {target.table} and to no job that counts: "
+                    "another attempt wrote it. The txn is not committed; run it again"
+                )
+    for uri, entries in list_many(filesystem, expected).items():
+        if entries is None:
+            raise PublishError(f"{uri} was published and is gone; the txn is not committed, run it again")
+        found = tuple((e.relative, e.size) for e in entries if not e.is_dir and not _is_checksum(e.name))
+        if found != expected[uri].files:
+            raise PublishError(
+                f"{uri} holds {len(found)} files with {sum(s for _, s in found)} bytes, not the "
+                f"{len(expected[uri].files)} with {sum(s for _, s in expected[uri].files)} that were published; "
+                "the txn is not committed, run it again"
+            )
+
+
+def new_partitions(target: Target, manifests: Iterable[Manifest]) -> dict[str, tuple[str, ...]]:
+    """Partitions that the catalog did not know, with their values, in order of their names."""
+    found = {d.partition: d.values for m in manifests for d in m.directories if d.partition not in target.partitions}
+    found.pop("", None)
+    return dict(sorted(found.items()))
+
+
+def _staged_files(filesystem: Filesystem, staging: str) -> dict[str, dict[str, int]]:
+    """Sizes by file name by directory, the directory relative to ``data``."""
+    try:
+        entries = filesystem.list_files(staging, recursive=True)
+    except FileNotFoundError:
+        return {}
+    except NotADirectoryError:
+        raise PublishError(f"{staging} is a file: this attempt was fenced because its txn was given up") from None
+    files: dict[str, dict[str, int]] = defaultdict(dict)
+    for entry in entries:
+        if entry.is_dir or _is_checksum(entry.name):
+            continue
+        head, _, rest = entry.relative.partition("/")
+        directory, _, name = rest.rpartition("/")
+        # A file beside data/ belongs to no directory; it stays under its full path and so is one too many.
+        files[directory if head == _DATA else f"../{entry.relative}"][name] = entry.size
+    return files
+
+
+def _check_name(written: WrittenDirectory, target: Target) -> None:
+    """Refuse a directory whose name or partition is not the step's."""
+    problem = _name_problem(written.name, target) or _partition_problem(written, target)
+    where = f"{written.partition}/{written.name}" if written.partition else written.name
+    if problem is not None:
+        raise PublishError(
+            f"the job reported the directory {where} for {target.table}: {problem}; nothing was published"
+        )
+    place = target.place_of(written.partition)
+    paths.require_inside(place, f"{place}/{written.name}")
+
+
+def _name_problem(name: str, target: Target) -> str | None:
+    directory = parse_directory(name)
+    if directory is None or directory.name != name or not target.owns(directory):
+        return f"its name does not carry write id {target.write_id}"
+    # The base of an INSERT OVERWRITE carries no statement id.
+    of_a_statement = directory.kind is not DirectoryKind.BASE and target.statement_ids
+    if of_a_statement and directory.statement_id not in target.statement_ids:
+        return f"its statement id is none of {list(target.statement_ids)}"
+    return None
+
+
+def _partition_problem(written: WrittenDirectory, target: Target) -> str | None:
+    if not target.partition_columns:
+        return "the table has no partitions" if written.partition or written.values else None
+    if len(written.values) != len(target.partition_columns):
+        return f"the table has {len(target.partition_columns)} partition columns, it names {len(written.values)} values"
+    expected = partition_name(zip(target.partition_columns, written.values, strict=True))
+    return None if expected == written.partition else f"its values make the partition {expected}"
+
+
+def _check_files(written: WrittenDirectory, files: Mapping[str, int], where: str) -> None:
+    reported = {f.name: f.bytes for f in written.files}
+    found = {name: size for name, size in files.items() if name != ACID_VERSION_FILE}
+    if found != reported:
+        differing = sorted({n for n in found.keys() | reported.keys() if found.get(n) != reported.get(n)})
+        first = differing[0]
+        raise PublishError(
+            f"{where}/{first}: the job reported {_size(reported, first)}, the listing says {_size(found, first)}; "
+            "nothing was published"
+        )
+    if len(reported) != len(written.files):
+        raise PublishError(f"{where}: the job reported a file twice; nothing was published")
+    if ACID_VERSION_FILE not in files:
+        raise PublishError(f"{where} has no {ACID_VERSION_FILE}, without which Hive would not read it as we wrote it")
+    for name in found:
+        if parse_bucket_file(name) is None:
+            raise PublishError(f"{where}/{name} is no bucket file; Hive would not read it. Nothing was published")
+
+
+def _size(files: Mapping[str, int], name: str) -> str:
+    return f"{files[name]} bytes" if name in files else "no such file"
+
+
+def _is_checksum(name: str) -> bool:
+    """Hadoop's local file system leaves ``.name.crc`` beside each file; every reader skips them."""
+    return name.startswith(".") and name.endswith(".crc")
+
+
