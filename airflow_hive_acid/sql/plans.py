@@ -1,0 +1,289 @@
+"""A plan: everything about a statement that can be decided before its transaction exists.
+
+The planner makes plans from a statement and facts of the catalog; the engine opens the transaction a plan asks for,
+takes the snapshots it names, and lets the plan build the step of the Spark job once write id and statement ids exist.
+Plans are values: the same plan may be run again after a lost conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format import jobs
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.sql.locks import LockRequest
+    from airflow_hive_acid.sql.pruning import PartitionFilter
+    from airflow_hive_acid.sql.statements import DataStatement
+
+_STRENGTH = ("select", "insert", "delete", "update", "overwrite")
+
+
+class ColumnFacts(Protocol):
+    """A column of a table: its name and Hive type text."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+
+
+class TableFacts(Protocol):
+    """What the planner asks of a table; the catalog's ``Table`` has it all."""
+
+    @property
+    def qualified_name(self) -> str: ...
+    @property
+    def columns(self) -> Sequence[ColumnFacts]: ...
+    @property
+    def partition_columns(self) -> Sequence[ColumnFacts]: ...
+    @property
+    def is_transactional(self) -> bool: ...
+    @property
+    def is_insert_only(self) -> bool: ...
+    @property
+    def bucket_columns(self) -> Sequence[str]: ...
+
+
+TableLookup = Callable[[str], TableFacts]
+"""``db.table`` → facts; raises NoSuchObjectError (with near names) when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A warehouse table that the query texts of a step refer to as ``view``.
+
+    :param table: ``db.table``.
+    :param view: name under which the Spark job offers the snapshot.
+    :param partitions: which partitions can matter: ``partitions.keeps(values)``.
+    :param pseudo_columns: the statement asks for ROW__ID of this table.
+    :param transactional: false for a plain ORC table.
+    """
+
+    table: str
+    view: str
+    partitions: PartitionFilter
+    pseudo_columns: bool = False
+    transactional: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """The table a statement changes.
+
+    :param table: ``db.table``.
+    :param operation: ``insert``, ``overwrite``, ``update`` or ``delete``: the strongest the statement needs.
+    :param partitions: which existing partitions the statement can change; an insert without PARTITION values: all.
+    :param partitioned: whether the table has partition columns; the ones written are then named at commit (R12).
+    :param static_partition: columns and values the statement fixes.
+    :param dynamic_partition: partition columns whose values come from the rows.
+    """
+
+    table: str
+    operation: str
+    partitions: PartitionFilter
+    partitioned: bool = False
+    static_partition: tuple[tuple[str, str], ...] = ()
+    dynamic_partition: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """What only the open transaction knows.
+
+    :param target: snapshot of the table that is written.
+    :param statement_ids: as many as the plan asked for, ascending.
+    :param rows_uri: where a select leaves its rows.
+    :param limit: at most this many rows of a select.
+    """
+
+    target: jobs.TableSnapshot | None = None
+    write_id: int = 0
+    statement_ids: tuple[int, ...] = ()
+    rows_uri: str = ""
+    limit: int | None = None
+
+    def written(self) -> jobs.TableSnapshot:
+        """The target of a writing step."""
+        if self.target is None or self.write_id <= 0:
+            raise InvalidArgumentsError("a step that writes needs the snapshot of its target and a write id")
+        return self.target
+
+
+@dataclass(frozen=True, slots=True)
+class InsertTemplate:
+    """An insert without its ids."""
+
+    query: str
+    columns: tuple[str, ...] = ()
+    static_partition: tuple[tuple[str, str], ...] = ()
+    overwrite: bool = False
+    statement_id_count = 1
+
+    def build(self, context: StepContext) -> jobs.Step:
+        """The step."""
+        return jobs.Insert(
+            target=context.written(),
+            query=self.query,
+            write_id=context.write_id,
+            statement_id=context.statement_ids[0],
+            columns=self.columns,
+            static_partition=self.static_partition,
+            overwrite=self.overwrite,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTemplate:
+    """An update without its ids; the delete event takes the lower statement id, as in Hive."""
+
+    alias: str
+    assignments: tuple[jobs.Assignment, ...]
+    where: str | None
+    statement_id_count = 2
+
+    def build(self, context: StepContext) -> jobs.Step:
+        """The step."""
+        return jobs.Update(
+            target=context.written(),
+            alias=self.alias,
+            assignments=self.assignments,
+            where=self.where,
+            write_id=context.write_id,
+            delete_statement_id=context.statement_ids[0],
+            insert_statement_id=context.statement_ids[1],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTemplate:
+    """A delete without its ids."""
+
+    alias: str
+    where: str | None
+    statement_id_count = 1
+
+    def build(self, context: StepContext) -> jobs.Step:
+        """The step."""
+        return jobs.Delete(
+            target=context.written(),
+            alias=self.alias,
+            where=self.where,
+            write_id=context.write_id,
+            statement_id=context.statement_ids[0],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTemplate:
+    """A merge without its ids; delete events take the lower statement id, as in Hive."""
+
+    target_alias: str
+    source: str
+    source_alias: str
+    on: str
+    clauses: tuple[jobs.MergeClause, ...]
+    statement_id_count = 2
+
+    def build(self, context: StepContext) -> jobs.Step:
+        """The step."""
+        return jobs.Merge(
+            target=context.written(),
+            target_alias=self.target_alias,
+            source=self.source,
+            source_alias=self.source_alias,
+            on=self.on,
+            clauses=self.clauses,
+            write_id=context.write_id,
+            delete_statement_id=context.statement_ids[0],
+            insert_statement_id=context.statement_ids[1],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SelectTemplate:
+    """A query."""
+
+    query: str
+    statement_id_count = 0
+
+    def build(self, context: StepContext) -> jobs.Step:
+        """The step."""
+        return jobs.Select(query=self.query, rows_uri=context.rows_uri, limit=context.limit)
+
+
+StepTemplate = InsertTemplate | UpdateTemplate | DeleteTemplate | MergeTemplate | SelectTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A planned statement.
+
+    :param kind: ``insert``, ``update``, ``delete``, ``merge`` or ``select``.
+    :param write: the table it changes, None for a select.
+    :param reads: the tables its query texts read, in the order of their first appearance; the target of an UPDATE,
+        DELETE or MERGE is among them only if a query of the statement mentions it once more.
+    :param sources: the temporary views it reads.
+    :param locks: the lock components that Hive 4.1 would ask for.
+    :param template: the step without the ids of its transaction.
+    """
+
+    statement: DataStatement
+    kind: str
+    write: TableWrite | None
+    reads: tuple[TableRead, ...]
+    sources: tuple[jobs.Source, ...]
+    locks: tuple[LockRequest, ...]
+    template: StepTemplate
+
+    @property
+    def statement_id_count(self) -> int:
+        """How many statement ids the step needs, allocated in ascending order."""
+        return self.template.statement_id_count
+
+    @property
+    def operations(self) -> dict[str, str]:
+        """Transactional table → operation: the tables a transaction for this plan must be begun with."""
+        operations = {read.table: "select" for read in self.reads if read.transactional}
+        if self.write is not None:
+            operations[self.write.table] = self.write.operation
+        return operations
+
+    def step(
+        self,
+        *,
+        target: jobs.TableSnapshot | None = None,
+        write_id: int = 0,
+        statement_ids: Sequence[int] = (),
+        rows_uri: str = "",
+        limit: int | None = None,
+    ) -> jobs.Step:
+        """The step of the Spark job.
+
+        :raises InvalidArgumentsError: when the statement ids do not fit the plan.
+        """
+        ids = tuple(statement_ids)
+        if len(ids) != self.statement_id_count or list(ids) != sorted(set(ids)):
+            raise InvalidArgumentsError(
+                f"{self.kind} needs {self.statement_id_count} ascending statement ids, not {list(ids)}"
+            )
+        return self.template.build(StepContext(target, write_id, ids, rows_uri, limit))
+
+    def views(self, snapshots: Mapping[str, jobs.TableSnapshot]) -> tuple[jobs.View, ...]:
+        """The views of the job spec.
+
+        :param snapshots: snapshot by view name, one for each of ``reads``.
+        """
+        return tuple(jobs.View(read.view, snapshots[read.view], read.pseudo_columns) for read in self.reads)
+
+
+def combine_operations(plans: Sequence[Plan]) -> dict[str, str]:
+    """Tables and operations of one transaction that runs all these plans: the strongest operation of each table."""
+    combined: dict[str, str] = {}
+    for plan in plans:
+        for table, operation in plan.operations.items():
+            combined[table] = max(combined.get(table, "select"), operation, key=_STRENGTH.index)
+    return combined

@@ -1,0 +1,239 @@
+"""Statements as values: what a script says, statement by statement, before anything is looked up.
+
+Names are lower-case and qualified with their database; expressions of queries stay sqlglot trees (Hive's dialect) and
+are not changed by anybody. ``text`` and ``line`` say where in the script a statement came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from airflow_hive_acid.format.jobs import Source
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A qualified table name."""
+
+    database: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a statement stands: its own text without the semicolon, and the line of the script it begins on."""
+
+    text: str = ""
+    line: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """A column of CREATE TABLE; the type in Hive's lower-case spelling."""
+
+    name: str
+    type: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase(Origin):
+    """``CREATE DATABASE [IF NOT EXISTS] name [COMMENT] [LOCATION] [WITH DBPROPERTIES]``."""
+
+    name: str
+    if_not_exists: bool = False
+    comment: str | None = None
+    location: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase(Origin):
+    """``DROP DATABASE [IF EXISTS] name [RESTRICT|CASCADE]``."""
+
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Origin):
+    """``CREATE [EXTERNAL] TABLE … STORED AS ORC …``.
+
+    :param columns: data columns, without the partition columns.
+    :param bucket_count: -1 when the table is not bucketed.
+    :param sort_columns: SORTED BY, ``(column, ascending)``.
+    """
+
+    table: TableName
+    columns: tuple[ColumnDefinition, ...]
+    partition_columns: tuple[ColumnDefinition, ...] = ()
+    bucket_columns: tuple[str, ...] = ()
+    bucket_count: int = -1
+    sort_columns: tuple[tuple[str, bool], ...] = ()
+    if_not_exists: bool = False
+    external: bool = False
+    comment: str | None = None
+    location: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable(Origin):
+    """``DROP TABLE [IF EXISTS] db.t [PURGE]``."""
+
+    table: TableName
+    if_exists: bool = False
+    purge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTemporaryView(Origin):
+    """``CREATE [OR REPLACE] TEMPORARY VIEW v [(typed columns)] USING csv|orc|parquet|json [OPTIONS (…)]``.
+
+    The view lives as long as the script's session and may be read by its later statements.
+    """
+
+    source: Source
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Origin):
+    """``INSERT INTO|OVERWRITE [TABLE] t [PARTITION (…)] [(columns)] query``.
+
+    :param partition: of the PARTITION clause, a value for static columns and None for dynamic ones.
+    :param columns: the column list, empty when there is none.
+    """
+
+    table: TableName
+    query: exp.Query
+    overwrite: bool = False
+    partition: tuple[tuple[str, str | None], ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Origin):
+    """``UPDATE t SET c = e, … [WHERE …]``."""
+
+    table: TableName
+    alias: str
+    assignments: tuple[tuple[str, exp.Expression], ...]
+    where: exp.Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Origin):
+    """``DELETE FROM t [WHERE …]``."""
+
+    table: TableName
+    alias: str
+    where: exp.Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWhen:
+    """A WHEN clause of MERGE.
+
+    :param matched: WHEN MATCHED; otherwise WHEN NOT MATCHED.
+    :param action: ``update``, ``delete`` or ``insert``.
+    :param columns: of an insert, empty when all columns are meant.
+    :param values: of an insert, in the order of ``columns``.
+    :param assignments: of an update.
+    """
+
+    matched: bool
+    action: str
+    condition: exp.Expression | None = None
+    assignments: tuple[tuple[str, exp.Expression], ...] = ()
+    columns: tuple[str, ...] = ()
+    values: tuple[exp.Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge(Origin):
+    """``MERGE INTO t USING source ON condition WHEN …``; the source is a table or a query in parentheses."""
+
+    table: TableName
+    alias: str
+    source: exp.Expression
+    source_alias: str
+    on: exp.Expression
+    whens: tuple[MergeWhen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Origin):
+    """A query whose rows the caller wants: SELECT, WITH, VALUES, set operations."""
+
+    query: exp.Query
+
+
+@dataclass(frozen=True, slots=True)
+class Begin(Origin):
+    """``BEGIN`` or ``START TRANSACTION``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Origin):
+    """``COMMIT``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(Origin):
+    """``ROLLBACK``."""
+
+
+class ShowKind(Enum):
+    """What SHOW lists."""
+
+    LOCKS = "locks"
+    TRANSACTIONS = "transactions"
+    COMPACTIONS = "compactions"
+
+
+@dataclass(frozen=True, slots=True)
+class Show(Origin):
+    """``SHOW LOCKS [t [PARTITION (…)]]``, ``SHOW TRANSACTIONS``, ``SHOW COMPACTIONS``.
+
+    :param partition: of SHOW LOCKS, column and value.
+    """
+
+    kind: ShowKind
+    table: TableName | None = None
+    partition: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(Origin):
+    """``ALTER TABLE t [PARTITION (…)] COMPACT 'major'|'minor' [AND WAIT]``."""
+
+    table: TableName
+    type: str
+    partition: tuple[tuple[str, str], ...] = ()
+    wait: bool = False
+
+
+DataStatement = Insert | Update | Delete | Merge | Select
+Statement = (
+    CreateDatabase
+    | DropDatabase
+    | CreateTable
+    | DropTable
+    | CreateTemporaryView
+    | DataStatement
+    | Begin
+    | Commit
+    | Rollback
+    | Show
+    | Compact
+)
