@@ -1,0 +1,151 @@
+"""Progress of the engine as small values; ``str`` of each is one readable line.
+
+``on_event`` of the engine is called with them in the thread that runs the statement. What it raises ends the
+statement, so a listener must not raise what it does not mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.engine.results import StatementResult
+
+
+@dataclass(frozen=True, slots=True)
+class SparkStarting:
+    """A Spark application is being started in the background."""
+
+    def __str__(self) -> str:
+        return "starting Spark"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkReady:
+    """The application is ready for steps.
+
+    :param seconds: how long we had to wait for it, not how long it took.
+    """
+
+    application_id: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"Spark is ready ({self.application_id}, waited {self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementStarted:
+    """A statement of a script begins.
+
+    :param number: from 1 to ``total``.
+    :param line: line of the script it begins on.
+    """
+
+    number: int
+    total: int
+    kind: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        first = " ".join(self.text.split())
+        return f"[{self.number}/{self.total}] {first[:100]}{'…' if len(first) > 100 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOpened:
+    """Locks are granted, the snapshot is taken, write ids are allocated.
+
+    :param operations: what the transaction declared, by table.
+    """
+
+    txn_id: int
+    operations: dict[str, str]
+    write_ids: dict[str, int]
+    seconds: float
+
+    def __str__(self) -> str:
+        tables = ", ".join(f"{operation} {table}" for table, operation in sorted(self.operations.items()))
+        return f"txn {self.txn_id} is open ({tables}; {self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinished:
+    """A Spark job has answered; nothing of it is visible yet."""
+
+    kind: str
+    table: str | None
+    inserted: int
+    updated: int
+    deleted: int
+    rows: int
+    seconds: float
+
+    def __str__(self) -> str:
+        counts = {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted, "rows": self.rows}
+        told = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n) or "nothing to do"
+        return f"{self.kind}{f' {self.table}' if self.table else ''}: {told} ({self.seconds:.1f} s in Spark)"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Directories of a write id are in place."""
+
+    table: str
+    directories: int
+    files: int
+    bytes: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (f"published {self.directories} directories of {self.table}: {self.files} files, {self.bytes:,} bytes "
+                f"({self.seconds:.1f} s)")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCommitted:
+    """Everything the transaction did is visible."""
+
+    txn_id: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"txn {self.txn_id} is committed ({self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionAborted:
+    """Nothing the transaction did will ever be visible."""
+
+    txn_id: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"txn {self.txn_id} is aborted: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementFinished:
+    """A statement of a script is done."""
+
+    number: int
+    total: int
+    result: StatementResult
+
+    def __str__(self) -> str:
+        return f"[{self.number}/{self.total}] {self.result}"
+
+
+Event = (
+    SparkStarting
+    | SparkReady
+    | StatementStarted
+    | TransactionOpened
+    | JobFinished
+    | Published
+    | TransactionCommitted
+    | TransactionAborted
+    | StatementFinished
+)

@@ -1,0 +1,84 @@
+"""What the engine gives back: results of statements and rows of queries, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.format.jobs import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a query.
+
+    :param columns: names and types, in order; names may repeat, as in SQL.
+    :param rows: values as JSON gives them: decimals, dates and timestamps are text.
+    """
+
+    columns: tuple[Column, ...]
+    rows: list[list[Any]]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary per row; of columns with the same name the last one counts."""
+        names = [column.name for column in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class StatementResult:
+    """What a statement did.
+
+    :param statement: its text.
+    :param kind: ``insert``, ``update``, ``delete``, ``merge``, ``select``, ``show``, ``create_table``, ``begin``, ….
+    :param inserted: rows inserted, updated and deleted, as a user counts them: an update is one update.
+    :param rows: of a query, None for everything else.
+    :param txn_id: the txn it ran in, None for statements that need none.
+    :param write_ids: write id by table, for the tables it changed.
+    :param seconds: from its start to its commit; inside a transaction, to the end of its publishing.
+    :param directories: URIs of the directories it published.
+    """
+
+    statement: str
+    kind: str
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    rows: Rows | None = None
+    txn_id: int | None = None
+    write_ids: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    directories: tuple[str, ...] = ()
+
+    def to_document(self) -> dict[str, Any]:
+        """As plain values, without the rows: small enough for an XCom."""
+        return {
+            "statement": self.statement,
+            "kind": self.kind,
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "row_count": None if self.rows is None else len(self.rows),
+            "txn_id": self.txn_id,
+            "write_ids": dict(self.write_ids),
+            "seconds": round(self.seconds, 3),
+            "directories": list(self.directories),
+        }
+
+    def __str__(self) -> str:
+        took = f" in {self.seconds:.1f} s"
+        if self.rows is not None:
+            return f"{_count(len(self.rows), 'row')}{took}"
+        changes = {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
+        if self.kind in ("insert", "update", "delete", "merge"):
+            parts = [f"{n:,} {what}" for what, n in changes.items() if n] or ["nothing changed"]
+            return f"{self.kind}: {', '.join(parts)}{took}"
+        return f"{self.kind.replace('_', ' ')}: done{took}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
