@@ -6,12 +6,14 @@ pip-installed server, started once per test session on a directory of its own.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import os
 import shutil
 import sqlite3
 import sys
+import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,24 @@ if TYPE_CHECKING:
 FIXTURES = Path(__file__).parent / "fixtures"
 BACKENDS = ("sqlite", "postgresql")
 _database_numbers = itertools.count(1)
+
+
+def _give_airflow_a_home() -> None:
+    """Airflow reads its configuration while it is imported, so this is done before any test module is."""
+    home = Path(tempfile.mkdtemp(prefix="hive-acid-airflow-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    for name in [name for name in os.environ if name.startswith(("AIRFLOW_CONN_", "AIRFLOW__"))]:
+        del os.environ[name]
+    os.environ |= {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(Path(__file__).parent.parent / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+    }
+
+
+_give_airflow_a_home()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
