@@ -1,0 +1,94 @@
+"""Locations: joining, and whether one lies inside another."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
+from airflow_hive_acid.format.paths import is_inside, join, relative_to, require_inside
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [
+        ("/w/t", "/w/t/delta_1"),
+        ("/w/t/", "file:/w/t/delta_1"),
+        ("file:///w/t", "/w/t/ds=1/delta_1"),
+        ("file:/w//t", "file://localhost/w/t//x"),
+        ("FILE:///w/t", "file:///w/./t/x"),
+        ("hdfs://nn:8020/w/t", "hdfs://nn:8020/w/t/x"),
+        ("s3a://bucket", "s3a://bucket/w"),
+        ("s3a://bucket/w t", "s3a://bucket/w t/x%2Fy"),
+        ("/w/t", "/w/t/p=..%2F../x"),
+        ("/w/t", "/w/t/..."),
+        ("/", "/w"),
+        ("/w/a%20b", "/w/a%20b/c"),
+    ],
+)
+def test_inside(root: str, path: str) -> None:
+    assert is_inside(root, path)
+    require_inside(root, path)
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [
+        ("/w/t", "/w/t"),
+        ("/w/t", "/w/t/"),
+        ("/w/t", "/w/t2/x"),
+        ("/w/t", "/w"),
+        ("/w/t", "/w/t/../u"),
+        ("/w/t", "/w/t/x/../y"),
+        ("/w/t", "/w/t/%2e%2E/u"),
+        ("/w/../w/t", "/w/t/x"),
+        ("/w/t", "hdfs://nn/w/t/x"),
+        ("hdfs://nn/w/t", "hdfs://other/w/t/x"),
+        ("hdfs://nn/w/t", "hdfs:///w/t/x"),
+        ("s3a://bucket/w", "s3a://bucket2/w/x"),
+        ("/w/t", "w/t/x"),
+        ("w", "w/x"),
+        ("/w/t", "//w/t/x"),
+        ("/w/a b", "/w/a%20b/c"),
+        ("/w/T", "/w/t/x"),
+        ("/w/t", "/w/t/x\0"),
+        ("/w/t", ""),
+        ("", "/w/t"),
+        ("file:w", "file:w/x"),
+    ],
+)
+def test_not_inside(root: str, path: str) -> None:
+    assert not is_inside(root, path)
+    with pytest.raises(UnsafePathError, match="nothing was touched"):
+        require_inside(root, path)
+
+
+def test_a_path_seen_from_its_root() -> None:
+    assert relative_to("file:///w/t", "/w/t/ds=a%2Fb/delta_1/bucket_00000") == "ds=a%2Fb/delta_1/bucket_00000"
+    assert relative_to("/w/t", "file:/w/t/") == ""
+    assert relative_to("/w/t", "/w/u") is None
+
+
+def test_joining_adds_segments_and_keeps_the_spelling() -> None:
+    assert join("file:///w/t/", "ds=a%2Fb/h=1", "delta_1") == "file:///w/t/ds=a%2Fb/h=1/delta_1"
+    assert join("/w") == "/w"
+    assert join("s3a://b", "x") == "s3a://b/x"
+
+
+@pytest.mark.parametrize("part", ["", "/x", "x/", "x//y", "..", "x/../y", "."])
+def test_joining_something_that_is_no_name_is_refused(part: str) -> None:
+    with pytest.raises(InvalidArgumentsError, match="every segment must be a name"):
+        join("/w", part)
+
+
+_segment = st.text("abc=%2F .-_", min_size=1, max_size=6).filter(lambda s: s.strip(".") and s not in (".", ".."))
+
+
+@given(st.lists(_segment, max_size=4), st.lists(_segment, min_size=1, max_size=4))
+def test_what_is_joined_lies_inside(root: list[str], parts: list[str]) -> None:
+    above = "/" + "/".join(root)
+    below = join(above, *parts)
+    assert is_inside(above, below)
+    assert relative_to("file:" + above, below) == "/".join(parts)
+    assert not is_inside(below, above)
