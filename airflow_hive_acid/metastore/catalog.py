@@ -1,0 +1,434 @@
+"""The catalog: databases, tables and partitions, in the rows a real Hive reads and writes.
+
+Every change is one database transaction: it happens as a whole or not at all. Files are not touched here: dropping
+tells the caller which directories are left to remove, and nobody but a filesystem with its checks removes them.
+"""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import exists, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.metastore.catalog_drop import (
+    delete_database,
+    delete_storage,
+    delete_table,
+    forget_object,
+)
+from airflow_hive_acid.metastore.catalog_ids import IdKind, IdPool
+from airflow_hive_acid.metastore.catalog_model import (
+    MANAGED_TABLE,
+    Database,
+    DroppedTable,
+    Partition,
+    PartitionSpec,
+    Table,
+    TableDefinition,
+    check_definition,
+    check_location,
+)
+from airflow_hive_acid.metastore.catalog_partitions import (
+    PartitionFilter,
+    add_partitions,
+    delete_partitions,
+    find_partitions,
+    read_partitions,
+)
+from airflow_hive_acid.metastore.catalog_read import (
+    CATALOG,
+    no_such_table,
+    read_database,
+    read_database_names,
+    read_table_names,
+    read_tables,
+    read_warehouse,
+    require_database,
+)
+from airflow_hive_acid.metastore.catalog_rows import insert_table, table_type
+from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.objects import TableName, database_name, table_name
+from airflow_hive_acid.metastore.schema_catalog import CTLGS, DBS, MV_TABLES_USED, PARTITIONS, SDS, TBLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore import database as db
+
+T = TypeVar("T")
+
+
+class Catalog:
+    """Databases, tables and partitions of one metastore.
+
+    :param database: the metastore database.
+    """
+
+    def __init__(self, database: db.Database) -> None:
+        self._database = database
+        self._ids = IdPool(database)
+
+    # --- databases ------------------------------------------------------------------------------------------------
+
+    def set_warehouse(self, location: str) -> str:
+        """Say where managed tables go, if nobody has said so yet, and create the database ``default``.
+
+        Hive's metastore does the same when it starts for the first time.
+
+        :return: the warehouse in force: an earlier one stays.
+        """
+        wanted = check_location(location)
+
+        def operation(connection: Connection) -> str:
+            # R3: of two that start together, the second waits for the row and reads it again.
+            connection.execute(select(CTLGS.c.CTLG_ID).where(CTLGS.c.NAME == CATALOG).with_for_update())
+            warehouse = read_warehouse(connection)
+            if warehouse is None:
+                connection.execute(update(CTLGS).where(CTLGS.c.NAME == CATALOG).values(LOCATION_URI=wanted))
+                warehouse = wanted
+            if read_database(connection, "default") is None:
+                self._insert_database(connection, "default", warehouse, "public", "ROLE", "Default Hive database")
+            return warehouse
+
+        return self._run(operation, IdKind.DATABASE)
+
+    def warehouse(self) -> str | None:
+        """The directory below which managed tables go, None while nobody has said."""
+        return self._database.read(read_warehouse)
+
+    def create_database(
+        self, name: str, location: str | None = None, if_not_exists: bool = False, *, description: str | None = None
+    ) -> Database:
+        """Create a database.
+
+        :param location: where its external tables go; managed tables stay below the warehouse, as in Hive.
+        :raises AlreadyExistsError: when it exists and ``if_not_exists`` is off.
+        """
+        lowered = database_name(name)
+        given = None if location is None else check_location(location)
+
+        def operation(connection: Connection) -> Database:
+            found = read_database(connection, lowered)
+            if found is not None:
+                if if_not_exists:
+                    return found
+                raise AlreadyExistsError(f"database {lowered} exists already, at {found.location}")
+            where = given or f"{self._external_root(connection)}/{lowered}.db"
+            self._insert_database(connection, lowered, where, getpass.getuser(), "USER", description)
+            return require_database(connection, lowered)
+
+        return self._run(operation, IdKind.DATABASE)
+
+    def get_database(self, name: str) -> Database:
+        """A database.
+
+        :raises NoSuchObjectError: with the names that look like it.
+        """
+        lowered = database_name(name)
+        return self._database.read(lambda connection: require_database(connection, lowered))
+
+    def list_databases(self) -> list[str]:
+        """All databases, sorted."""
+        return self._database.read(read_database_names)
+
+    def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> list[DroppedTable]:
+        """Drop a database.
+
+        :param cascade: with its tables; otherwise it must be empty.
+        :return: what its tables leave to remove.
+        """
+        lowered = database_name(name)
+        if lowered == "default":
+            raise InvalidArgumentsError("the database default cannot be dropped; Hive needs it")
+
+        def operation(connection: Connection) -> list[DroppedTable]:
+            found = read_database(connection, lowered)
+            if found is None and if_exists:
+                return []
+            found = require_database(connection, lowered)
+            connection.execute(select(DBS.c.DB_ID).where(DBS.c.DB_ID == found.id).with_for_update())
+            tables = read_table_names(connection, lowered)
+            if tables and not cascade:
+                raise InvalidArgumentsError(
+                    f"database {lowered} is not empty: it holds {len(tables)} tables, among them {tables[0]}; "
+                    "drop them first or use CASCADE"
+                )
+            dropped = [self._drop_table(connection, TableName(lowered, table)) for table in tables]
+            forget_object(connection, lowered)
+            delete_database(connection, found.id)
+            return dropped
+
+        return self._database.run(operation)
+
+    # --- tables ---------------------------------------------------------------------------------------------------
+
+    def create_table(self, definition: TableDefinition, if_not_exists: bool = False) -> Table:
+        """Create a table; its directory is not made.
+
+        :raises InvalidArgumentsError: when the definition is none Hive would accept.
+        :raises AlreadyExistsError: when the table exists and ``if_not_exists`` is off.
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        checked = check_definition(replace(definition, owner=definition.owner or getpass.getuser()))
+        key = TableName(checked.db, checked.name)
+
+        def operation(connection: Connection) -> Table:
+            database = require_database(connection, checked.db)
+            existing = read_tables(connection, [key]).get(key)
+            if existing is not None:
+                return self._existing(existing, if_not_exists)
+            location = checked.location or self._default_location(database, checked)
+            ids = {
+                name: self._ids.take(connection, kind, 1)[0]
+                for name, kind in (
+                    ("table", IdKind.TABLE), ("storage", IdKind.STORAGE), ("columns", IdKind.COLUMNS),
+                    ("serde", IdKind.SERDE),
+                )
+            }  # fmt: skip
+            try:
+                with connection.begin_nested():
+                    insert_table(connection, checked, {**ids, "db": database.id}, location, now_ms(connection) // 1000)
+            except IntegrityError:
+                # Somebody else was faster; whatever else it might be is raised by the next lines.
+                existing = read_tables(connection, [key]).get(key)
+                if existing is None:
+                    raise
+                return self._existing(existing, if_not_exists)
+            return read_tables(connection, [key])[key]
+
+        return self._run(operation, IdKind.TABLE, IdKind.STORAGE, IdKind.COLUMNS, IdKind.SERDE)
+
+    def get_table(self, name: str) -> Table:
+        """A table by ``db.table``.
+
+        :raises NoSuchObjectError: with the names that look like it.
+        """
+        return self.get_tables([name])[0]
+
+    def get_tables(self, names: Iterable[str]) -> list[Table]:
+        """Several tables by ``db.table``, in the order given, read together.
+
+        :raises NoSuchObjectError: for the first that does not exist.
+        """
+        keys = [table_name(name) for name in names]
+        return self._database.read(lambda connection: self.get_tables_in(connection, keys))
+
+    def get_tables_in(self, connection: Connection, keys: Sequence[TableName]) -> list[Table]:
+        """The same inside a transaction."""
+        found = read_tables(connection, keys)
+        for key in keys:
+            if key not in found:
+                raise no_such_table(connection, *key)
+        return [found[key] for key in keys]
+
+    def find_tables(self, names: Iterable[str]) -> dict[str, Table]:
+        """Those of the tables that exist, by ``db.table``, read together."""
+        keys = [table_name(name) for name in names]
+        found = self._database.read(lambda connection: read_tables(connection, keys))
+        return {table.qualified_name: table for table in found.values()}
+
+    def list_tables(self, db: str = "default") -> list[str]:
+        """The names of the tables and views of a database, sorted.
+
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        lowered = database_name(db)
+
+        def operation(connection: Connection) -> list[str]:
+            require_database(connection, lowered)
+            return read_table_names(connection, lowered)
+
+        return self._database.read(operation)
+
+    def drop_table(self, name: str, *, if_exists: bool = False, purge: bool = False) -> DroppedTable | None:
+        """Drop a table with its partitions and everything the txn tables remember of it.
+
+        The caller holds an EXCLUSIVE lock on it and removes the directories afterwards, through a filesystem.
+
+        :param purge: delete the files of an external table too.
+        :return: what is left to remove; None when there was no table and ``if_exists`` is on.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> DroppedTable | None:
+            if if_exists and key not in read_tables(connection, [key]):
+                return None
+            return self._drop_table(connection, key, purge=purge)
+
+        return self._database.run(operation)
+
+    # --- partitions -----------------------------------------------------------------------------------------------
+
+    def list_partitions(
+        self, name: str, filter: PartitionFilter | None = None, limit: int | None = None
+    ) -> list[Partition]:
+        """The partitions of a table in the order of their names.
+
+        :param filter: per partition column one value or several; becomes part of the SQL statement.
+        :param limit: at most this many.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> list[Partition]:
+            table = self.get_tables_in(connection, [key])[0]
+            return list(read_partitions(connection, table, filter, limit))
+
+        return self._database.read(operation)
+
+    def get_partition(self, name: str, spec: PartitionSpec) -> Partition:
+        """One partition, by name or values.
+
+        :raises NoSuchObjectError: when the table has no such partition.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> Partition:
+            table = self.get_tables_in(connection, [key])[0]
+            return self._partition(connection, table, spec)
+
+        return self._database.read(operation)
+
+    def find_partitions(self, name: str, names: Sequence[str]) -> dict[str, Partition]:
+        """Those of the partitions that exist, by name; looked up by their names alone."""
+        key = table_name(name)
+
+        def operation(connection: Connection) -> dict[str, Partition]:
+            table = self.get_tables_in(connection, [key])[0]
+            return find_partitions(connection, table, names)
+
+        return self._database.read(operation)
+
+    def add_partitions(
+        self, name: str, partitions: Iterable[PartitionSpec], if_not_exists: bool = True
+    ) -> list[str]:
+        """Add empty partitions to a table.
+
+        :param partitions: names, values, or values by column.
+        :return: the names that are new.
+        :raises AlreadyExistsError: when one exists and ``if_not_exists`` is off; nothing was added then.
+        """
+        wanted = list(partitions)
+        key = table_name(name)
+        for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE):
+            self._ids.reserve(kind, len(wanted))
+
+        def operation(connection: Connection) -> list[str]:
+            return self.add_partitions_in(connection, key, wanted, if_not_exists=if_not_exists)
+
+        return self._database.run(operation)
+
+    def add_partitions_in(
+        self,
+        connection: Connection,
+        key: TableName,
+        partitions: Iterable[PartitionSpec],
+        *,
+        write_id: int | None = None,
+        if_not_exists: bool = True,
+    ) -> list[str]:
+        """The same inside a transaction.
+
+        :param key: the table.
+        :param write_id: the write id whose commit this is part of; None for partitions known to be empty.
+        """
+        table = self.get_tables_in(connection, [key])[0]
+        names = [table.partition_name(spec) for spec in partitions]
+        return add_partitions(
+            connection, table, names, write_id=write_id, if_not_exists=if_not_exists, take_ids=self._ids.take
+        )
+
+    def drop_partition(self, name: str, spec: PartitionSpec, *, if_exists: bool = False) -> Partition | None:
+        """Drop a partition and what the txn tables remember of it; its directory is left to the caller.
+
+        :return: the partition that was; None when there was none and ``if_exists`` is on.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> Partition | None:
+            table = self.get_tables_in(connection, [key])[0]
+            found = find_partitions(connection, table, [table.partition_name(spec)])
+            if if_exists and not found:
+                return None
+            partition = self._partition(connection, table, spec)
+            delete_storage(connection, delete_partitions(connection, [partition.id]))
+            forget_object(connection, table.db, table.name, partition.name)
+            return partition
+
+        return self._database.run(operation)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _run(self, operation: Callable[[Connection], T], *kinds: IdKind) -> T:
+        """Run a change with the ids it may need fetched before."""
+        for kind in kinds:
+            self._ids.reserve(kind, 1)
+        return self._database.run(operation)
+
+    def _insert_database(
+        self, connection: Connection, name: str, location: str, owner: str, owner_type: str, description: str | None
+    ) -> None:
+        row = {
+            "DB_ID": self._ids.take(connection, IdKind.DATABASE, 1)[0], "DESC": description,
+            "DB_LOCATION_URI": location, "NAME": name, "OWNER_NAME": owner, "OWNER_TYPE": owner_type,
+            "CTLG_NAME": CATALOG, "CREATE_TIME": now_ms(connection) // 1000, "DB_MANAGED_LOCATION_URI": None,
+            "TYPE": "NATIVE", "DATACONNECTOR_NAME": None, "REMOTE_DBNAME": None,
+        }  # fmt: skip
+        try:
+            with connection.begin_nested():
+                connection.execute(insert(DBS), row)
+        except IntegrityError:
+            raise AlreadyExistsError(f"database {name} was created by somebody else just now") from None
+
+    def _external_root(self, connection: Connection) -> str:
+        default = read_database(connection, "default")
+        root = default.location if default is not None else read_warehouse(connection)
+        if root is None:
+            raise InvalidArgumentsError(
+                "the catalog does not know its warehouse directory yet; give --warehouse (HIVE_ACID_WAREHOUSE), "
+                "or a location for the database"
+            )
+        return root.rstrip("/")
+
+    def _default_location(self, database: Database, definition: TableDefinition) -> str:
+        managed = table_type(definition) == MANAGED_TABLE
+        return f"{database.managed_location if managed else database.location}/{definition.name}"
+
+    def _existing(self, table: Table, if_not_exists: bool) -> Table:
+        if if_not_exists:
+            return table
+        raise AlreadyExistsError(f"table {table.qualified_name} exists already, at {table.location}")
+
+    def _drop_table(self, connection: Connection, key: TableName, *, purge: bool = False) -> DroppedTable:
+        table = self.get_tables_in(connection, [key])[0]
+        connection.execute(select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == table.id).with_for_update())
+        if connection.execute(select(exists().where(MV_TABLES_USED.c.TBL_ID == table.id))).scalar_one():
+            raise InvalidArgumentsError(
+                f"{table.qualified_name} is used by a materialized view; drop the view in Hive first"
+            )
+        elsewhere = connection.execute(
+            select(SDS.c.LOCATION)
+            .join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID)
+            .where(PARTITIONS.c.TBL_ID == table.id, ~SDS.c.LOCATION.startswith(f"{table.location}/", autoescape=True))
+        ).scalars()
+        locations = [location for location in (table.location, *elsewhere) if location]
+        delete_table(connection, table.id)
+        forget_object(connection, *key)
+        delete_data = table.type == MANAGED_TABLE or purge or _is_true(table.property("external.table.purge"))
+        return DroppedTable(table, tuple(locations), delete_data)
+
+    def _partition(self, connection: Connection, table: Table, spec: PartitionSpec) -> Partition:
+        name = table.partition_name(spec)
+        found = find_partitions(connection, table, [name])
+        if name not in found:
+            raise NoSuchObjectError(f"{table.qualified_name} has no partition {name}")
+        return found[name]
+
+
+def _is_true(text: str | None) -> bool:
+    return (text or "").lower() == "true"

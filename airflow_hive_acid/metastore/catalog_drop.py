@@ -1,0 +1,120 @@
+"""Dropping databases, tables and partitions: rows of the catalog, children first, and what the txn tables remember.
+
+Hive's foreign keys do not cascade. The txn tables have no keys to the catalog at all: what they remember of a dropped
+table (components, write ids, compactions) would be applied to the next table of that name, so it goes too
+(Hive's cleanupRecords). WRITE_SET and the rows of open readers stay; they end with their txns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, exists, select
+
+from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
+from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.schema_catalog import (
+    BUCKETING_COLS,
+    CDS,
+    COLUMNS_V2,
+    DATABASE_PARAMS,
+    DB_PRIVS,
+    DBS,
+    KEY_CONSTRAINTS,
+    PARTITION_KEYS,
+    PARTITIONS,
+    SD_PARAMS,
+    SDS,
+    SERDE_PARAMS,
+    SERDES,
+    SKEWED_COL_NAMES,
+    SKEWED_COL_VALUE_LOC_MAP,
+    SKEWED_VALUES,
+    SORT_COLS,
+    TAB_COL_STATS,
+    TABLE_PARAMS,
+    TBL_COL_PRIVS,
+    TBL_PRIVS,
+    TBLS,
+)
+from airflow_hive_acid.metastore.schema_transactions import (
+    COMPACTION_METRICS_CACHE,
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+    COMPLETED_TXN_COMPONENTS,
+    NEXT_WRITE_ID,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+_BY_PARTITION = (
+    (TXN_COMPONENTS, "TC"),
+    (COMPLETED_TXN_COMPONENTS, "CTC"),
+    (COMPACTION_QUEUE, "CQ"),
+    (COMPLETED_COMPACTIONS, "CC"),
+    (COMPACTION_METRICS_CACHE, "CMC"),
+)
+_BY_TABLE = ((TXN_TO_WRITE_ID, "T2W"), (NEXT_WRITE_ID, "NWI"))
+
+
+def delete_table(connection: Connection, table_id: int) -> None:
+    """Delete all rows of a table and its partitions."""
+    storage_ids = [
+        *delete_partitions(
+            connection, list(connection.execute(select(PARTITIONS.c.PART_ID).where(PARTITIONS.c.TBL_ID == table_id))
+                             .scalars())),
+        *connection.execute(select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == table_id)).scalars(),
+    ]  # fmt: skip
+    for child in (PARTITION_KEYS, TABLE_PARAMS, TAB_COL_STATS, TBL_PRIVS, TBL_COL_PRIVS):
+        connection.execute(delete(child).where(child.c.TBL_ID == table_id))
+    for column in (KEY_CONSTRAINTS.c.CHILD_TBL_ID, KEY_CONSTRAINTS.c.PARENT_TBL_ID):
+        connection.execute(delete(KEY_CONSTRAINTS).where(column == table_id))
+    connection.execute(delete(TBLS).where(TBLS.c.TBL_ID == table_id))
+    delete_storage(connection, [storage_id for storage_id in storage_ids if storage_id is not None])
+
+
+def delete_storage(connection: Connection, storage_ids: Sequence[int]) -> None:
+    """Delete storage descriptors with their serdes, and column descriptors that nothing else uses."""
+    for batch in chunks(storage_ids):
+        used = connection.execute(select(SDS.c.SERDE_ID, SDS.c.CD_ID).where(SDS.c.SD_ID.in_(batch))).all()
+        serde_ids = [serde_id for serde_id, _ in used if serde_id is not None]
+        column_ids = sorted({column_id for _, column_id in used if column_id is not None})
+        connection.execute(delete(SKEWED_VALUES).where(SKEWED_VALUES.c.SD_ID_OID.in_(batch)))
+        for child in (SKEWED_COL_VALUE_LOC_MAP, SKEWED_COL_NAMES, BUCKETING_COLS, SORT_COLS, SD_PARAMS, SDS):
+            connection.execute(delete(child).where(child.c.SD_ID.in_(batch)))
+        for child in (SERDE_PARAMS, SERDES):
+            connection.execute(delete(child).where(child.c.SERDE_ID.in_(serde_ids)))
+        for child in (COLUMNS_V2, CDS):
+            unused = ~exists(select(SDS.c.SD_ID).where(SDS.c.CD_ID == child.c.CD_ID))
+            connection.execute(delete(child).where(child.c.CD_ID.in_(column_ids), unused))
+
+
+def delete_database(connection: Connection, database_id: int) -> None:
+    """Delete the rows of a database whose tables are gone."""
+    for child in (DATABASE_PARAMS, DB_PRIVS, DBS):
+        connection.execute(delete(child).where(child.c.DB_ID == database_id))
+
+
+def forget_object(
+    connection: Connection, db: str, table: str | None = None, partition: str | None = None
+) -> None:
+    """Delete what the txn tables remember of a database, a table or one partition."""
+    for target, prefix in _BY_PARTITION:
+        connection.execute(delete(target).where(*_matches(target, prefix, db, table, partition)))
+    if partition is None:
+        for target, prefix in _BY_TABLE:
+            connection.execute(delete(target).where(*_matches(target, prefix, db, table, None)))
+
+
+def _matches(target: Any, prefix: str, db: str, table: str | None, partition: str | None) -> list[Any]:
+    conditions = [target.c[f"{prefix}_DATABASE"] == db]
+    if table is not None:
+        conditions.append(target.c[f"{prefix}_TABLE"] == table)
+    if partition is not None:
+        conditions.append(target.c[f"{prefix}_PARTITION"] == partition)
+    return conditions

@@ -1,0 +1,197 @@
+"""Reading databases and tables from the catalog: any number of tables in two statements.
+
+What Hive wrote is taken as it is: views, foreign formats and types we could not create ourselves included.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Text, bindparam, cast, literal, null, select, tuple_, union_all
+
+from airflow_hive_acid.errors import NoSuchObjectError
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog_model import Database, Table
+from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.schema_catalog import (
+    BUCKETING_COLS,
+    COLUMNS_V2,
+    CTLGS,
+    DATABASE_PARAMS,
+    DBS,
+    PARTITION_KEYS,
+    SDS,
+    SORT_COLS,
+    TABLE_PARAMS,
+    TBLS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy import Connection, Row
+
+CATALOG = "hive"
+UNSET_LOCATION = "TBD"
+"""What Hive's scripts put where the warehouse directory will stand."""
+_TABLES_AT_ONCE = 200
+_NAMES_FOR_SUGGESTIONS = 2000
+
+_SELECT_DATABASE = select(DBS).where(DBS.c.NAME == bindparam("name"), DBS.c.CTLG_NAME == CATALOG)
+_SELECT_DATABASE_NAMES = select(DBS.c.NAME).where(DBS.c.CTLG_NAME == CATALOG).order_by(DBS.c.NAME)
+_SELECT_DATABASE_PARAMS = select(DATABASE_PARAMS.c.PARAM_KEY, DATABASE_PARAMS.c.PARAM_VALUE).where(
+    DATABASE_PARAMS.c.DB_ID == bindparam("id")
+)
+_SELECT_WAREHOUSE = select(CTLGS.c.LOCATION_URI).where(CTLGS.c.NAME == CATALOG)
+_SELECT_TABLE_NAMES = (
+    select(TBLS.c.TBL_NAME)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(DBS.c.NAME == bindparam("db"), DBS.c.CTLG_NAME == CATALOG)
+    .order_by(TBLS.c.TBL_NAME)
+)
+_SELECT_TABLES = (
+    select(
+        DBS.c.NAME.label("DB_NAME"), TBLS.c.TBL_ID, TBLS.c.TBL_NAME, TBLS.c.TBL_TYPE, TBLS.c.OWNER, TBLS.c.WRITE_ID,
+        TBLS.c.SD_ID, SDS.c.CD_ID, SDS.c.LOCATION, SDS.c.NUM_BUCKETS, SDS.c.INPUT_FORMAT,
+    )
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .outerjoin(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+    .where(
+        DBS.c.CTLG_NAME == CATALOG,
+        tuple_(DBS.c.NAME, TBLS.c.TBL_NAME).in_(bindparam("names", expanding=True)),
+    )
+)  # fmt: skip
+
+
+def _details(kind: str, owner: Any, index: Any, name: Any, value: Any, comment: Any, ids: str) -> Any:
+    return select(
+        literal(kind).label("kind"), owner.label("owner"), index.label("position"), cast(name, Text).label("name"),
+        cast(value, Text).label("value"), cast(comment, Text).label("comment"),
+    ).where(owner.in_(bindparam(ids, expanding=True)))  # fmt: skip
+
+
+_k, _c, _b, _s, _p = PARTITION_KEYS.c, COLUMNS_V2.c, BUCKETING_COLS.c, SORT_COLS.c, TABLE_PARAMS.c
+_SELECT_DETAILS = union_all(
+    _details("column", _c.CD_ID, _c.INTEGER_IDX, _c.COLUMN_NAME, _c.TYPE_NAME, _c.COMMENT, "column_ids"),
+    _details("key", _k.TBL_ID, _k.INTEGER_IDX, _k.PKEY_NAME, _k.PKEY_TYPE, _k.PKEY_COMMENT, "table_ids"),
+    _details("bucket", _b.SD_ID, _b.INTEGER_IDX, _b.BUCKET_COL_NAME, null(), null(), "storage_ids"),
+    _details("sort", _s.SD_ID, _s.INTEGER_IDX, _s.COLUMN_NAME, _s.ORDER, null(), "storage_ids"),
+    _details("property", _p.TBL_ID, literal(0), _p.PARAM_KEY, _p.PARAM_VALUE, null(), "table_ids"),
+)
+
+
+def read_database(connection: Connection, name: str) -> Database | None:
+    """A database by its lower-case name."""
+    row = connection.execute(_SELECT_DATABASE, {"name": name}).mappings().first()
+    if row is None:
+        return None
+    properties = connection.execute(_SELECT_DATABASE_PARAMS, {"id": row["DB_ID"]})
+    location = str(row["DB_LOCATION_URI"])
+    return Database(
+        name=str(row["NAME"]),
+        id=int(row["DB_ID"]),
+        location=location,
+        managed_location=row["DB_MANAGED_LOCATION_URI"] or _managed_default(connection, name) or location,
+        owner=row["OWNER_NAME"],
+        description=row["DESC"],
+        properties={str(key): str(value or "") for key, value in properties},
+    )
+
+
+def require_database(connection: Connection, name: str) -> Database:
+    """A database by its lower-case name.
+
+    :raises NoSuchObjectError: with the names that look like it.
+    """
+    found = read_database(connection, name)
+    if found is None:
+        names = [str(row[0]) for row in connection.execute(_SELECT_DATABASE_NAMES)]
+        raise NoSuchObjectError(f"there is no database {name}{_suggest(name, names)}")
+    return found
+
+
+def read_warehouse(connection: Connection) -> str | None:
+    """The warehouse directory of the catalog, None while it has not been set."""
+    location = connection.execute(_SELECT_WAREHOUSE).scalar()
+    return None if location in (None, "", UNSET_LOCATION) else str(location).rstrip("/")
+
+
+def read_database_names(connection: Connection) -> list[str]:
+    """All databases, sorted."""
+    return [str(row[0]) for row in connection.execute(_SELECT_DATABASE_NAMES)]
+
+
+def read_table_names(connection: Connection, db: str) -> list[str]:
+    """All tables and views of a database, sorted."""
+    return [str(row[0]) for row in connection.execute(_SELECT_TABLE_NAMES, {"db": db})]
+
+
+def read_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Table]:
+    """Those of the tables that exist, by lower-case ``(db, table)``."""
+    found: dict[tuple[str, str], Table] = {}
+    for batch in chunks(list(dict.fromkeys(names)), _TABLES_AT_ONCE):
+        rows = connection.execute(_SELECT_TABLES, {"names": list(batch)}).all()
+        if rows:
+            details = _by_owner(connection, rows)
+            found |= {(row.DB_NAME, row.TBL_NAME): _table(row, details) for row in rows}
+    return found
+
+
+def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectError:
+    """The error for a table that is not there, with the names that look like it."""
+    databases = read_database_names(connection)
+    if db not in databases:
+        return NoSuchObjectError(f"there is no table {db}.{name}: no database {db}{_suggest(db, databases)}")
+    tables = list(
+        connection.execute(_SELECT_TABLE_NAMES.limit(_NAMES_FOR_SUGGESTIONS), {"db": db}).scalars()
+    )
+    return NoSuchObjectError(f"there is no table {db}.{name}{_suggest(name, tables)}")
+
+
+def _managed_default(connection: Connection, name: str) -> str | None:
+    warehouse = read_warehouse(connection)
+    if warehouse is None or name == "default":
+        return warehouse
+    return f"{warehouse}/{name}.db"
+
+
+def _by_owner(connection: Connection, rows: Sequence[Row[Any]]) -> dict[tuple[str, int], list[Row[Any]]]:
+    details: dict[tuple[str, int], list[Row[Any]]] = {}
+    found = connection.execute(_SELECT_DETAILS, {
+        "table_ids": [row.TBL_ID for row in rows],
+        "storage_ids": [row.SD_ID for row in rows if row.SD_ID is not None],
+        "column_ids": [row.CD_ID for row in rows if row.CD_ID is not None],
+    })  # fmt: skip
+    for detail in found:
+        details.setdefault((detail.kind, detail.owner), []).append(detail)
+    for group in details.values():
+        group.sort(key=lambda detail: detail.position)
+    return details
+
+
+def _table(row: Row[Any], details: dict[tuple[str, int], list[Row[Any]]]) -> Table:
+    columns = details.get(("column", row.CD_ID), [])
+    keys = details.get(("key", row.TBL_ID), [])
+    return Table(
+        db=row.DB_NAME,
+        name=row.TBL_NAME,
+        id=row.TBL_ID,
+        location=row.LOCATION or "",
+        columns=tuple(Column(d.name, d.value) for d in columns),
+        partition_columns=tuple(Column(d.name, d.value) for d in keys),
+        properties={d.name: d.value or "" for d in details.get(("property", row.TBL_ID), [])},
+        owner=row.OWNER,
+        type=row.TBL_TYPE,
+        bucket_columns=tuple(d.name for d in details.get(("bucket", row.SD_ID), [])),
+        bucket_count=row.NUM_BUCKETS if row.NUM_BUCKETS is not None else -1,
+        sort_columns=tuple((d.name, d.value == "1") for d in details.get(("sort", row.SD_ID), [])),
+        input_format=row.INPUT_FORMAT,
+        write_id=row.WRITE_ID or 0,
+        comments={d.name: d.comment for d in (*columns, *keys) if d.comment},
+    )
+
+
+def _suggest(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(names), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
