@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SECTION = "hive_acid"
+DEFAULT_CONN_ID = "hive_acid_default"
+DEFAULT_SPARK_CONN_ID = "spark_default"
 
 
 def option_of(key: str) -> str:

@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+from airflow_hive_acid.hooks.configuration import DEFAULT_SPARK_CONN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow.sdk import Connection
 
-DEFAULT_CONN_ID = "hive_acid_default"
-DEFAULT_SPARK_CONN_ID = "spark_default"
-
-_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+_DIALECTS = ("sqlite", "postgresql", "mysql")
 _FIELDS = ("dialect", "metastore_url", "warehouse", "spark_conn_id", "spool")
 
 
@@ -105,15 +103,15 @@ def _metastore_url(name: str, connection: Connection, extra: Mapping[str, Any]) 
     if "metastore_url" in extra:
         return _given_url(name, connection, str(extra["metastore_url"]))
     dialect = str(extra.get("dialect", "sqlite"))
-    if dialect not in _DRIVERS:
-        raise InvalidArgumentsError(f"{name}: dialect must be one of {', '.join(_DRIVERS)}, not {dialect!r}")
+    if dialect not in _DIALECTS:
+        raise InvalidArgumentsError(f"{name}: dialect must be one of {', '.join(_DIALECTS)}, not {dialect!r}")
     if dialect == "sqlite":
         return _sqlite_url(name, connection)
     for attribute, label in (("host", "Metastore host"), ("schema", "Metastore database")):
         if not getattr(connection, attribute):
             raise InvalidArgumentsError(f"{name}: {label} ({attribute}) is empty; a {dialect} metastore needs it")
     return sa.URL.create(
-        _DRIVERS[dialect],
+        dialect,
         username=connection.login or None,
         password=connection.password or None,
         host=connection.host,
@@ -146,8 +144,6 @@ def _given_url(name: str, connection: Connection, text: str) -> sa.URL:
         raise InvalidArgumentsError(
             f"{name}: metastore_url is no SQLAlchemy URL; write for example postgresql://host:5432/metastore"
         ) from None
-    if url.drivername in _DRIVERS:
-        url = url.set(drivername=_DRIVERS[url.drivername])
     if connection.login:
         url = url.set(username=connection.login)
     if connection.password:

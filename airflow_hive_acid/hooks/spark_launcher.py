@@ -207,6 +207,7 @@ class HookDriver:
             self._code = 1
         finally:
             self._hook.started.set()
+            self._hook.close_output()
 
 
 class _TappedSparkSubmitHook(SparkSubmitHook):
@@ -221,6 +222,11 @@ class _TappedSparkSubmitHook(SparkSubmitHook):
     def process_group(self) -> int | None:
         """The process group of spark-submit, None when it was never started."""
         return None if self._submit_sp is None else int(self._submit_sp.pid)
+
+    def close_output(self) -> None:
+        """The program has ended; the hook itself never closes its end of the pipe."""
+        if self._submit_sp is not None and self._submit_sp.stdout is not None:
+            self._submit_sp.stdout.close()
 
     def _build_spark_common_args(self) -> list[str]:
         # With a properties file, spark-submit would leave out the site's spark-defaults.conf.

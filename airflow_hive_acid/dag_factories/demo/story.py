@@ -1,0 +1,65 @@
+"""What the demo tells while it runs: plain lines in the tasks' logs.
+
+``scripts/run_dag.py`` prints the lines of these loggers as they are; in a deployment they stand in the tasks' logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+log = logging.getLogger("airflow_hive_acid.demo")
+
+_started: dict[str, float] = {}
+
+
+def say(text: str) -> None:
+    """One or more lines of the story."""
+    for line in text.splitlines():
+        log.info("    %s", line)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Rows under a header, in columns; numbers to the right, with separators between thousands."""
+    texts = [[_cell(value) for value in row] for row in rows]
+    widths = [max(len(line[i]) for line in [list(header), *texts]) for i in range(len(header))]
+    numeric = [all(isinstance(row[i], int | float) for row in rows) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(cells, widths, numeric, strict=True))
+        return "  ".join(aligned).rstrip()
+
+    return "\n".join([line(header), *(line(row) for row in texts)])
+
+
+def task_begins(context: Any) -> None:
+    """Airflow callback: the headline of a task, which is the first line of its documentation."""
+    task = context["task"]
+    _started[task.task_id] = time.monotonic()
+    headline = (task.doc or task.task_id).strip().splitlines()[0]
+    log.info("\n%s", headline)
+
+
+def task_ends(context: Any) -> None:
+    """Airflow callback: how long a task took."""
+    started = _started.pop(context["task"].task_id, None)
+    if started is not None:
+        say(f"{time.monotonic() - started:.1f} s")
+
+
+def task_fails(context: Any) -> None:
+    """Airflow callback: why a task failed, in one line or as many as the error has."""
+    error = context.get("exception")
+    say(f"FAILED  {type(error).__name__}: {error}")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else str(value)

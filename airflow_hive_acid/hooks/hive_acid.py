@@ -1,0 +1,167 @@
+"""The hook: from an Airflow connection to the metastore and to an engine that runs statements on Spark.
+
+It talks to the Hive metastore's database, never to Airflow's. Operators, sensors and DAGs get everything they need
+here: a client, a filesystem for the warehouse, and engines whose Spark applications go through Airflow's Spark
+connection.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.log import mask_secret
+
+from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, load_settings
+from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
+from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
+from airflow_hive_acid.metastore import MetastoreClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from airflow.sdk import Connection
+
+    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.settings import Settings
+
+
+class HiveAcidHook(BaseHook):
+    """Hook for connections of type ``hive_acid``.
+
+    Use it as a context manager, or call :meth:`close`, to let go of the metastore's database connections.
+
+    :param hive_acid_conn_id: the connection.
+    :param spark_conn_id: Spark connection to use instead of the one that the connection names.
+    :param spark_conf: Spark settings for this use; they win over the connection's.
+    """
+
+    conn_name_attr = "hive_acid_conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = "hive_acid"
+    hook_name = "Hive ACID"
+
+    def __init__(
+        self,
+        hive_acid_conn_id: str = DEFAULT_CONN_ID,
+        *,
+        spark_conn_id: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.hive_acid_conn_id = hive_acid_conn_id
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = dict(spark_conf or {})
+        self._client: MetastoreClient | None = None
+
+    def __enter__(self) -> HiveAcidHook:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @cached_property
+    def connection(self) -> HiveAcidConnection:
+        """The connection, read and checked.
+
+        :raises InvalidArgumentsError: when a field is unusable.
+        """
+        return _read(self.get_connection(self.hive_acid_conn_id))
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The Hive settings in force: the connection's, then Airflow's ``[hive_acid]`` section, then hive-site.xml."""
+        return load_settings(self.connection.settings)
+
+    def get_uri(self) -> str:
+        """The metastore's URL, without the password."""
+        return self.connection.metastore_url.render_as_string(hide_password=True)
+
+    def get_conn(self) -> MetastoreClient:
+        """The client of the metastore; one per hook."""
+        if self._client is None:
+            self._client = MetastoreClient(self.connection.metastore_url, settings=self.settings)
+        return self._client
+
+    @classmethod
+    def client_of(cls, connection: Connection) -> MetastoreClient:
+        """A client from a connection that has been fetched already, as triggers do."""
+        read = _read(connection)
+        return MetastoreClient(read.metastore_url, settings=load_settings(read.settings))
+
+    @property
+    def warehouse(self) -> str:
+        """URI of the warehouse.
+
+        :raises ConfigurationError: when the connection names none.
+        """
+        return require_warehouse(self.connection)
+
+    def get_filesystem(self) -> Filesystem:
+        """The filesystem the warehouse lies on."""
+        return open_filesystem(self.warehouse)
+
+    def get_launcher(self) -> AirflowSparkLauncher:
+        """What starts Spark applications.
+
+        :raises ConfigurationError: when the Spark connection does not exist; where Spark runs is never guessed.
+        """
+        spark_conn_id = self.spark_conn_id or self.connection.spark_conn_id
+        spark_target(spark_conn_id)
+        return AirflowSparkLauncher(
+            spark_conn_id=spark_conn_id,
+            conf={**self.connection.spark_conf, **self.spark_conf},
+            spool=self.connection.spool,
+        )
+
+    def get_engine(self, *, agent_info: str = "airflow", on_event: Callable[[Event], None] | None = None) -> Engine:
+        """An engine for statements and transactions; its statements share one Spark application. Close it.
+
+        :param agent_info: written beside the txns it opens, so that others see whose they are.
+        :param on_event: told what happens; by default it is written to the task's log.
+        """
+        return Engine(
+            self.get_conn(),
+            self.get_launcher(),
+            self.warehouse,
+            settings=self.settings,
+            on_event=on_event or self._log_event,
+            agent_info=agent_info,
+        )
+
+    def test_connection(self) -> tuple[bool, str]:
+        """What the Test button of Airflow's connection form shows: whether metastore and Spark connection are there."""
+        try:
+            client = self.get_conn()
+            client.check_schema()
+            target = spark_target(self.spark_conn_id or self.connection.spark_conn_id)
+            return True, f"{self.get_uri()} is a metastore; Spark runs on {target.master}; warehouse {self.warehouse}"
+        except (HiveAcidError, AirflowException) as error:
+            return False, f"{type(error).__name__}: {error}"
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the metastore's database connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _log_event(self, event: Event) -> None:
+        self.log.info("%s", event)
+
+
+def _read(connection: Connection) -> HiveAcidConnection:
+    read = read_connection(connection)
+    if read.metastore_url.password:
+        mask_secret(str(read.metastore_url.password))
+    return read

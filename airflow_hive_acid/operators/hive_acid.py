@@ -1,0 +1,114 @@
+"""Runs SQL statements on transactional tables.
+
+The engine does the work: it parses, opens the txn, locks, takes the snapshot, runs a Spark job, publishes and commits.
+All statements of a task share one Spark application. A task that is killed stops its Spark job and aborts its txn; one
+that cannot do even that leaves an open txn without heartbeat, which the reaper aborts.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.hooks.tasks import agent_info, fail_task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_hive_acid.engine import Engine, StatementResult
+
+# How long on_kill, which runs in a signal handler, waits for the Spark application to be stopped.
+_KILL_SECONDS = 20.0
+
+
+class HiveAcidOperator(BaseOperator):
+    """Runs one or several SQL statements: INSERT, UPDATE, DELETE, MERGE, SELECT, CREATE and DROP.
+
+    The result, also the task's XCom, says what each statement did and holds the rows of the last SELECT.
+
+    :param sql: a statement, several with semicolons between them, a list, or the name of a ``.sql`` file. (templated)
+    :param one_transaction: commit all statements together or none of them; otherwise each commits by itself.
+    :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
+    :param spark_conn_id: Spark connection instead of the one that the connection names. (templated)
+    :param spark_conf: Spark settings for this task; they win over the connection's. Not templated and not shown in the
+        rendered template, so that it may hold secrets.
+    :param xcom_rows: so many rows of the last SELECT go into the result; more are left out, and the result says so.
+    """
+
+    template_fields: Sequence[str] = ("sql", "hive_acid_conn_id", "spark_conn_id")
+    template_ext: Sequence[str] = (".sql", ".hql")
+    template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - Airflow reads it from the class
+    ui_color = "#fdd88a"
+
+    def __init__(
+        self,
+        *,
+        sql: str | Sequence[str],
+        one_transaction: bool = False,
+        hive_acid_conn_id: str = DEFAULT_CONN_ID,
+        spark_conn_id: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        xcom_rows: int = 100,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.sql = sql
+        self.one_transaction = one_transaction
+        self.hive_acid_conn_id = hive_acid_conn_id
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self.xcom_rows = xcom_rows
+        self._engine: Engine | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the statements.
+
+        :return: ``statements`` (one document each), sums of ``inserted``, ``updated`` and ``deleted``, and ``rows`` of
+            the last SELECT.
+        """
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+
+        hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=self.spark_conf)
+        try:
+            with hook, hook.get_engine(agent_info=agent_info(context)) as engine:
+                self._engine = engine
+                results = engine.run(script_of(self.sql), one_transaction=self.one_transaction)
+        except HiveAcidError as error:
+            fail_task(error)
+        finally:
+            self._engine = None
+        return result_document(results, self.xcom_rows)
+
+    def on_kill(self) -> None:
+        """Stop the Spark application; the statement then fails and aborts its txn."""
+        engine = self._engine
+        if engine is None:
+            return
+        # In a thread: we are in a signal handler, and what was interrupted may hold a lock that cancel() needs.
+        thread = threading.Thread(target=engine.cancel, name="hive-acid-cancel", daemon=True)
+        thread.start()
+        thread.join(_KILL_SECONDS)
+
+
+def script_of(sql: str | Sequence[str]) -> str:
+    """One script from one text or several."""
+    return sql if isinstance(sql, str) else "\n;\n".join(sql)
+
+
+def result_document(results: Sequence[StatementResult], xcom_rows: int) -> dict[str, Any]:
+    """What goes into the XCom."""
+    document: dict[str, Any] = {"statements": [result.to_document() for result in results]}
+    for what in ("inserted", "updated", "deleted"):
+        document[what] = sum(getattr(result, what) for result in results)
+    queries = [result.rows for result in results if result.rows is not None]
+    if queries:
+        rows = queries[-1].to_dicts()
+        document["rows"] = rows[:xcom_rows]
+        document["rows_left_out"] = max(0, len(rows) - xcom_rows)
+    return document

@@ -1,0 +1,122 @@
+"""Waiting for something in the metastore without a worker slot.
+
+A subclass says in :meth:`MetastoreWaitTrigger.check` when it is over; the base polls, and turns whatever happens into
+one event. A trigger travels from worker to triggerer as keyword arguments; that it survives the journey is checked when
+the class is made and again when it is serialised in the worker, not in the triggerer where nobody would see it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk.exceptions import AirflowException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from airflow_hive_acid.metastore import MetastoreClient
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+#: Attributes that Airflow sets on a trigger; an argument of that name would be overwritten.
+_RESERVED = frozenset({"task", "task_id", "task_instance", "template_ext", "template_fields", "trigger_id", "log"})
+
+
+class MetastoreWaitTrigger(BaseTrigger):
+    """Polls the metastore until :meth:`check` has an answer.
+
+    Every argument of a subclass's ``__init__`` is kept in an attribute of the same name and must be JSON.
+
+    :param hive_acid_conn_id: connection of the metastore.
+    :param poll_interval: seconds between two looks.
+    """
+
+    #: Looks in a row that may fail for a passing reason before the wait ends with an error.
+    tolerated_failures: ClassVar[int] = 10
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "<locals>" in cls.__qualname__:
+            raise TypeError(f"{cls.__qualname__} is made inside a function; the triggerer could not import it")
+        for name, parameter in _parameters(cls).items():
+            if parameter.kind in _VARIADIC:
+                raise TypeError(f"{cls.__qualname__}.__init__ takes *{name}; a trigger must name its arguments")
+            if name in _RESERVED:
+                raise TypeError(f"{cls.__qualname__}.__init__ takes {name!r}, which Airflow sets itself; rename it")
+
+    def __init__(self, hive_acid_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0) -> None:
+        super().__init__()
+        self.hive_acid_conn_id = hive_acid_conn_id
+        self.poll_interval = poll_interval
+
+    def check(self, client: MetastoreClient) -> dict[str, Any] | None:
+        """Look once, in a thread of its own.
+
+        :return: what the event shall say, or None to go on waiting.
+        :raises HiveAcidError: when waiting is pointless; retryable errors are tolerated a few times.
+        """
+        raise NotImplementedError
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments, from which Airflow makes this trigger again."""
+        arguments = {name: getattr(self, name) for name in _parameters(type(self))}
+        for name, value in arguments.items():
+            if not _survives_json(value):
+                raise TypeError(
+                    f"{type(self).__qualname__}: {name} = {value!r} does not survive JSON; use text or numbers"
+                )
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait, then fire one event: ``status`` ``success`` with the answer, or ``error`` with a ``message``."""
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to defer
+
+        try:
+            connection = await HiveAcidHook.aget_connection(self.hive_acid_conn_id)
+            client = await asyncio.to_thread(HiveAcidHook.client_of, connection)
+        except (HiveAcidError, AirflowException) as error:
+            yield _failed(error)
+            return
+        try:
+            yield await self._wait(client)
+        finally:
+            await asyncio.to_thread(client.close)
+
+    async def _wait(self, client: MetastoreClient) -> TriggerEvent:
+        failures = 0
+        while True:
+            try:
+                answer = await asyncio.to_thread(self.check, client)
+            except HiveAcidError as error:
+                failures += 1
+                if not error.retryable or failures > self.tolerated_failures:
+                    return _failed(error)
+                self.log.warning("Looked %d times in vain: %s", failures, error)
+            else:
+                failures = 0
+                if answer is not None:
+                    return TriggerEvent({"status": "success", **answer})
+            await asyncio.sleep(self.poll_interval)
+
+
+def _failed(error: Exception) -> TriggerEvent:
+    return TriggerEvent({"status": "error", "type": type(error).__name__, "message": str(error)})
+
+
+def _parameters(cls: type) -> dict[str, inspect.Parameter]:
+    parameters = dict(inspect.signature(cls.__init__).parameters)  # type: ignore[misc]
+    del parameters["self"]
+    return parameters
+
+
+def _survives_json(value: Any) -> bool:
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,150 @@
+"""Runs one DAG of this repository in this process: no scheduler, no server, exit code 0 only if it succeeds.
+
+``python scripts/run_dag.py hive_acid_demo`` is what ``make demo`` calls. Everything it makes lies in one state
+directory: Airflow's own database, the metastore and the warehouse. A second run goes on with that directory; one with
+other people's files in it is refused. Other DAGs, such as ``hive_acid_cleaner``, can be run on the same state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+DEFAULT_STATE = REPOSITORY / "build" / "demo"
+#: A file of this name says that a directory is ours.
+MARKER = ".hive-acid-state"
+
+_STORY_LOGGERS = (
+    "airflow_hive_acid",
+    "airflow.task.operators.airflow_hive_acid",
+    "airflow.task.hooks.airflow_hive_acid",
+)
+
+
+class UnusableStateError(Exception):
+    """The state directory cannot be used; the message says why and what to do."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a DAG.
+
+    :return: 0 when it succeeded, 1 when it failed, 2 when it could not be started.
+    """
+    options = _parse(arguments)
+    started = time.monotonic()
+    try:
+        second = prepare_state(options.state)
+    except UnusableStateError as error:
+        print(error, file=sys.stderr)
+        return 2
+    # Airflow reads its configuration while it is imported, so this comes first.
+    os.environ.update(environment(options.state, os.environ))
+    print(f"{options.dag} on {'the state of an earlier run' if second else 'new state'} in {options.state}", flush=True)
+    state, failed = _run(options.dag, {"directory": str(options.state / "data"), **options.conf})
+    seconds = time.monotonic() - started
+    if state is None:
+        return 2
+    if state == "success":
+        print(f"\n{options.dag} succeeded in {seconds:.0f} s")
+        return 0
+    print(f"\n{options.dag} failed after {seconds:.0f} s in {', '.join(failed) or 'no task'}", file=sys.stderr)
+    return 1
+
+
+def prepare_state(directory: Path) -> bool:
+    """Make the state directory, or recognise an earlier one.
+
+    :return: whether there was an earlier run.
+    :raises UnusableStateError: when it holds files that are not ours.
+    """
+    marker = directory / MARKER
+    if marker.is_file():
+        return True
+    if directory.exists() and not directory.is_dir():
+        raise UnusableStateError(f"{directory} is a file; name a directory with --state")
+    if directory.is_dir() and any(directory.iterdir()):
+        found = sorted(entry.name for entry in directory.iterdir())[:3]
+        raise UnusableStateError(
+            f"{directory} is not empty and was not made by this script (it holds {', '.join(found)}); nothing was "
+            "touched. Name another directory with --state, or empty this one"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    marker.write_text("Made by scripts/run_dag.py; may be removed with everything in this directory.\n")
+    return False
+
+
+def environment(state: Path, given: Any) -> dict[str, str]:
+    """Variables for an Airflow whose state lies in one directory; connections that are set already stay."""
+    spark = {"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}
+    hive_acid = {
+        "conn_type": "hive_acid",
+        "host": str(state / "metastore.db"),
+        "extra": {"dialect": "sqlite", "warehouse": str(state / "warehouse"), "spark_conn_id": "spark_default"},
+    }
+    variables = {
+        "AIRFLOW_HOME": str(state / "airflow"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{state / 'airflow' / 'airflow.db'}",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+    }
+    for name, connection in (("SPARK_DEFAULT", spark), ("HIVE_ACID_DEFAULT", hive_acid)):
+        if f"AIRFLOW_CONN_{name}" not in given:
+            variables[f"AIRFLOW_CONN_{name}"] = json.dumps(connection)
+    return variables
+
+
+def _run(dag_id: str, conf: dict[str, Any]) -> tuple[str | None, list[str]]:
+    """Run a DAG; returns its state, None when there is no such DAG, and the tasks that failed."""
+    with warnings.catch_warnings():
+        # Airflow's own imports warn about its own dependencies.
+        warnings.simplefilter("ignore")
+        from airflow.dag_processing.dagbag import DagBag
+        from airflow.utils import db
+
+        db.initdb()
+        bag = DagBag(str(REPOSITORY / "dags"))
+    for path, error in bag.import_errors.items():
+        print(f"{path}\n{error}", file=sys.stderr)
+    dag = bag.dags.get(dag_id)
+    if dag is None or bag.import_errors:
+        known = ", ".join(sorted(bag.dags))
+        print(f"{dag_id} cannot be run; the DAGs that can are {known}", file=sys.stderr)
+        return None, []
+    _print_story()
+    run = dag.test(run_conf={key: value for key, value in conf.items() if key in dag.params})
+    failed = [instance.task_id for instance in run.get_task_instances() if instance.state == "failed"]
+    return str(run.state), failed
+
+
+def _print_story() -> None:
+    """Print what our own code logs as plain lines; Airflow's own messages stay at warnings."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for name in _STORY_LOGGERS:
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        logger.handlers = [handler]
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Run one DAG of this repository in this process.")
+    parser.add_argument("dag", help="id of the DAG, for example hive_acid_demo")
+    parser.add_argument("--state", type=Path, default=DEFAULT_STATE, help="directory for everything it makes")
+    parser.add_argument("--conf", type=json.loads, default={}, help="the run's parameters, as a JSON object")
+    options = parser.parse_args(arguments)
+    options.state = options.state.expanduser().absolute()
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The provider's description: valid for Airflow, light, and in step with the package."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import pkgutil
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import airflow_hive_acid
+from airflow_hive_acid import get_provider_info as module
+from airflow_hive_acid.get_provider_info import get_provider_info
+from airflow_hive_acid.hooks.connection import _DIALECTS, _FIELDS
+from airflow_hive_acid.settings import SETTINGS
+
+_LISTED = ("hooks", "operators", "sensors", "triggers")
+
+
+def test_description_is_valid_under_airflows_schema():
+    import airflow
+
+    schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
+    jsonschema.validate(get_provider_info(), schema)
+
+
+def test_airflow_finds_the_provider_through_its_entry_point():
+    (found,) = [e for e in entry_points(group="apache_airflow_provider") if e.dist.name == "airflow-hive-acid"]
+    assert found.load()()["package-name"] == "airflow-hive-acid"
+
+
+def test_airflow_discovers_provider_hook_and_connection_form():
+    from airflow.providers_manager import ProvidersManager
+
+    manager = ProvidersManager()
+    assert "airflow-hive-acid" in manager.providers
+    assert manager.hooks["hive_acid"].hook_name == "Hive ACID"
+    widgets = {name for name in manager.connection_form_widgets if name.startswith("extra__hive_acid__")}
+    assert widgets == {f"extra__hive_acid__{name}" for name in _FIELDS}
+
+
+def test_description_imports_nothing():
+    tree = ast.parse(inspect.getsource(module))
+    imported = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
+    assert [ast.unparse(n) for n in imported] == [
+        "from __future__ import annotations",
+        "from typing import Any",
+    ]
+
+
+@pytest.mark.parametrize("room", _LISTED)
+def test_every_listed_module_can_be_imported(room):
+    for entry in get_provider_info()[room]:
+        for name in entry["python-modules"]:
+            importlib.import_module(name)
+
+
+@pytest.mark.parametrize("room", ["operators", "sensors"])
+def test_every_operator_and_sensor_is_listed(room):
+    from airflow.sdk import BaseOperator
+
+    listed = {name for entry in get_provider_info()[room] for name in entry["python-modules"]}
+    package = importlib.import_module(f"airflow_hive_acid.{room}")
+    for found in pkgutil.iter_modules(package.__path__, f"airflow_hive_acid.{room}."):
+        members = vars(importlib.import_module(found.name)).values()
+        public = [
+            m for m in members if inspect.isclass(m) and issubclass(m, BaseOperator) and m.__module__ == found.name
+        ]
+        assert bool(public) == (found.name in listed), found.name
+
+
+def test_form_offers_the_fields_and_dialects_that_the_hook_reads():
+    (connection,) = get_provider_info()["connection-types"]
+    assert tuple(connection["conn-fields"]) == _FIELDS
+    assert tuple(connection["conn-fields"]["dialect"]["schema"]["enum"]) == _DIALECTS
+
+
+def test_every_hive_option_is_a_setting_and_its_example_is_its_default_or_close():
+    options = get_provider_info()["config"]["hive_acid"]["options"]
+    by_option = {key.replace(".", "_"): setting for key, setting in SETTINGS.items()}
+    hive = {name for name in options if name.startswith("hive_")} - {"hive_site"}
+    assert hive <= set(by_option)
+    # A default here would win over hive-site.xml.
+    assert {options[name]["default"] for name in hive} == {None}
+
+
+def test_package_itself_imports_neither_airflow_nor_sqlalchemy():
+    tree = ast.parse(Path(airflow_hive_acid.__file__).read_text())
+    assert not [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]

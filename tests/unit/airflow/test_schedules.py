@@ -1,0 +1,56 @@
+"""Schedules of the maintenance DAGs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from airflow.sdk import Asset, AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable
+
+from airflow_hive_acid.dag_factories.schedules import ScheduleRule, timetable, timetable_or_asset
+from airflow_hive_acid.errors import InvalidArgumentsError
+
+RULE = ScheduleRule("initiator_schedule", "hive.compactor.check.interval")
+OPTION = "AIRFLOW__HIVE_ACID__INITIATOR_SCHEDULE"
+
+
+def test_interval_of_hives_setting_counts_when_no_schedule_is_given():
+    found = timetable(RULE)
+    assert isinstance(found, DeltaTriggerTimetable)
+    assert found.delta == timedelta(seconds=300)
+
+
+def test_hives_setting_can_be_changed_in_the_section(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_COMPACTOR_CHECK_INTERVAL", "20m")
+    assert timetable(RULE).delta == timedelta(minutes=20)
+
+
+def test_seconds_of_hives_cleaner_become_a_minute():
+    rule = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval")
+    assert timetable(rule).delta == timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(("text", "cron"), [("*/7 * * * *", "*/7 * * * *"), ("@hourly", "0 * * * *")])
+def test_cron_and_presets(monkeypatch, text, cron):
+    monkeypatch.setenv(OPTION, text)
+    found = timetable(RULE)
+    assert isinstance(found, CronTriggerTimetable)
+    assert found.expression == cron
+
+
+def test_never_is_no_schedule(monkeypatch):
+    monkeypatch.setenv(OPTION, "never")
+    assert timetable(RULE) is None
+
+
+def test_what_is_no_schedule_is_refused_by_name(monkeypatch):
+    monkeypatch.setenv(OPTION, "now and then, or so, maybe")
+    with pytest.raises(InvalidArgumentsError, match=r"\[hive_acid\] initiator_schedule = 'now and then"):
+        timetable(RULE)
+
+
+def test_asset_runs_the_dag_with_and_without_a_schedule(monkeypatch):
+    asset = Asset(name="requests", uri="x-test://requests")
+    assert isinstance(timetable_or_asset(RULE, asset), AssetOrTimeSchedule)
+    monkeypatch.setenv(OPTION, "never")
+    assert timetable_or_asset(RULE, asset) == [asset]

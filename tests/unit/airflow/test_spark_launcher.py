@@ -1,0 +1,177 @@
+"""Where Spark runs comes from a Spark connection, and from nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_acid.errors import ConfigurationError, JobFailedError
+from airflow_hive_acid.hooks import spark_launcher
+from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, SparkTarget, spark_target
+
+
+@pytest.fixture
+def spark_connection(monkeypatch):
+    def define(**fields):
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps({"conn_type": "spark", **fields}))
+        return "spark_test"
+
+    return define
+
+
+def test_missing_spark_connection_is_an_error_with_the_remedy():
+    with pytest.raises(ConfigurationError) as caught:
+        AirflowSparkLauncher("no_such_connection").start()
+    assert "no Spark connection 'no_such_connection'" in str(caught.value)
+    assert "airflow connections add no_such_connection --conn-type spark" in str(caught.value)
+
+
+def test_spark_connection_without_a_master_is_an_error(spark_connection):
+    with pytest.raises(ConfigurationError, match="names no master"):
+        spark_target(spark_connection())
+
+
+@pytest.mark.parametrize(
+    ("fields", "master", "deploy_mode"),
+    [
+        ({"host": "local[2]"}, "local[2]", "client"),
+        ({"host": "yarn", "extra": {"deploy-mode": "cluster"}}, "yarn", "cluster"),
+        ({"host": "spark://master", "port": 7077}, "spark://master:7077", "client"),
+        ({"host": "master", "port": 7077}, "spark://master:7077", "client"),
+        ({"host": "k8s://https://api", "port": 443}, "k8s://https://api:443", "client"),
+    ],
+)
+def test_master_is_the_one_that_the_spark_hook_will_use(spark_connection, fields, master, deploy_mode):
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    conn_id = spark_connection(**fields)
+    if not master.startswith("k8s"):  # the hook wants the kubernetes provider for these
+        assert SparkSubmitHook(conn_id=conn_id)._connection["master"] == master
+    target = spark_target(conn_id)
+    assert (target.master, target.deploy_mode) == (master, deploy_mode)
+
+
+def test_program_named_by_the_connection_is_left_to_the_hook(spark_connection):
+    target = spark_target(spark_connection(host="local", extra={"spark-binary": "spark3-submit"}))
+    assert target == SparkTarget("local", "client", None)
+
+
+def test_driver_on_the_cluster_needs_a_spool(spark_connection):
+    conn_id = spark_connection(host="yarn", extra={"deploy-mode": "cluster"})
+    with pytest.raises(ConfigurationError, match=r"'spark_test'.*yarn.*\"spool\""):
+        AirflowSparkLauncher(conn_id).start()
+
+
+@pytest.fixture
+def fake_spark_submit(monkeypatch, tmp_path, spark_connection):
+    """A spark-submit that writes down its arguments and environment, then runs a script of the test."""
+
+    def define(script: str) -> tuple[AirflowSparkLauncher, Path]:
+        program = tmp_path / "spark-submit"
+        program.write_text(
+            "#!/bin/sh\n"
+            f"printf '%s\\n' \"$@\" > {tmp_path}/arguments\n"
+            f"env > {tmp_path}/environment\n" + textwrap.dedent(script)
+        )
+        program.chmod(0o755)
+        monkeypatch.setattr(spark_launcher, "find_spark_submit", lambda environment: str(program))
+        monkeypatch.setattr(spark_launcher, "require_java", lambda environment: "java")
+        monkeypatch.setattr(spark_launcher.resources, "spark_job", lambda name: Path(f"/jobs/{name}.py"))
+        conn_id = spark_connection(host="local[1]")
+        return AirflowSparkLauncher(conn_id, conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"}), tmp_path
+
+    return define
+
+
+READY = """
+    spool=$(sed -n '/^--spool$/{n;p}' DIR/arguments | sed 's,^file://,,')
+    echo '{"application_id": "local-1", "spark_version": "4.3.0", "pid": 1}' > $spool/ready.tmp
+    mv $spool/ready.tmp $spool/ready.json
+"""
+
+
+def test_secrets_stand_neither_in_arguments_nor_in_the_environment(fake_spark_submit, monkeypatch, tmp_path):
+    monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", '{"password": "hunter2"}')
+    monkeypatch.setenv("HIVE_ACID_METASTORE_URL", "postgresql://u:hunter2@h/m")
+    launcher, _ = fake_spark_submit(
+        READY.replace("DIR", str(tmp_path))
+        + f"""
+    stat -c %a $(sed -n '/^--properties-file$/{{n;p}}' {tmp_path}/arguments) > {tmp_path}/mode
+    cp $(sed -n '/^--properties-file$/{{n;p}}' {tmp_path}/arguments) {tmp_path}/properties
+    while [ ! -e $spool/close ]; do sleep 0.05; done
+    """
+    )
+    session = launcher.start()
+    assert session.wait_ready() == "local-1"
+    session.close()
+    assert "hunter2" not in (tmp_path / "arguments").read_text()
+    assert "hunter2" not in (tmp_path / "environment").read_text()
+    assert "hunter2" in (tmp_path / "properties").read_text()
+    assert (tmp_path / "mode").read_text().strip() == "600"
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    assert arguments[:2] == ["--master", "local[1]"]
+    assert "--load-spark-defaults" in arguments
+    assert "/jobs/session.py" in arguments
+
+
+def test_program_that_ends_early_is_reported_with_its_last_lines(fake_spark_submit):
+    launcher, _ = fake_spark_submit("echo the reason; exit 3")
+    session = launcher.start()
+    with pytest.raises(JobFailedError, match="the reason"):
+        session.wait_ready()
+    session.close()
+
+
+def test_cancel_kills_the_program_and_what_it_started(fake_spark_submit, tmp_path):
+    launcher, _ = fake_spark_submit(
+        READY.replace("DIR", str(tmp_path)) + f"sleep 1000 & echo $! > {tmp_path}/child; wait"
+    )
+    session = launcher.start()
+    session.wait_ready()
+    child = _number_in(tmp_path / "child")
+    session.cancel()
+    assert not session.is_alive
+    assert _gone(child)
+    session.close()
+
+
+def test_session_leaves_no_files_behind(fake_spark_submit, tmp_path, monkeypatch):
+    monkeypatch.setattr(spark_launcher.tempfile, "mkdtemp", lambda prefix: _made(tmp_path / "scratch"))
+    launcher, _ = fake_spark_submit("exit 0")
+    launcher.start().close()
+    assert not (tmp_path / "scratch").exists()
+
+
+def _made(path: Path) -> str:
+    path.mkdir(mode=stat.S_IRWXU)
+    return str(path)
+
+
+def _number_in(path: Path) -> int:
+    import time
+
+    for _ in range(200):
+        if path.is_file() and path.read_text().strip():
+            return int(path.read_text())
+        time.sleep(0.02)
+    raise AssertionError(f"{path} was not written")
+
+
+def _gone(pid: int) -> bool:
+    import time
+
+    for _ in range(200):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        os.sched_yield()
+        time.sleep(0.02)
+    return False
