@@ -1,0 +1,51 @@
+"""Spark settings that the data plane relies on; nothing here needs Spark to be imported.
+
+What a wrong value would cost stands beside each. ``session_settings`` goes into every session, whatever else the user
+sets; JVM options must be known before a JVM starts and are the launcher's business (``JAVA_OPTIONS`` says which).
+"""
+
+from __future__ import annotations
+
+JAVA_OPTIONS = "-Duser.timezone=UTC"
+"""For driver and executors: Hive keeps the wall clock of a timestamp, Spark's ORC writer the JVM's idea of it."""
+
+SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+"""For short local jobs: most of their CPU would go into compiling code that is never run again."""
+
+REQUIRED = {
+    # The wall clock of timestamps, see above.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    # Values that do not fit are errors, never silent NULLs.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    # The columns of an ACID table are fields of a struct.
+    "spark.sql.orc.impl": "native",
+    "spark.sql.orc.enableNestedColumnVectorizedReader": "true",
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "true",
+    # Spark would push predicates on row.column down under names that orc-core looks up inside row.
+    "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "parquet",
+    # A union of single-partition inputs must not melt two buckets into one file.
+    "spark.sql.unionOutputPartitioning": "false",
+    # A vanished or damaged file is an error, never "no rows".
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    # One file per task and directory: two would be the same bucket twice.
+    "spark.sql.files.maxRecordsPerFile": "0",
+    # Exact lists of files are given to Spark; it must not start a job to look at each of them again.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,kafka,orc,parquet,text",
+    "spark.sql.optimizer.plannedWrite.enabled": "true",
+    "spark.sql.catalogImplementation": "in-memory",
+    # Version 2 of the committer leaves files of failed attempts behind.
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+
+# Settings of Spark's core, or static ones: they exist once per application and cannot be set in a running session.
+_ONCE = ("spark.hadoop.", "spark.sql.catalogImplementation")
+
+
+def session_settings() -> dict[str, str]:
+    """The part of ``REQUIRED`` that every new session can set for itself."""
+    return {key: value for key, value in REQUIRED.items() if not key.startswith(_ONCE)}

@@ -1,0 +1,210 @@
+"""Which files a table snapshot consists of, and which of them need a delete filter.
+
+One listing per partition, many partitions at a time, then ``format.acid_state`` decides. A delete event can only hit
+rows of its own partition, of its own bucket number and of write ids up to its own, so most files are known to be
+untouched from names alone. A delete delta without a single data file is damage, never "no deletes".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import CorruptTableError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.acid_state import AcidState, FileEntry, StateDirectory, acid_state
+from airflow_hive_acid.format.buckets import MAX_BUCKET
+from airflow_hive_acid.format.names import DirectoryKind, is_hidden, parse_original_file
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.spark.hadoop import Entry, HadoopFilesystem
+
+
+@dataclass(frozen=True, slots=True)
+class EventFile:
+    """A data file of a base, delta or delete delta.
+
+    :param partition: ordinal of its partition in the snapshot.
+    :param bucket: bucket number in its name.
+    :param min_write_id: smallest write id its directory can hold; of a base 0.
+    :param max_write_id: largest one.
+    :param check_rows: some rows may belong to write ids the snapshot does not see.
+    """
+
+    uri: str
+    size: int
+    partition: int
+    bucket: int
+    min_write_id: int
+    max_write_id: int
+    check_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalDataFile:
+    """A file without ACID columns: its rows have synthetic ids.
+
+    :param write_id: 0 in a converted table, otherwise that of the directory LOAD DATA made.
+    :param statement_id: of that directory.
+    """
+
+    uri: str
+    size: int
+    partition: int
+    bucket: int
+    write_id: int
+    statement_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFiles:
+    """All files of a snapshot; ``clean`` files can be read without looking at deletes or write ids."""
+
+    clean: tuple[EventFile, ...]
+    filtered: tuple[EventFile, ...]
+    originals: tuple[OriginalDataFile, ...]
+    deletes: tuple[EventFile, ...]
+
+    @property
+    def inserts(self) -> tuple[EventFile, ...]:
+        """All files with inserted rows."""
+        return (*self.clean, *self.filtered)
+
+    def buckets(self) -> tuple[int, ...]:
+        """All bucket numbers that hold rows, ascending."""
+        return tuple(sorted({f.bucket for f in self.inserts} | {f.bucket for f in self.originals}))
+
+
+def list_partitions(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[list[FileEntry]]:
+    """All visible files below each partition of the snapshot, in its order; a missing directory is empty."""
+    roots = _qualified(fs, snapshot)
+    found: dict[str, list[FileEntry]] = {root: [] for root in roots}
+    level = [(root, root) for root in roots]
+    while level:
+        listed = fs.list_many(directory for _, directory in level)
+        deeper = []
+        for root, directory in level:
+            for entry in listed[directory] or ():
+                if is_hidden(entry.name):
+                    continue
+                if entry.is_directory:
+                    deeper.append((root, entry.uri))
+                found[root].append(_relative(root, entry))
+        level = deeper
+    return [found[root] for root in roots]
+
+
+def snapshot_files(fs: HadoopFilesystem, snapshot: TableSnapshot) -> SnapshotFiles:
+    """List a table and decide what its snapshot reads.
+
+    :raises CorruptTableError: when the layout contradicts itself.
+    """
+    write_ids = ValidWriteIdList.parse(snapshot.write_ids)
+    txns = ValidTxnList.parse(snapshot.txns)
+    roots = _qualified(fs, snapshot)
+    clean: list[EventFile] = []
+    filtered: list[EventFile] = []
+    originals: list[OriginalDataFile] = []
+    deletes: list[EventFile] = []
+    for ordinal, (root, listing) in enumerate(zip(roots, list_partitions(fs, snapshot), strict=True)):
+        state = acid_state(listing, write_ids, txns)
+        reach: dict[int, int] = {}
+        for file in (f for d in state.deletes for f in delete_files(d, root, ordinal)):
+            deletes.append(file)
+            reach[file.bucket] = max(file.max_write_id, reach.get(file.bucket, 0))
+        for file in (f for d in state.inserts for f in event_files(d, root, ordinal)):
+            hit = file.check_rows or reach.get(file.bucket, -1) >= file.min_write_id
+            (filtered if hit else clean).append(file)
+        originals.extend(_originals(state, root, ordinal))
+    return SnapshotFiles(tuple(clean), tuple(filtered), tuple(originals), tuple(deletes))
+
+
+def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[EventFile]:
+    """The ACID data files of one directory.
+
+    :raises CorruptTableError: when a bucket number does not fit into the format, or comes twice.
+    """
+    named = directory.directory
+    low = 0 if named.kind is DirectoryKind.BASE else named.min_write_id
+    files = []
+    for entry, bucket in directory.bucket_files():
+        uri = paths.join(root, entry.path)
+        if bucket.bucket > MAX_BUCKET:
+            raise CorruptTableError(f"{uri}: bucket numbers end at {MAX_BUCKET}")
+        if entry.size == 0:
+            continue
+        files.append(
+            EventFile(uri, entry.size, ordinal, bucket.bucket, low, named.max_write_id, directory.needs_row_check)
+        )
+    return files
+
+
+def delete_files(directory: StateDirectory, root: str, ordinal: int) -> list[EventFile]:
+    """The files of a delete delta.
+
+    :raises CorruptTableError: when there are none: its events are lost, and deleted rows would come back.
+    """
+    files = event_files(directory, root, ordinal)
+    if not files and not directory.bucket_files():
+        raise CorruptTableError(
+            f"{paths.join(root, directory.name)} holds no data file: its delete events are missing and deleted rows "
+            "would come back; restore the directory"
+        )
+    return files
+
+
+def _originals(state: AcidState, root: str, ordinal: int) -> Iterable[OriginalDataFile]:
+    for entry in state.originals:
+        yield _original(entry, root, ordinal, 0, 0)
+    for directory in state.inserts:
+        named = directory.directory
+        for entry in directory.original_files():
+            yield _original(entry, root, ordinal, named.max_write_id, named.statement_id or 0)
+
+
+def _original(entry: FileEntry, root: str, ordinal: int, write_id: int, statement_id: int) -> OriginalDataFile:
+    uri = paths.join(root, entry.path)
+    named = parse_original_file(entry.path.rpartition("/")[2])
+    if named is None:
+        raise CorruptTableError(
+            f"{uri} is neither a bucket file nor named like one that Hive wrote (000000_0); "
+            "its rows have no place in the table: move it away or rename it while no transaction is open"
+        )
+    return OriginalDataFile(uri, entry.size, ordinal, named.bucket, write_id, statement_id)
+
+
+def _qualified(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[str]:
+    """The partitions' locations as listings spell them; one call into the JVM unless partitions lie elsewhere."""
+    table = snapshot.location.rstrip("/")
+    qualified = fs.qualify(table)
+    roots = []
+    for partition in snapshot.partitions:
+        location = partition.location.rstrip("/")
+        if location == table:
+            roots.append(qualified)
+        elif location.startswith(table + "/"):
+            roots.append(qualified + location[len(table) :])
+        else:
+            roots.append(fs.qualify(location))
+    return roots
+
+
+def _relative(root: str, entry: Entry) -> FileEntry:
+    path = entry.uri[len(root) + 1 :]
+    return FileEntry(path + "/" if entry.is_directory else path, entry.size)
+
+
+def plain_files(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[tuple[str, int]]:
+    """Data files of a table without transactions: (URI, ordinal of the partition)."""
+    roots = _qualified(fs, snapshot)
+    listings = list_partitions(fs, snapshot)
+    return [
+        (paths.join(root, entry.path), ordinal)
+        for ordinal, (root, listing) in enumerate(zip(roots, listings, strict=True))
+        for entry in listing
+        if entry.size and not entry.path.rpartition("/")[2].startswith(("_", "."))
+    ]

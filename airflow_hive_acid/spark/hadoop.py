@@ -1,0 +1,289 @@
+"""The warehouse as a Spark job sees it: Hadoop's FileSystem, called in bulk.
+
+A call from Python into the JVM costs a fraction of a millisecond, so nothing here asks file by file: whole arrays of
+statuses come back as one JSON text, many directories are listed at a time, renames run in threads.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from py4j.protocol import Py4JJavaError
+
+from airflow_hive_acid.errors import CorruptTableError, JobFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import SparkSession
+
+_THREADS = 8
+_DIRECTORIES_PER_CALL = 128
+_COPY_BUFFER = 1 << 16
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+class Entry(NamedTuple):
+    """One entry of a directory: its qualified URI, and bytes (0 for a directory)."""
+
+    uri: str
+    size: int
+    is_directory: bool
+
+    @property
+    def name(self) -> str:
+        """The last segment."""
+        return self.uri.rpartition("/")[2]
+
+
+class OrcSummary(NamedTuple):
+    """What the footer of an ACID file says: rows, and the smallest and largest value of ``bucket`` (None if empty)."""
+
+    rows: int
+    min_bucket: int | None
+    max_bucket: int | None
+
+
+class HadoopFilesystem:
+    """Hadoop's FileSystem of whatever scheme a URI has, with the credentials of the Spark application."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm
+        self._conf: Any = spark._jsc.hadoopConfiguration()
+        self._mapper = self._status_mapper()
+        self._strings = self._class("[Ljava.lang.String;")
+
+    def _class(self, name: str) -> Any:
+        return self._jvm.java.lang.Class.forName(name)
+
+    def _status_mapper(self) -> Any:
+        """A JSON writer for paths and statuses: one call instead of three per file."""
+        jackson = self._jvm.com.fasterxml.jackson.databind
+        module = jackson.module.SimpleModule()
+        to_string = jackson.ser.std.ToStringSerializer.instance
+        for name in ("org.apache.hadoop.fs.Path", "org.apache.hadoop.fs.FileStatus"):
+            module.addSerializer(self._class(name), to_string)
+        mapper = jackson.ObjectMapper()
+        mapper.registerModule(module)
+        return mapper
+
+    def _path(self, uri: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(uri)
+
+    def _filesystem(self, uri: str) -> Any:
+        return self._path(uri).getFileSystem(self._conf)
+
+    def qualify(self, uri: str) -> str:
+        """The URI as this filesystem spells it in listings."""
+        path = self._path(uri)
+        return str(path.getFileSystem(self._conf).makeQualified(path).toString())
+
+    def is_directory(self, uri: str) -> bool:
+        """Whether a directory of that name exists."""
+        try:
+            return bool(self._filesystem(uri).getFileStatus(self._path(uri)).isDirectory())
+        except Py4JJavaError as error:
+            if is_java(error, "java.io.FileNotFoundException"):
+                return False
+            raise
+
+    def exists(self, uri: str) -> bool:
+        """Whether anything of that name exists."""
+        return bool(self._filesystem(uri).exists(self._path(uri)))
+
+    def entries(self, uri: str) -> list[Entry] | None:
+        """The entries of one directory (a qualified URI), or None when it does not exist."""
+        return self.list_many([uri])[uri]
+
+    def list_many(self, uris: Iterable[str]) -> dict[str, list[Entry] | None]:
+        """The entries of many directories of one filesystem.
+
+        :param uris: qualified URIs (see :meth:`qualify`).
+        :return: per directory its entries, None where there is none.
+        """
+        wanted = list(dict.fromkeys(uris))
+        chunks = [wanted[i : i + _DIRECTORIES_PER_CALL] for i in range(0, len(wanted), _DIRECTORIES_PER_CALL)]
+        listed: dict[str, list[Entry] | None] = {}
+        for part in in_threads(self._list_chunk, chunks):
+            listed.update(part)
+        return listed
+
+    def _list_chunk(self, uris: list[str]) -> dict[str, list[Entry] | None]:
+        filesystem = self._filesystem(uris[0])
+        paths = self._jvm.org.apache.hadoop.util.StringUtils.stringToPath(
+            self._mapper.readValue(json.dumps(uris), self._strings)
+        )
+        try:
+            statuses = filesystem.listStatus(paths)
+        except Py4JJavaError as error:
+            if not is_java(error, "java.io.FileNotFoundException"):
+                raise
+            if len(uris) == 1:
+                return {uris[0]: None}
+            merged: dict[str, list[Entry] | None] = {}
+            for uri in uris:
+                merged.update(self._list_chunk([uri]))
+            return merged
+        found: dict[str, list[Entry] | None] = {uri: [] for uri in uris}
+        for entry in self._entries(statuses):
+            parent = entry.uri.rpartition("/")[0]
+            entries = found.get(parent)
+            if entries is None:
+                raise JobFailedError(f"listing {uris[0]} and others returned {entry.uri}, which is in none of them")
+            entries.append(entry)
+        return found
+
+    def _entries(self, statuses: Any) -> Iterable[Entry]:
+        file_util = self._jvm.org.apache.hadoop.fs.FileUtil
+        paths = json.loads(self._mapper.writeValueAsString(file_util.stat2Paths(statuses)))
+        texts = json.loads(self._mapper.writeValueAsString(statuses))
+        for path, text in zip(paths, texts, strict=True):
+            yield _entry(path, text)
+
+    def make_directories(self, uri: str) -> None:
+        """Create a directory and what is missing above it."""
+        if not self._filesystem(uri).mkdirs(self._path(uri)):
+            raise JobFailedError(f"cannot create {uri}; is a file of that name, or a fence, in its place?")
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file; the target must not exist."""
+        if not self._filesystem(source).rename(self._path(source), self._path(target)):
+            raise JobFailedError(f"cannot rename {source} to {target}")
+
+    def rename_all(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Rename many files, in threads."""
+        in_threads(lambda pair: self.rename(*pair), list(pairs))
+
+    def delete(self, uri: str) -> None:
+        """Delete a file or directory with all it holds; nothing happens when it does not exist."""
+        self._filesystem(uri).delete(self._path(uri), True)
+
+    def read_text(self, uri: str) -> str | None:
+        """The content of a small file, None when it does not exist."""
+        try:
+            stream = self._filesystem(uri).open(self._path(uri))
+        except Py4JJavaError as error:
+            if is_java(error, "java.io.FileNotFoundException"):
+                return None
+            raise
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+        finally:
+            stream.close()
+
+    def write_text(self, uri: str, text: str) -> None:
+        """Create a file with this content; it must not exist."""
+        with self.writer(uri) as writer:
+            writer.write(text)
+
+    def write_text_atomically(self, uri: str, text: str) -> None:
+        """Create a file so that whoever sees its name sees its whole content."""
+        folder, _, name = uri.rpartition("/")
+        partial = f"{folder}/.{name}.partial"
+        self.delete(partial)
+        self.write_text(partial, text)
+        self.rename(partial, uri)
+
+    def writer(self, uri: str) -> TextWriter:
+        """A new file, for writing text piece by piece."""
+        return TextWriter(self._filesystem(uri).create(self._path(uri), False))
+
+    def orc_summary(self, uri: str) -> OrcSummary:
+        """Rows and bucket values of an ACID file, from its footer."""
+        orc = self._jvm.org.apache.orc.OrcFile
+        reader = orc.createReader(self._path(uri), orc.readerOptions(self._conf))
+        try:
+            rows = int(reader.getNumberOfRows())
+            if rows == 0:
+                return OrcSummary(0, None, None)
+            # Column 0 is the file itself, then operation, originalTransaction, bucket.
+            bucket = reader.getStatistics()[3]
+            return OrcSummary(rows, int(bucket.getMinimum()), int(bucket.getMaximum()))
+        finally:
+            reader.close()
+
+    def orc_rows(self, uri: str) -> int:
+        """Rows of any ORC file, from its footer.
+
+        :raises CorruptTableError: when the footer cannot be read.
+        """
+        orc = self._jvm.org.apache.orc.OrcFile
+        try:
+            reader = orc.createReader(self._path(uri), orc.readerOptions(self._conf))
+        except Py4JJavaError as error:
+            raise CorruptTableError(f"{uri} cannot be read as ORC: {java_message(error)}") from error
+        try:
+            return int(reader.getNumberOfRows())
+        finally:
+            reader.close()
+
+
+class TextWriter:
+    """Text into a Hadoop output stream, in large pieces."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._pieces: list[bytes] = []
+        self._pending = 0
+
+    def __enter__(self) -> TextWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, text: str) -> None:
+        """Append text."""
+        piece = text.encode()
+        self._pieces.append(piece)
+        self._pending += len(piece)
+        if self._pending >= _COPY_BUFFER:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._stream.write(bytearray(b"".join(self._pieces)))
+            self._pieces, self._pending = [], 0
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        try:
+            self._flush()
+        finally:
+            self._stream.close()
+
+
+def in_threads(call: Callable[[S], R], items: Sequence[S]) -> list[R]:
+    """``[call(item) for item in items]``, several at a time; the first error is raised."""
+    if len(items) < 2:
+        return [call(item) for item in items]
+    with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="hadoop") as pool:
+        return list(pool.map(call, items))
+
+
+def is_java(error: Py4JJavaError, class_name: str) -> bool:
+    """Whether a Java exception is of a class or of one derived from it."""
+    kind = error.java_exception.getClass()
+    while kind is not None:
+        if kind.getName() == class_name:
+            return True
+        kind = kind.getSuperclass()
+    return False
+
+
+def java_message(error: Py4JJavaError) -> str:
+    """The first line of what a Java exception says."""
+    return str(error.java_exception.toString()).partition("\n")[0]
+
+
+def _entry(path: str, text: str) -> Entry:
+    """Read a FileStatus's text; its path is known, so nothing in a file name can mislead."""
+    marker = "{path=" + path + "; "
+    rest = text[text.index(marker) + len(marker) :]
+    fields = dict(part.split("=", 1) for part in rest.split("; ", 3)[:2])
+    is_directory = fields["isDirectory"] == "true"
+    return Entry(path, 0 if is_directory else int(fields["length"]), is_directory)

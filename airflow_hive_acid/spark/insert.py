@@ -1,0 +1,177 @@
+"""INSERT: the rows of a query as a delta, or as a new base for INSERT OVERWRITE.
+
+No shuffle: each task writes what it reads, as the bucket of its own number. With dynamic partitions each task sorts
+its rows by partition first and numbers them afterwards, so numbers have gaps per partition, which the format allows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.names import base_name, delta_name
+from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, partition_name
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.assign import assign_all
+from airflow_hive_acid.spark.events import insert_event
+from airflow_hive_acid.spark.output import Destination, Placement, start_directory, write_events
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from airflow_hive_acid.format.jobs import Insert, WrittenDirectory
+    from airflow_hive_acid.format.jobs import Column as HiveColumn
+    from airflow_hive_acid.spark.output import Staging
+
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+
+
+def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenDirectory]:
+    """Run an INSERT.
+
+    :return: the directories written: none for an insert of no rows, an empty base for an overwrite with no rows
+        (unless the partitions are dynamic: then no partition is touched).
+    """
+    table = step.target.table
+    columns = schema.table_columns(step.target.columns, table)
+    partition_columns = schema.table_columns(step.target.partition_columns, table)
+    static = _static_values(step, partition_columns)
+    dynamic = [c for c in partition_columns if c.name not in static]
+    filled = _filled_columns(step, columns, dynamic)
+    rows = assign_all(spark.sql(step.query), filled, table)
+    given = {c.name for c in filled}
+    missing = [F.lit(None).cast(c.type).alias(c.name) for c in columns if c.name not in given]
+    name = base_name(step.write_id) if step.overwrite else delta_name(step.write_id, step.write_id, step.statement_id)
+    writer = InsertWriter(step.write_id, step.statement_id, name, columns, partition_columns, static)
+    written = writer.write(rows.select("*", *missing), staging, step.target.properties)
+    if not written and step.overwrite and not dynamic:
+        written = [start_directory(staging, writer.destination(()))]
+    return written
+
+
+class InsertWriter:
+    """Writes rows that are already of the table's types into new directories of one name.
+
+    :param static: values of the partition columns that are the same for all rows.
+    """
+
+    def __init__(
+        self,
+        write_id: int,
+        statement_id: int,
+        name: str,
+        columns: Sequence[schema.TableColumn],
+        partition_columns: Sequence[schema.TableColumn],
+        static: dict[str, str],
+    ) -> None:
+        self._write_id = write_id
+        self._statement_id = statement_id
+        self._name = name
+        self._columns = columns
+        self._partition_columns = partition_columns
+        self._static = static
+
+    def destination(self, dynamic_values: tuple[str, ...]) -> Destination:
+        """The directory for rows with these values in the dynamic partition columns."""
+        remaining = iter(dynamic_values)
+        values = tuple(
+            self._static[c.name] if c.name in self._static else next(remaining) for c in self._partition_columns
+        )
+        names = [c.name for c in self._partition_columns]
+        partition = partition_name(zip(names, values, strict=True)) if names else ""
+        return Destination(partition, values, self._name)
+
+    def write(
+        self,
+        rows: DataFrame,
+        staging: Staging,
+        properties: dict[str, str],
+        label: str = "write_1",
+        bucket_offset: int = 0,
+    ) -> list[WrittenDirectory]:
+        """Write the rows.
+
+        :param rows: data columns and dynamic partition columns by name, in any order.
+        """
+        dynamic = [c for c in self._partition_columns if c.name not in self._static]
+        keys = [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(dynamic))]
+        if keys:
+            texts = [partition_text(F.col(f"`{c.name}`"), c).alias(k) for c, k in zip(dynamic, keys, strict=True)]
+            rows = rows.select("*", *texts).sortWithinPartitions(*keys)
+        # The last projection before the write: see events.py.
+        names = [c.name for c in self._columns]
+        event = insert_event(names, self._write_id, self._statement_id, bucket_offset=bucket_offset)
+        return write_events(
+            staging,
+            rows.select(*event, *keys),
+            keys,
+            lambda values: Placement(self.destination(values)),
+            properties,
+            label,
+            bucket_offset,
+        )
+
+
+def partition_text(value: Column, column: schema.TableColumn) -> Column:
+    """A partition value the way Hive spells it in names and in the catalog; never NULL."""
+    text = value.cast("string")
+    if isinstance(column.type, T.DecimalType):
+        # Hive's decimals have no trailing zeros.
+        text = F.when(text.contains("."), F.regexp_replace(text, r"\.?0+$", "")).otherwise(text)
+    return F.coalesce(F.nullif(text, F.lit("")), F.lit(DEFAULT_PARTITION))
+
+
+def _static_values(step: Insert, partition_columns: Sequence[schema.TableColumn]) -> dict[str, str]:
+    known = {c.name: c for c in partition_columns}
+    static: dict[str, str] = {}
+    for name, value in step.static_partition:
+        column = known.get(name.lower())
+        if column is None:
+            raise InvalidArgumentsError(f"{step.target.table} has no partition column {name}; it has {[*known]}")
+        static[column.name] = _static_text(value, column, step.target.table)
+    return static
+
+
+def _static_text(value: str, column: schema.TableColumn, table: str) -> str:
+    """``PARTITION (month='01')`` of an int column is month=1, as in Hive."""
+    if isinstance(column.type, _INTEGERS) and value != DEFAULT_PARTITION:
+        try:
+            return str(int(value))
+        except ValueError:
+            raise InvalidArgumentsError(
+                f"partition column {column.name} of {table} is {column.hive_type}; {value!r} is not"
+            ) from None
+    return value or DEFAULT_PARTITION
+
+
+def _filled_columns(
+    step: Insert, columns: Sequence[schema.TableColumn], dynamic: Sequence[schema.TableColumn]
+) -> list[schema.TableColumn]:
+    """The columns that the query fills, in the query's order."""
+    if not step.columns:
+        return [*columns, *dynamic]
+    known = {c.name: c for c in (*columns, *dynamic)}
+    filled = []
+    for name in (n.lower() for n in step.columns):
+        if name not in known:
+            raise InvalidArgumentsError(
+                f"{step.target.table} has no column {name} for the query to fill; it has {', '.join(known)}"
+            )
+        filled.append(known[name])
+    if len({c.name for c in filled}) != len(filled):
+        raise InvalidArgumentsError(f"a column is named twice in the column list of the insert: {step.columns}")
+    unset = [c.name for c in dynamic if c not in filled]
+    if unset:
+        # The partition columns may be given after the listed ones without being listed, as Hive has it.
+        filled.extend(c for c in dynamic if c not in filled)
+    return filled
+
+
+def hive_columns(columns: Sequence[HiveColumn]) -> list[str]:
+    """Names of catalog columns, lower case."""
+    return [c.name.lower() for c in columns]

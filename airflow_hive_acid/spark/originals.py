@@ -1,0 +1,97 @@
+"""Files from before a table was transactional, or brought in by LOAD DATA: no ACID columns, synthetic ROW__IDs.
+
+Hive numbers the rows of all files of one bucket in path order: ``000000_0``, then ``000000_0_copy_1`` …; their write
+id is 0 in a converted table, else the one of the directory they lie in. Numbers must be Hive's exactly, because
+delete events name them (OrcRawRecordMerger.OriginalReaderPair).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from airflow_hive_acid.format.buckets import encode_bucket
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem, in_threads
+from airflow_hive_acid.spark.scan import PATH, ScanFile, found_or_fail, lookup_table, metadata_path, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_hive_acid.spark.files import OriginalDataFile
+    from airflow_hive_acid.spark.reader import OpenTable
+
+_ROW_NUMBER_MASK = (1 << 33) - 1
+_NUMBER = f"{schema.INTERNAL_PREFIX}number"
+_KNOWN_PATH = f"{schema.INTERNAL_PREFIX}original_path"
+_WRITE_ID = f"{schema.INTERNAL_PREFIX}original_write_id"
+_BUCKET = f"{schema.INTERNAL_PREFIX}original_bucket"
+_OFFSET = f"{schema.INTERNAL_PREFIX}offset"
+_LOOKUP = T.StructType(
+    [
+        T.StructField(_KNOWN_PATH, T.StringType()),
+        T.StructField(_WRITE_ID, T.LongType()),
+        T.StructField(_BUCKET, T.IntegerType()),
+        T.StructField(_OFFSET, T.LongType()),
+    ]
+)
+
+
+def rows(spark: SparkSession, table: OpenTable, identity: bool) -> DataFrame:
+    """The rows of original files as insert events: ``row``, partition columns and, if wanted, the identity columns.
+
+    :param identity: number the rows. Files are then read whole, one task each.
+    """
+    files = table.files.originals
+    row = schema.row_type(table.columns)
+    wanted = [ScanFile(f.uri, f.partition) for f in files]
+    nested = F.struct(*[F.col(f"`{name}`") for name in row.names]).alias(schema.ROW)
+    others = [schema.PARTITION, *table.partitions.internal_names]
+    if not identity:
+        nothing = [F.lit(None).cast(schema.header_type(n)).alias(n) for n in schema.HEADER]
+        return scan(spark, row, wanted, table.partitions).select(*nothing, nested, *others)
+    _read_files_whole(spark, max(f.size for f in files))
+    # The number must be taken before anything can filter rows: the projection is not deterministic, so no predicate
+    # passes below it.
+    number = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_NUMBER_MASK)).alias(_NUMBER)
+    numbered = scan(spark, row, wanted, table.partitions).select("*", number)
+    known = lookup_table(spark, _identities(HadoopFilesystem(spark), files), _LOOKUP)
+    joined = numbered.join(F.broadcast(known), F.col(PATH) == F.col(_KNOWN_PATH), "left")
+    write_id = found_or_fail(_WRITE_ID, "no row numbers are known for file ")
+    header = {
+        schema.OPERATION: F.lit(schema.INSERTED),
+        schema.ORIGINAL_WRITE_ID: write_id,
+        schema.BUCKET: F.col(_BUCKET),
+        schema.ROW_NUMBER: F.col(_NUMBER) + F.col(_OFFSET),
+        schema.CURRENT_WRITE_ID: write_id,
+    }
+    return joined.select(*[value.alias(name) for name, value in header.items()], nested, *others)
+
+
+def _identities(fs: HadoopFilesystem, files: Sequence[OriginalDataFile]) -> list[dict[str, object]]:
+    """Write id, bucket value and first row number of each file."""
+    counts = in_threads(fs.orc_rows, [f.uri for f in files])
+    reached: dict[tuple[int, int, int], int] = {}
+    found: list[dict[str, object]] = []
+    for file, count in zip(files, counts, strict=True):
+        group = (file.partition, file.write_id, file.bucket)
+        offset = reached.get(group, 0)
+        reached[group] = offset + count
+        bucket = encode_bucket(file.bucket, file.statement_id)
+        found.append(
+            {_KNOWN_PATH: metadata_path(file.uri), _WRITE_ID: file.write_id, _BUCKET: bucket, _OFFSET: offset}
+        )
+    return found
+
+
+def _read_files_whole(spark: SparkSession, largest: int) -> None:
+    """One file per task, never split: row numbers are counted by tasks.
+
+    Spark has no such setting per scan; every job has a session of its own.
+    """
+    spark.conf.set("spark.sql.files.maxPartitionBytes", str(largest + 1))
+    spark.conf.set("spark.sql.files.openCostInBytes", str(largest + 1))

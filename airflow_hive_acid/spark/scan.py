@@ -1,0 +1,212 @@
+"""Scans of a given list of ORC files, each row with the partition its file belongs to.
+
+Partition columns must not come from Spark's own discovery: it appends them to the reader schema, and orc-core takes a
+schema that is not exactly the six ACID columns for the row and wraps it once more. So values are literals, one branch
+per partition, or looked up by file name when there are many. ``keep_header`` guards the six columns against pruning
+for the same reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
+from airflow_hive_acid.spark import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from airflow_hive_acid.spark.files import EventFile
+
+MAX_BRANCHES = 32
+"""Up to so many partitions a scan is a union of branches with literals; beyond, planning would cost too much."""
+
+PATH = f"{schema.INTERNAL_PREFIX}path"
+_KNOWN_PATH = f"{schema.INTERNAL_PREFIX}known_path"
+_QUOTED = re.compile(r"[^A-Za-z0-9_\-!.~'()*:@&=+$,;/\u0080-\U0010ffff]")
+_LOWEST_WRITE_ID = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionValues:
+    """Partition columns and, per ordinal of the snapshot, their values as the catalog holds them."""
+
+    columns: tuple[schema.TableColumn, ...]
+    values: tuple[tuple[str, ...], ...]
+
+    @property
+    def internal_names(self) -> list[str]:
+        """Names that cannot clash with columns of the file."""
+        return [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(self.columns))]
+
+    def outputs(self) -> list[Column]:
+        """The partition columns under their own names."""
+        return [F.col(i).alias(c.name) for i, c in zip(self.internal_names, self.columns, strict=True)]
+
+    def literals(self, ordinal: int) -> list[Column]:
+        """The values of one partition as typed constants."""
+        return [
+            F.lit(value).try_cast(column.type).alias(name)
+            for value, column, name in zip(
+                _nullable(self.values[ordinal]), self.columns, self.internal_names, strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFile:
+    """A file and the ordinal of its partition."""
+
+    uri: str
+    partition: int
+
+
+def scan(
+    spark: SparkSession, file_schema: T.StructType, files: Sequence[ScanFile], partitions: PartitionValues
+) -> DataFrame:
+    """Read files with a given schema.
+
+    Adds the file's path as ``_metadata`` spells it, the partition ordinal and the partition values, all under internal
+    names; a path that is not used costs nothing.
+    """
+    by_partition: dict[int, list[str]] = {}
+    for file in files:
+        by_partition.setdefault(file.partition, []).append(file.uri)
+    if len(by_partition) > MAX_BRANCHES:
+        return _looked_up(spark, file_schema, files, partitions)
+    branches = [
+        read_orc(spark, file_schema, uris).select(
+            "*", _file_path(), F.lit(ordinal).alias(schema.PARTITION), *partitions.literals(ordinal)
+        )
+        for ordinal, uris in by_partition.items()
+    ]
+    return union(branches)
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of frames with the same columns."""
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+def read_orc(spark: SparkSession, file_schema: T.StructType, uris: Sequence[str]) -> DataFrame:
+    """Read exactly these files: names are no patterns, nothing is inferred, nothing missing is forgiven."""
+    return (
+        spark.read.schema(file_schema)
+        .option("__globPaths__", "false")
+        .option("recursiveFileLookup", "true")
+        .option("ignoreMissingFiles", "false")
+        .option("ignoreCorruptFiles", "false")
+        .option("mergeSchema", "false")
+        .orc(list(uris))
+    )
+
+
+def scan_events(
+    spark: SparkSession,
+    row: T.StructType,
+    files: Sequence[EventFile],
+    partitions: PartitionValues,
+    operation: int = schema.INSERTED,
+) -> DataFrame:
+    """Read ACID files: the six columns, the partition ordinal and the partition values."""
+    wanted = [ScanFile(file.uri, file.partition) for file in files]
+    return keep_header(scan(spark, schema.event_schema(row), wanted, partitions), row, operation)
+
+
+def keep_header(events: DataFrame, row: T.StructType, operation: int) -> DataFrame:
+    """Refer to all six columns in a predicate that holds for every row and that the optimizer cannot remove.
+
+    ``coalesce`` keeps it from being pushed down: orc-core looks names up inside ``row``, so a pushed
+    ``operation = 0`` would be tested against a column of the user's. ``row`` is referred to through its cheapest
+    column, so that its other columns can still be pruned.
+    """
+    cheapest = schema.cheapest_column(row)
+    witness = F.col(schema.ROW) if cheapest is None or operation == schema.DELETED else F.col(schema.ROW)[cheapest]
+
+    def known(name: str, otherwise: int) -> Column:
+        return F.coalesce(F.col(name), F.lit(otherwise).cast(schema.header_type(name)))
+
+    return events.where(
+        (known(schema.OPERATION, operation) == F.lit(operation))
+        & (known(schema.ORIGINAL_WRITE_ID, 0) >= F.lit(_LOWEST_WRITE_ID))
+        & (known(schema.BUCKET, 0) >= F.lit(0))
+        & (known(schema.CURRENT_WRITE_ID, 0) >= F.lit(-1))
+        & (known(schema.ROW_NUMBER, 0) >= F.when(witness.isNull(), F.lit(-1)).otherwise(F.lit(0)))
+    )
+
+
+def bucket_number(bucket: Column) -> Column:
+    """The bucket number in a ``bucket`` value, of version 1 or 0."""
+    return F.when(F.shiftrightunsigned(bucket, 29) == 1, F.shiftright(bucket, 16).bitwiseAND(F.lit(0xFFF))).otherwise(
+        bucket
+    )
+
+
+def lookup_table(spark: SparkSession, rows: Sequence[dict[str, object]], columns: T.StructType) -> DataFrame:
+    """A small table made of a constant: no file, no Python worker, known to be small enough to broadcast."""
+    text = json.dumps(rows, ensure_ascii=False)
+    return spark.range(1).select(F.inline(F.from_json(F.lit(text), T.ArrayType(columns))))
+
+
+def metadata_path(uri: str) -> str:
+    """A qualified URI the way ``_metadata.file_path`` spells it: quoted by java.net.URI."""
+    scheme, colon, path = uri.partition(":")
+    return scheme + colon + _QUOTED.sub(lambda m: f"%{ord(m[0]):02X}", path)
+
+
+def _looked_up(
+    spark: SparkSession, file_schema: T.StructType, files: Sequence[ScanFile], partitions: PartitionValues
+) -> DataFrame:
+    """One scan of all files, joined with what is known about each of them."""
+    texts = [f"v{i}" for i in range(len(partitions.columns))]
+    rows: list[dict[str, object]] = [
+        {
+            _KNOWN_PATH: metadata_path(file.uri),
+            schema.PARTITION: file.partition,
+            **dict(zip(texts, _nullable(partitions.values[file.partition]), strict=True)),
+        }
+        for file in files
+    ]
+    columns = T.StructType(
+        [
+            T.StructField(_KNOWN_PATH, T.StringType()),
+            T.StructField(schema.PARTITION, T.IntegerType()),
+            *[T.StructField(text, T.StringType()) for text in texts],
+        ]
+    )
+    known = lookup_table(spark, rows, columns).select(
+        _KNOWN_PATH,
+        schema.PARTITION,
+        *[
+            F.col(text).try_cast(column.type).alias(name)
+            for text, column, name in zip(texts, partitions.columns, partitions.internal_names, strict=True)
+        ],
+    )
+    found = read_orc(spark, file_schema, [f.uri for f in files]).select("*", _file_path())
+    joined = found.join(F.broadcast(known), F.col(PATH) == F.col(_KNOWN_PATH), "left")
+    names = [F.col(f"`{name}`") for name in (*file_schema.names, PATH)]
+    ordinal = found_or_fail(schema.PARTITION, "no partition is known for file ")
+    return joined.select(*names, ordinal.alias(schema.PARTITION), *partitions.internal_names)
+
+
+def found_or_fail(name: str, complaint: str) -> Column:
+    """A column of a looked-up row; a file that the lookup does not know must not vanish silently."""
+    return F.coalesce(F.col(name), F.raise_error(F.concat(F.lit(complaint), F.col(PATH))))
+
+
+def _file_path() -> Column:
+    return F.col("_metadata.file_path").alias(PATH)
+
+
+def _nullable(values: Sequence[str]) -> list[str | None]:
+    """Catalog values; what does not fit the column's type reads as NULL, as in Hive, and so does the default."""
+    return [None if value == DEFAULT_PARTITION else value for value in values]
