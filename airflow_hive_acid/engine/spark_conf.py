@@ -1,7 +1,6 @@
 """The Spark configuration of our applications, and the file in which spark-submit gets it.
 
-Local masters get settings for small jobs on one machine (``spec`` figures: start-up is most of a small job's time);
-everything else gets only what correctness asks for. The file, readable by its owner alone, keeps secrets such as
+Local masters get settings for small jobs on one machine, where the start is most of the time; everything else gets only what correctness asks for. The file, readable by its owner alone, keeps secrets such as
 object-store keys out of the process list.
 """
 
@@ -10,23 +9,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.spark.conf import JAVA_OPTIONS, SMALL_JVM
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-#: Hive stores timestamps without zone as UTC; a JVM in another zone would shift them.
-_TIME_ZONE = "-Duser.timezone=UTC"
-# Two thirds of the CPU of a small job is compiling bytecode that is never run again. C2 starts later, so that the
-# start costs little more than with C1 alone, and a long job still gets there. Measured on 2 cores, CPU seconds of
-# (start, then each write of 3 M rows): C1 only 7.2 and 5.4; C2 as usual 10.9 and 2.3; this 8.5 and 2.3.
-_SMALL_JVM = (
-    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
-    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-)
-
 ALWAYS = {
-    "spark.driver.extraJavaOptions": _TIME_ZONE,
-    "spark.executor.extraJavaOptions": _TIME_ZONE,
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     # R5: a driver that the cluster manager starts a second time would write a second time.
     "spark.yarn.maxAppAttempts": "1",
     "spark.log.level": "WARN",
@@ -47,7 +38,7 @@ def configuration(master: str, scratch: str, conf: Mapping[str, str]) -> dict[st
     settings = dict(ALWAYS)
     if is_local(master):
         settings |= {
-            "spark.driver.extraJavaOptions": f"{_TIME_ZONE} {_SMALL_JVM}",
+            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {SMALL_JVM}",
             "spark.driver.memory": "2g",
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(local_cores(master)),
