@@ -1,7 +1,8 @@
 """The Spark configuration of our applications, and the file in which spark-submit gets it.
 
-Local masters get settings for small jobs on one machine, where the start is most of the time; everything else gets only what correctness asks for. The file, readable by its owner alone, keeps secrets such as
-object-store keys out of the process list.
+Local masters get settings for small jobs on one machine, where the start is most of the time; everything else gets
+only what correctness asks for. The file, readable by its owner alone, keeps secrets such as object-store keys out of
+the process list.
 """
 
 from __future__ import annotations
