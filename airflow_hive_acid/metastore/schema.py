@@ -1,8 +1,9 @@
 """The metastore's schema: all tables, how to create them, and which Hive versions we serve.
 
-Hive's tables (lists 1.1 to 1.5) come from ``schema_transactions`` and ``schema_catalog``. Version gate: Hive 4.0, 4.1
-and 4.2 have the same columns where it matters; 4.3 adds catalog columns that change uniqueness, so it is refused by
-``VERSION``. Our own tables (``HIVE_ACID_*``) have a version of their own and never touch Hive's.
+Hive's tables (lists 1.1 to 1.5) come from ``schema_transactions`` and ``schema_catalog``, those that only Hive itself
+uses from ``schema_server``. Version gate: Hive 4.0, 4.1 and 4.2 have the same columns where it matters; 4.3 adds
+catalog columns that change uniqueness, so it is refused by ``VERSION``. Our own tables (``HIVE_ACID_*``) have a
+version of their own and never touch Hive's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sqlalchemy import insert, select
 from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore.schema_catalog import *  # noqa: F403 - this module is the list of all tables
 from airflow_hive_acid.metastore.schema_catalog import CTLGS
+from airflow_hive_acid.metastore.schema_server import SERVER_TABLES
 from airflow_hive_acid.metastore.schema_transactions import *  # noqa: F403
 from airflow_hive_acid.metastore.schema_transactions import (
     EXTENSION_TABLES,
@@ -114,8 +116,8 @@ def read_state(conn: Connection) -> SchemaState:
     return SchemaState(version, row[1] if row is not None else None, extension)
 
 
-#: Hive itself copes without these: the features behind them are then off.
-_OPTIONAL = {"MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"}
+#: Hive itself copes without the first two: the features behind them are then off. The others are of no use to us.
+_OPTIONAL = {"MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID", *(t.name for t in SERVER_TABLES)}
 
 
 def _create(conn: Connection) -> None:
