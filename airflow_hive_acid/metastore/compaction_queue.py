@@ -1,0 +1,470 @@
+"""The compaction queue: requests on their way from initiated to cleaned, and what becomes of them.
+
+Hive's CompactionTxnHandler as state transitions. A request is claimed by compare-and-set, every later step checks that
+it is still in the state (and in the hands of the worker) it is said to be in; a request that ends moves to the history
+in the same transaction. Keeps R4 for what is forgotten here: only with the list of directories that are gone.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, insert, or_, select, update
+
+from airflow_hive_acid import __version__
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.metastore import compaction_queue_cleaning as cleaning
+from airflow_hive_acid.metastore import compaction_queue_history as history
+from airflow_hive_acid.metastore import compaction_queue_select as selects
+from airflow_hive_acid.metastore.clock import clock_ms, now_ms
+from airflow_hive_acid.metastore.compaction_queue_model import (
+    AbortedWrites,
+    Candidate,
+    Compaction,
+    CompactionState,
+    CompactionType,
+    EnqueueResult,
+    Resource,
+    format_properties,
+)
+from airflow_hive_acid.metastore.compaction_queue_rows import (
+    QUEUE,
+    clean_text,
+    compaction,
+    insert_history,
+    lock_request,
+    move_to_history,
+    next_request_id,
+    same_resource,
+)
+from airflow_hive_acid.metastore.database import Repeat, chunks
+from airflow_hive_acid.metastore.objects import canonical_partition, free_text, info, table_name
+from airflow_hive_acid.metastore.schema_transactions import (
+    COMPACTION_QUEUE,
+    TXN_COMPONENTS,
+    TXNS,
+)
+from airflow_hive_acid.metastore.snapshots import take_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection, Select
+
+    from airflow_hive_acid.metastore.database import Database
+
+VERSION = f"airflow-hive-acid {__version__}"
+SCHEDULER_MUTEX = "CompactionScheduler"
+FETCH_SIZE = 1000
+POOL_TIMEOUT_MS = 12 * 3_600_000
+_ACTIVE = (CompactionState.INITIATED, CompactionState.WORKING)
+
+_cq = COMPACTION_QUEUE.c
+_ID = _cq.CQ_ID == bindparam("id")
+_CLAIM = (
+    update(COMPACTION_QUEUE)
+    .where(_ID, _cq.CQ_STATE == CompactionState.INITIATED.value)
+    .values(CQ_STATE=CompactionState.WORKING.value, CQ_WORKER_ID=bindparam("worker"), CQ_START=clock_ms(),
+            CQ_WORKER_VERSION=bindparam("version"))
+)  # fmt: skip
+_FREE = QUEUE.where(_cq.CQ_STATE == CompactionState.INITIATED.value).order_by(_cq.CQ_ID).limit(bindparam("limit"))
+_FREE_IN_POOL = _FREE.where(_cq.CQ_POOL_NAME == bindparam("pool"))
+#: A request of a pool that nobody serves falls to the workers without a pool (Hive forgets the parentheses here).
+_FREE_FOR_ALL = _FREE.where(
+    or_(_cq.CQ_POOL_NAME.is_(None), _cq.CQ_ENQUEUE_TIME < clock_ms() - bindparam("pool_timeout"))
+)
+_REQUEUE = {"CQ_STATE": CompactionState.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": None}
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAnswer:
+    """What became of the wish to abort one request."""
+
+    id: int
+    aborted: bool
+    message: str
+
+
+class CompactionQueue:
+    """Compaction requests and their history.
+
+    :param database: the metastore database.
+    :param gap_timeout_ms: ``hive.txn.opentxn.timeout``.
+    :param mutex: takes one of Hive's mutexes (AUX_TABLE) by name.
+    """
+
+    def __init__(
+        self, database: Database, gap_timeout_ms: int, mutex: Callable[[str], AbstractContextManager[object]]
+    ) -> None:
+        self._database = database
+        self._gap_timeout_ms = gap_timeout_ms
+        self._mutex = mutex
+
+    # --- requesting -----------------------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        table: str,
+        partition: str | None = None,
+        type: CompactionType = CompactionType.MAJOR,
+        *,
+        run_as: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        initiator_id: str | None = None,
+        initiator_version: str = VERSION,
+        pool: str | None = None,
+        number_of_buckets: int | None = None,
+        order_by: str | None = None,
+    ) -> EnqueueResult:
+        """Ask for a compaction; a request that would do nothing new is not accepted.
+
+        :param table: ``db.table``.
+        :param partition: partition name; None for an unpartitioned table.
+        :param initiator_id: who asks; by default this host, by hand.
+        """
+        name = table_name(table)
+        resource = Resource(*name, None if partition is None else canonical_partition(partition))
+        if type is CompactionType.ABORT_TXN_CLEANUP:
+            raise InvalidArgumentsError("clean-up after aborted txns is not requested: the Cleaner finds it by itself")
+        row = {
+            "CQ_DATABASE": resource.database, "CQ_TABLE": resource.table, "CQ_PARTITION": resource.partition,
+            "CQ_STATE": CompactionState.INITIATED.value, "CQ_TYPE": type.value, "CQ_ENQUEUE_TIME": clock_ms(),
+            "CQ_TBLPROPERTIES": format_properties(properties or {}), "CQ_RUN_AS": info(run_as) or None,
+            "CQ_INITIATOR_ID": info(initiator_id or f"{socket.gethostname()}-manual"),
+            "CQ_INITIATOR_VERSION": info(initiator_version),
+            "CQ_POOL_NAME": None if pool is None else free_text(pool, "name of the compaction pool", 128),
+            "CQ_NUMBER_OF_BUCKETS": number_of_buckets, "CQ_ORDER_BY": order_by,
+        }  # fmt: skip
+
+        def operation(connection: Connection) -> EnqueueResult:
+            existing = self._in_the_way(connection, resource)
+            if existing is not None:
+                message = (
+                    f"Compaction is already scheduled with state='{existing.state.text}' and id={existing.id}"
+                )
+                return EnqueueResult(existing.id, existing.state, False, message)
+            request_id = next_request_id(connection)
+            connection.execute(insert(COMPACTION_QUEUE).values(CQ_ID=request_id, **row))
+            return EnqueueResult(request_id, CompactionState.INITIATED, True)
+
+        # The mutex outlives the commit: Hive's own requests then see this one.
+        with self._mutex(SCHEDULER_MUTEX):
+            return self._database.run(operation, Repeat.BEFORE_COMMIT)
+
+    def enqueue_soft_delete(
+        self, connection: Connection, resource: Resource, location: str, *, txn_id: int, highest_write_id: int,
+        purge: bool = False,
+    ) -> int:  # fmt: skip
+        """Leave a directory that was dropped to the Cleaner, inside the SOFT_DELETE txn that drops it.
+
+        The txn's commit fills in from when on nobody can read it any more.
+        """
+        return cleaning.insert_soft_delete(
+            connection, resource, location, txn_id=txn_id, highest_write_id=highest_write_id, purge=purge
+        )
+
+    def abort(self, ids: Iterable[int]) -> list[AbortAnswer]:
+        """Abort requests that nobody has begun to work on."""
+
+        def one(connection: Connection, request_id: int) -> AbortAnswer:
+            request = lock_request(connection, request_id)
+            if request is None:
+                return AbortAnswer(request_id, False, f"No compaction request with id {request_id} is in the queue")
+            if request.state is not CompactionState.INITIATED:
+                return AbortAnswer(
+                    request_id, False,
+                    f"Error while aborting compaction as compaction is in state-{request.state.text}",
+                )  # fmt: skip
+            move_to_history(connection, request, CompactionState.ABORTED, "aborted by a user")
+            return AbortAnswer(request_id, True, "Successfully aborted compaction")
+
+        return [self._database.run(partial(one, request_id=request_id)) for request_id in ids]
+
+    # --- working --------------------------------------------------------------------------------------------------
+
+    def claim(
+        self,
+        worker_id: str,
+        *,
+        version: str = VERSION,
+        pool: str | None = None,
+        pool_timeout_ms: int = POOL_TIMEOUT_MS,
+    ) -> Compaction | None:
+        """Take the oldest request that waits; None when there is none.
+
+        :param pool: only requests of this pool; without it those without a pool, and those whose pool lets them wait
+            for longer than ``pool_timeout_ms``.
+        """
+        worker = free_text(worker_id, "worker id", 128)
+
+        def operation(connection: Connection) -> Compaction | None:
+            if pool is not None:
+                free = connection.execute(_FREE_IN_POOL, {"pool": pool, "limit": FETCH_SIZE})
+            else:
+                free = connection.execute(_FREE_FOR_ALL, {"pool_timeout": pool_timeout_ms, "limit": FETCH_SIZE})
+            for row in free.mappings().all():
+                claimed = connection.execute(_CLAIM, {"id": row["CQ_ID"], "worker": worker, "version": version})
+                if claimed.rowcount == 1:
+                    return lock_request(connection, row["CQ_ID"])
+            return None
+
+        return self._database.run(operation, Repeat.BEFORE_COMMIT)
+
+    def update_state(
+        self, request: Compaction, *, highest_write_id: int, txn_id: int, run_as: str | None = None
+    ) -> None:
+        """Record what a worker compacts up to, and in which txn.
+
+        The txn's component ('c') keeps clean-up after aborts from passing it, should it be aborted.
+        """
+
+        def operation(connection: Connection) -> None:
+            self._require(connection, request, CompactionState.WORKING)
+            connection.execute(
+                update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id)
+                .values(CQ_HIGHEST_WRITE_ID=highest_write_id, CQ_TXN_ID=txn_id, CQ_RUN_AS=info(run_as) or None)
+            )  # fmt: skip
+            component = {
+                "TC_TXNID": txn_id, "TC_DATABASE": request.resource.database, "TC_TABLE": request.resource.table,
+                "TC_PARTITION": request.resource.partition, "TC_OPERATION_TYPE": "c", "TC_WRITEID": highest_write_id,
+            }  # fmt: skip
+            there = select(TXN_COMPONENTS.c.TC_TXNID).where(
+                TXN_COMPONENTS.c.TC_TXNID == txn_id, TXN_COMPONENTS.c.TC_OPERATION_TYPE == "c"
+            )
+            if connection.execute(there).first() is None:  # a repeated call after a lost reply
+                connection.execute(insert(TXN_COMPONENTS), component)
+
+        self._database.run(operation)
+
+    def set_job(self, request: Compaction, job_id: str) -> None:
+        """Record the application that does the work (CQ_HADOOP_JOB_ID holds 32 characters)."""
+        statement = update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id).values(CQ_HADOOP_JOB_ID=job_id[:32])
+        self._database.run(lambda connection: connection.execute(statement))
+
+    def mark_compacted(self, request: Compaction) -> None:
+        """The work is done and published; the Cleaner may follow once the compaction txn has committed."""
+
+        def operation(connection: Connection) -> None:
+            found = lock_request(connection, request.id)
+            if found is not None and found.state is CompactionState.READY_FOR_CLEANING and found.txn_id is not None:
+                return  # repeated after a lost reply; nobody else marks a request we hold
+            self._require(connection, request, CompactionState.WORKING)
+            connection.execute(
+                update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id)
+                .values(CQ_STATE=CompactionState.READY_FOR_CLEANING.value, CQ_WORKER_ID=None)
+            )  # fmt: skip
+
+        self._database.run(operation)
+
+    def mark_failed(self, request: Compaction, error: str) -> None:
+        """The compaction, or its clean-up, is given up.
+
+        :raises NoSuchObjectError: when the request is no longer in the queue.
+        """
+        self._end(request, CompactionState.FAILED, error)
+
+    def mark_refused(self, request: Compaction, reason: str) -> None:
+        """There was nothing to do, or it cannot be done."""
+        self._end(request, CompactionState.REFUSED, reason)
+
+    def did_not_initiate(
+        self, resource: Resource, reason: str, type: CompactionType = CompactionType.MINOR
+    ) -> int:
+        """Record why the Initiator did not even ask."""
+        return self._database.run(
+            lambda connection: insert_history(connection, resource, type, CompactionState.DID_NOT_INITIATE, reason),
+            Repeat.BEFORE_COMMIT,
+        )
+
+    # --- recovering -----------------------------------------------------------------------------------------------
+
+    def requeue_timed_out(self, timeout_ms: int) -> list[int]:
+        """Give back requests whose worker has been silent too long, unless their txn is still open (revokeTimedout)."""
+        open_txn = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == _cq.CQ_TXN_ID, TXNS.c.TXN_STATE == "o").exists()
+        stale = select(_cq.CQ_ID).where(
+            _cq.CQ_STATE == CompactionState.WORKING.value, _cq.CQ_START < clock_ms() - timeout_ms, ~open_txn
+        )
+        return self._requeue(stale)
+
+    def requeue_of_worker(self, worker_prefix: str) -> list[int]:
+        """Give back what workers with this prefix hold, for example after their host was restarted."""
+        prefix = free_text(worker_prefix, "worker id", 128)
+        return self._requeue(select(_cq.CQ_ID).where(
+            _cq.CQ_STATE == CompactionState.WORKING.value, _cq.CQ_WORKER_ID.startswith(prefix, autoescape=True)
+        ))  # fmt: skip
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def find_candidates(
+        self, last_checked_ms: int | None = None, limit: int = FETCH_SIZE
+    ) -> list[Candidate]:
+        """What the Initiator should look at: written since, or compacted in vain; longest waiting first."""
+        return self._database.read(
+            lambda connection: selects.find_written(connection, last_checked_ms, now_ms(connection), limit)
+        )
+
+    def find_ready_to_clean(self, retention_ms: int = 0, limit: int = FETCH_SIZE) -> list[Compaction]:
+        """Finished compactions that wait for the Cleaner; whether it may begin is decided with its horizon."""
+        return self._database.read(lambda connection: selects.find_ready(connection, retention_ms, limit))
+
+    def find_aborts_to_clean(
+        self, count: int = 1000, age_ms: int = 12 * 3_600_000, limit: int = FETCH_SIZE
+    ) -> list[AbortedWrites]:
+        """Where aborted txns have left more than ``count`` components, or one older than ``age_ms``."""
+        return self._database.read(lambda connection: selects.find_aborted(connection, count, age_ms, limit))
+
+    def active(self) -> list[Compaction]:
+        """Requests that are initiated or being worked on."""
+        statement = QUEUE.where(_cq.CQ_STATE.in_([state.value for state in _ACTIVE])).order_by(_cq.CQ_ID)
+        return self._read_queue(statement)
+
+    def get(self, request_id: int) -> Compaction:
+        """A request or a finished compaction by its id.
+
+        :raises NoSuchObjectError: when there is none of that id.
+        """
+
+        found = self._database.read(lambda connection: selects.find(connection, request_id))
+        if found is None:
+            raise NoSuchObjectError(f"there is no compaction with id {request_id}; finished ones are purged over time")
+        return found
+
+    def show(
+        self,
+        *,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        type: CompactionType | None = None,
+        state: CompactionState | None = None,
+        pool: str | None = None,
+        limit: int | None = None,
+    ) -> list[Compaction]:
+        """Queue and history, newest first, as SHOW COMPACTIONS."""
+        wanted = {
+            "DATABASE": database.lower() if database else None, "TABLE": table.lower() if table else None,
+            "PARTITION": partition, "TYPE": type.value if type else None, "STATE": state.value if state else None,
+            "POOL_NAME": pool,
+        }  # fmt: skip
+
+        found = self._database.read(lambda connection: selects.show(connection, wanted))
+        return found if limit is None else found[:limit]
+
+    def is_failing(self, resource: Resource, threshold: int, retry_ms: int) -> bool:
+        """Whether the last ``threshold`` compactions of a table or partition failed, so that it is left alone."""
+
+        def operation(connection: Connection) -> bool:
+            newest = history.last_finished(connection, resource, threshold)
+            return history.is_failing(newest, threshold, retry_ms, now_ms(connection))
+
+        return self._database.read(operation)
+
+    # --- cleaning -------------------------------------------------------------------------------------------------
+
+    def start_cleaning(self, request: Compaction) -> None:
+        """Note since when the Cleaner is at it; for people, exclusivity comes from the Cleaner's mutex."""
+        self._set(request, CQ_CLEANER_START=clock_ms())
+
+    def stop_cleaning(self, request: Compaction) -> None:
+        """The Cleaner will come back to it."""
+        self._set(request, CQ_CLEANER_START=None)
+
+    def retry_cleaning(self, request: Compaction, error: str, pause_ms: int) -> None:
+        """Cleaning failed; the Cleaner waits for ``pause_ms`` from the commit on before it tries again."""
+        self._set(request, CQ_CLEANER_START=None, CQ_RETRY_RETENTION=pause_ms, CQ_ERROR_MESSAGE=clean_text(error))
+
+    def mark_cleaned(self, request: Compaction, *, everything: bool = False) -> None:
+        """What the compaction replaced is gone: forget the writes it covered and the aborted ones among them.
+
+        :param everything: the table or partition itself is gone, so all of its writes are forgotten.
+        :raises NoSuchObjectError: when the request is no longer in the queue.
+        """
+
+        def operation(connection: Connection) -> None:
+            found = self._require(connection, request, CompactionState.READY_FOR_CLEANING)
+            cleaning.finish_cleaning(connection, found, everything=everything)
+
+        self._database.run(operation, Repeat.BEFORE_COMMIT)
+
+    def forget_aborted(self, writes: AbortedWrites, txn_ids: Sequence[int]) -> int:
+        """The directories of these aborted txns are gone and fenced: delete their components (R4).
+
+        :return: how many components were deleted.
+        """
+
+        return self._database.run(lambda connection: cleaning.forget_aborted(connection, writes, txn_ids))
+
+    def retry_aborted(self, writes: AbortedWrites, error: str, pause_ms: int) -> None:
+        """Removing aborted writes failed: remember it in a row of type ABORT_TXN_CLEANUP, with a longer pause."""
+
+        with self._mutex(SCHEDULER_MUTEX):
+            self._database.run(
+                lambda connection: cleaning.note_abort_failure(connection, writes.resource, error, pause_ms)
+            )
+
+    def purge_history(self, retention: history.Retention | None = None) -> list[history.PurgedCompaction]:
+        """Delete what is too much or too old in the history."""
+        kept = retention or history.Retention()
+        return self._database.run(lambda connection: history.purge(connection, kept, now_ms(connection)))
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _in_the_way(self, connection: Connection, resource: Resource) -> Compaction | None:
+        """A request that makes another one pointless."""
+        rows = connection.execute(
+            QUEUE.where(same_resource(COMPACTION_QUEUE, "CQ", resource), _cq.CQ_TYPE != "c").order_by(_cq.CQ_ID)
+        ).mappings()
+        requests = [compaction(row, "CQ") for row in rows]
+        for request in requests:
+            if request.state in _ACTIVE:
+                return request
+        waiting = [r for r in requests if r.soft_deleted_location is None and r.highest_write_id is not None]
+        if not waiting:
+            return None
+        name = resource.table_name
+        current = take_snapshot(connection, [name], 0, self._gap_timeout_ms).write_ids[name]
+        highest = current.for_compactor().high_watermark
+        return next((request for request in waiting if request.highest_write_id == highest), None)
+
+    def _require(self, connection: Connection, request: Compaction, state: CompactionState) -> Compaction:
+        """The row of a request, locked, if it still is what it was."""
+        found = lock_request(connection, request.id)
+        if found is None:
+            raise NoSuchObjectError(f"No record with CQ_ID={request.id} found in COMPACTION_QUEUE")
+        if found.state is not state or (state is CompactionState.WORKING and found.worker_id != request.worker_id):
+            raise NoSuchObjectError(
+                f"compaction {request.id} of {request.resource} is {found.state.text}"
+                + (f" by {found.worker_id}" if found.worker_id else "")
+                + f", not {state.text}" + (f" by {request.worker_id}" if request.worker_id else "")
+                + ": it was given to somebody else meanwhile"
+            )  # fmt: skip
+        return found
+
+    def _end(self, request: Compaction, state: CompactionState, error: str) -> None:
+        def operation(connection: Connection) -> None:
+            found = self._require(connection, request, request.state)
+            move_to_history(connection, found, state, error)
+
+        self._database.run(operation, Repeat.BEFORE_COMMIT)
+
+    def _set(self, request: Compaction, **values: object) -> None:
+        statement = update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id).values(**values)
+        self._database.run(lambda connection: connection.execute(statement))
+
+    def _requeue(self, stale: Select[Any]) -> list[int]:
+        def operation(connection: Connection) -> list[int]:
+            ids = [int(request_id) for request_id in connection.execute(stale.with_for_update()).scalars()]
+            for batch in chunks(ids):
+                connection.execute(update(COMPACTION_QUEUE).where(_cq.CQ_ID.in_(batch)).values(**_REQUEUE))
+            return sorted(ids)
+
+        return self._database.run(operation)
+
+    def _read_queue(self, statement: Select[Any]) -> list[Compaction]:
+        return self._database.read(
+            lambda connection: [compaction(row, "CQ") for row in connection.execute(statement).mappings()]
+        )
