@@ -29,10 +29,16 @@ class TableName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a statement stands: its own text without the semicolon, and the line of the script it begins on."""
+    """Where a statement stands.
+
+    :param text: its own text without the semicolon.
+    :param line: the line of the script it begins on, from 1.
+    :param offset: the character of the script it begins at, from 0.
+    """
 
     text: str = ""
     line: int = 1
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,6 @@ class CreateTable(Origin):
 
     :param columns: data columns, without the partition columns.
     :param bucket_count: -1 when the table is not bucketed.
-    :param sort_columns: SORTED BY, ``(column, ascending)``.
     """
 
     table: TableName
@@ -78,7 +83,6 @@ class CreateTable(Origin):
     partition_columns: tuple[ColumnDefinition, ...] = ()
     bucket_columns: tuple[str, ...] = ()
     bucket_count: int = -1
-    sort_columns: tuple[tuple[str, bool], ...] = ()
     if_not_exists: bool = False
     external: bool = False
     comment: str | None = None
@@ -115,7 +119,7 @@ class Insert(Origin):
     """
 
     table: TableName
-    query: exp.Query
+    query: exp.Expr
     overwrite: bool = False
     partition: tuple[tuple[str, str | None], ...] = ()
     columns: tuple[str, ...] = ()
@@ -127,8 +131,8 @@ class Update(Origin):
 
     table: TableName
     alias: str
-    assignments: tuple[tuple[str, exp.Expression], ...]
-    where: exp.Expression | None = None
+    assignments: tuple[tuple[str, exp.Expr], ...]
+    where: exp.Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class Delete(Origin):
 
     table: TableName
     alias: str
-    where: exp.Expression | None = None
+    where: exp.Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +157,10 @@ class MergeWhen:
 
     matched: bool
     action: str
-    condition: exp.Expression | None = None
-    assignments: tuple[tuple[str, exp.Expression], ...] = ()
+    condition: exp.Expr | None = None
+    assignments: tuple[tuple[str, exp.Expr], ...] = ()
     columns: tuple[str, ...] = ()
-    values: tuple[exp.Expression, ...] = ()
+    values: tuple[exp.Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +169,9 @@ class Merge(Origin):
 
     table: TableName
     alias: str
-    source: exp.Expression
+    source: exp.Expr
     source_alias: str
-    on: exp.Expression
+    on: exp.Expr
     whens: tuple[MergeWhen, ...]
 
 
@@ -175,7 +179,7 @@ class Merge(Origin):
 class Select(Origin):
     """A query whose rows the caller wants: SELECT, WITH, VALUES, set operations."""
 
-    query: exp.Query
+    query: exp.Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,279 @@
+"""CREATE and DROP, read word by word: databases, tables, temporary views over files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.jobs import Column, Source
+from airflow_hive_acid.metastore.catalog_types import normalise_type
+from airflow_hive_acid.sql.statements import (
+    ColumnDefinition,
+    CreateDatabase,
+    CreateTable,
+    CreateTemporaryView,
+    DropDatabase,
+    DropTable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_hive_acid.sql.cursor import Cursor
+
+SOURCE_FORMATS = ("csv", "orc", "parquet", "json")
+_OPENING, _CLOSING = "(<", ")>"
+
+
+def parse_create(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase | CreateTable | CreateTemporaryView:
+    """Read what follows CREATE."""
+    start = cursor.position
+    replace = cursor.accept("OR", "REPLACE")
+    if cursor.accept("TEMPORARY", "VIEW") or cursor.accept("TEMP", "VIEW"):
+        return _create_temporary_view(cursor, replace, origin)
+    if replace:
+        cursor.position = start
+        raise cursor.unsupported("OR REPLACE is supported for TEMPORARY VIEW … USING only; DROP and CREATE instead")
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+        return _create_database(cursor, origin)
+    external = cursor.accept("EXTERNAL")
+    if cursor.accept("TABLE"):
+        return _create_table(cursor, external, origin)
+    raise cursor.unsupported(
+        f"CREATE {cursor.word() or '…'} is not supported; supported are CREATE DATABASE, CREATE TABLE and "
+        "CREATE TEMPORARY VIEW … USING"
+    )
+
+
+def parse_drop(cursor: Cursor, origin: dict[str, Any]) -> DropDatabase | DropTable:
+    """Read what follows DROP."""
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        name = cursor.name("a database name")
+        cascade = cursor.accept("CASCADE")
+        if not cascade:
+            cursor.accept("RESTRICT")
+        cursor.end()
+        return DropDatabase(name, if_exists, cascade, **origin)
+    if cursor.accept("TABLE"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        table = cursor.table_name()
+        purge = cursor.accept("PURGE")
+        cursor.end()
+        return DropTable(table, if_exists, purge, **origin)
+    raise cursor.unsupported(
+        f"DROP {cursor.word() or '…'} is not supported; supported are DROP TABLE and DROP DATABASE "
+        "(temporary views end with their session)"
+    )
+
+
+def _create_database(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase:
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.name("a database name")
+    clauses = _Clauses(cursor)
+    while not cursor.at_end:
+        if clauses.once("COMMENT"):
+            clauses.values["comment"] = cursor.string("a comment")
+        elif clauses.once("LOCATION"):
+            clauses.values["location"] = cursor.string("a location")
+        elif clauses.once("WITH", "DBPROPERTIES"):
+            clauses.values["properties"] = _properties(cursor)
+        elif cursor.at("MANAGEDLOCATION"):
+            raise cursor.unsupported("MANAGEDLOCATION is not supported; LOCATION sets both")
+        else:
+            cursor.end()
+    return CreateDatabase(name, if_not_exists, **clauses.values, **origin)
+
+
+def _create_table(cursor: Cursor, external: bool, origin: dict[str, Any]) -> CreateTable:
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    table = cursor.table_name()
+    if cursor.at("LIKE") or cursor.at("AS"):
+        raise _no_create_as(cursor)
+    columns = _column_definitions(cursor)
+    clauses = _Clauses(cursor)
+    while not cursor.at_end:
+        for words, name, read in _TABLE_CLAUSES:
+            if clauses.once(*words):
+                value = read(cursor)
+                if name is not None:
+                    clauses.values[name] = value
+                break
+        else:
+            if clauses.once("CLUSTERED", "BY"):
+                clauses.values.update(_clustered_by(cursor))
+            else:
+                raise _bad_table_clause(cursor)
+    return CreateTable(
+        table, columns, if_not_exists=if_not_exists, external=external, **clauses.values, **origin
+    )
+
+
+def _bad_table_clause(cursor: Cursor) -> Exception:
+    if cursor.at("AS") or cursor.at("LIKE"):
+        return _no_create_as(cursor)
+    for words, remedy in (
+        (("ROW", "FORMAT"), "tables are stored as ORC; read other files with CREATE TEMPORARY VIEW … USING"),
+        (("SKEWED",), "leave it out"),
+        (("STORED", "BY"), "tables are stored as ORC"),
+        (("SORTED", "BY"), "an ACID table keeps its rows in the order of their ROW__ID"),
+    ):
+        if cursor.at(*words):
+            return cursor.unsupported(f"{' '.join(words)} is not supported: {remedy}")
+    return cursor.expected("a clause of CREATE TABLE")
+
+
+def _no_create_as(cursor: Cursor) -> Exception:
+    return cursor.unsupported(
+        f"CREATE TABLE … {cursor.word()} is not supported; CREATE TABLE with its columns, then INSERT INTO … SELECT"
+    )
+
+
+def _stored_as(cursor: Cursor) -> None:
+    if not cursor.accept("ORC"):
+        token = cursor.next("a file format")
+        raise cursor.unsupported(
+            f"STORED AS {token.text.upper()} is not supported; ACID tables are STORED AS ORC", token
+        )
+
+
+def _clustered_by(cursor: Cursor) -> dict[str, Any]:
+    columns = cursor.names_in_parentheses()
+    if cursor.at("SORTED"):
+        raise _bad_table_clause(cursor)
+    cursor.expect("INTO")
+    token = cursor.next("a number of buckets")
+    cursor.position -= 1
+    count = cursor.number("a number of buckets")
+    if not 1 <= count <= 4096:
+        raise cursor.error(f"a table has 1 to 4096 buckets, not {count}", token)
+    cursor.expect("BUCKETS")
+    return {"bucket_columns": columns, "bucket_count": count}
+
+
+def _column_definitions(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+    cursor.expect("(")
+    columns: list[ColumnDefinition] = []
+    while True:
+        if cursor.at("CONSTRAINT") or cursor.at("PRIMARY", "KEY") or cursor.at("FOREIGN", "KEY"):
+            raise cursor.unsupported("constraints are not supported, and Hive does not enforce them: leave it out")
+        token = cursor.next("a column name")
+        cursor.position -= 1
+        name = cursor.column_name()
+        if any(column.name == name for column in columns):
+            raise cursor.error(f"column {name} is defined twice", token)
+        type_text = _type(cursor)
+        for words in (("NOT", "NULL"), ("DEFAULT",), ("PRIMARY",), ("UNIQUE",), ("CHECK",)):
+            if cursor.at(*words):
+                raise cursor.unsupported(f"{' '.join(words)} is not supported; leave it out")
+        comment = cursor.string("a comment") if cursor.accept("COMMENT") else None
+        columns.append(ColumnDefinition(name, type_text, comment))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return tuple(columns)
+
+
+def _type(cursor: Cursor) -> str:
+    """Read a column type: all words up to what ends a column definition, outside of its own brackets."""
+    first = cursor.position
+    depth = 0
+    while not cursor.at_end:
+        word = cursor.word()
+        if depth == 0 and (word in (",", ")", "COMMENT", "NOT", "DEFAULT", "PRIMARY", "UNIQUE", "CHECK")):
+            break
+        depth += sum(word.count(c) for c in _OPENING) - sum(word.count(c) for c in _CLOSING)
+        cursor.position += 1
+    if cursor.position == first:
+        raise cursor.expected("a column type")
+    start, end = cursor.tokens[first].start, cursor.tokens[cursor.position - 1].end
+    try:
+        return normalise_type(cursor.source.text[start : end + 1])
+    except InvalidArgumentsError as error:
+        raise cursor.source.syntax_error(str(error), start, end) from None
+
+
+def _create_temporary_view(cursor: Cursor, replace: bool, origin: dict[str, Any]) -> CreateTemporaryView:
+    if cursor.at("IF"):
+        raise cursor.unsupported("IF NOT EXISTS is not supported here; use CREATE OR REPLACE TEMPORARY VIEW")
+    name = cursor.name("a view name")
+    if cursor.at("."):
+        raise cursor.error("a temporary view belongs to no database; give it a name of one part")
+    columns = _column_definitions(cursor) if cursor.at("(") else ()
+    if cursor.at("AS"):
+        raise cursor.unsupported(
+            "CREATE TEMPORARY VIEW … AS is not supported; put the query into the statement, WITH name AS (…)"
+        )
+    cursor.expect("USING")
+    token = cursor.next("a file format")
+    if token.text.lower() not in SOURCE_FORMATS:
+        raise cursor.unsupported(f"USING {token.text} is not supported; formats are {', '.join(SOURCE_FORMATS)}", token)
+    options = _options(cursor) if cursor.accept("OPTIONS") else {}
+    cursor.end()
+    if "path" not in options:
+        raise cursor.error("the view names no files; add OPTIONS (path '…')", token)
+    fields = tuple(Column(column.name, column.type) for column in columns)
+    return CreateTemporaryView(Source(name, token.text.lower(), options, fields), replace, **origin)
+
+
+def _properties(cursor: Cursor) -> dict[str, str]:
+    """Read ``('key'='value', …)``."""
+    cursor.expect("(")
+    properties: dict[str, str] = {}
+    while True:
+        key = cursor.string("a property name")
+        cursor.expect("=")
+        properties[key] = cursor.string("a property value")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return properties
+
+
+def _options(cursor: Cursor) -> dict[str, str]:
+    """Read ``(key value, 'key' = 'value', a.b true, …)``."""
+    cursor.expect("(")
+    options: dict[str, str] = {}
+    while True:
+        key = _option_key(cursor)
+        options[key] = cursor.value("an option value")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return options
+
+
+def _option_key(cursor: Cursor) -> str:
+    key = cursor.next("an option name").text
+    while cursor.accept("."):
+        key += "." + cursor.next("an option name").text
+    cursor.accept("=")
+    # Spark compares option names without regard to case; `path` is looked for by its name.
+    return key.lower() if key.lower() == "path" else key
+
+
+class _Clauses:
+    """Clauses in any order, each at most once."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.seen: set[tuple[str, ...]] = set()
+        self.values: dict[str, Any] = {}
+
+    def once(self, *words: str) -> bool:
+        """Read the words of a clause if they follow."""
+        if not self.cursor.at(*words):
+            return False
+        if words in self.seen:
+            raise self.cursor.error(f"{' '.join(words)} is given twice")
+        self.seen.add(words)
+        return self.cursor.accept(*words)
+
+
+_TABLE_CLAUSES: tuple[tuple[tuple[str, ...], str | None, Callable[[Cursor], Any]], ...] = (
+    (("COMMENT",), "comment", lambda cursor: cursor.string("a comment")),
+    (("PARTITIONED", "BY"), "partition_columns", lambda cursor: _column_definitions(cursor)),
+    (("STORED", "AS"), None, _stored_as),
+    (("LOCATION",), "location", lambda cursor: cursor.string("a location")),
+    (("TBLPROPERTIES",), "properties", _properties),
+)

@@ -1,0 +1,134 @@
+"""A script → its statements.
+
+Statements are separated by semicolons; strings, quoted names and comments may contain them. What is not supported is
+refused by name, with the nearest statement that is; what is no SQL is underlined.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from sqlglot.tokenizer_core import TokenType
+
+from airflow_hive_acid.sql import commands, ddl, dml
+from airflow_hive_acid.sql.cursor import Cursor
+from airflow_hive_acid.sql.source import SourceText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlglot.tokenizer_core import Token
+
+    from airflow_hive_acid.sql.statements import Statement
+
+_UNSUPPORTED = {
+    "ABORT": "hive-acid aborts what its reaper finds; COMMIT or ROLLBACK ends your own transaction",
+    "ANALYZE": "statistics are not used; leave it out",
+    "CACHE": "leave it out",
+    "CALL": "leave it out",
+    "DESC": "SELECT * FROM the table shows its columns",
+    "DESCRIBE": "SELECT * FROM the table shows its columns",
+    "EXPLAIN": "run the statement in a transaction and ROLLBACK",
+    "EXPORT": "SELECT the rows",
+    "GRANT": "access is a matter of the warehouse's filesystem and the metastore database",
+    "IMPORT": "CREATE TEMPORARY VIEW … USING, then INSERT INTO … SELECT",
+    "LOAD": "CREATE TEMPORARY VIEW … USING, then INSERT INTO … SELECT",
+    "LOCK": "BEGIN … COMMIT takes the locks its statements need",
+    "MSCK": "partitions are registered by the transactions that write them",
+    "REFRESH": "every statement reads a fresh snapshot; leave it out",
+    "RENAME": "INSERT INTO … SELECT into a table of the new name",
+    "REPLACE": "INSERT OVERWRITE, or MERGE",
+    "RESET": "leave it out; settings belong to the connection",
+    "REVOKE": "access is a matter of the warehouse's filesystem and the metastore database",
+    "SAVEPOINT": "BEGIN … COMMIT, or ROLLBACK of the whole transaction",
+    "SET": "leave it out; settings belong to the connection",
+    "TRUNCATE": "DELETE FROM the table, without WHERE",
+    "UNLOCK": "COMMIT or ROLLBACK ends a transaction and its locks",
+    "USE": "write database.table",
+}
+
+
+def parse_script(text: str, default_database: str = "default") -> list[Statement]:
+    """All statements of a script, in order; none is looked up or run.
+
+    :param default_database: database of unqualified table names.
+    :raises SqlSyntaxError: for what is no SQL, with line, column and the place underlined.
+    :raises UnsupportedStatementError: for SQL that we do not run, with the nearest that we do.
+    """
+    source = SourceText(text)
+    return [_statement(source, tokens, default_database.lower()) for tokens in _split(source)]
+
+
+def _split(source: SourceText) -> Iterator[list[Token]]:
+    tokens: list[Token] = []
+    for token in source.tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            if tokens:
+                yield tokens
+            tokens = []
+        else:
+            tokens.append(token)
+    if tokens:
+        yield tokens
+
+
+def _statement(source: SourceText, tokens: list[Token], default_database: str) -> Statement:
+    _check_tokens(source, tokens)
+    first, last = tokens[0], tokens[-1]
+    origin: dict[str, Any] = {
+        "text": source.text[first.start : last.end + 1],
+        "line": source.line_of(first.start),
+        "offset": first.start,
+    }
+    cursor = Cursor(source, tokens, default_database)
+    word = cursor.word()
+    if word in ("BEGIN", "START", "COMMIT", "ROLLBACK"):
+        return commands.parse_transaction(cursor, origin)
+    if word in _PARSERS:
+        cursor.position = 1
+        return _PARSERS[word](cursor, origin)
+    if word == "WITH":
+        return dml.parse_with(cursor, origin)
+    if word in ("SELECT", "VALUES", "FROM", "("):
+        return dml.parse_select(cursor, origin)
+    if word in _UNSUPPORTED:
+        raise cursor.unsupported(f"{word} is not supported; instead: {_UNSUPPORTED[word]}")
+    known = [*_PARSERS, "SELECT", "WITH", "VALUES", "BEGIN", "COMMIT", "ROLLBACK", "START"]
+    near = difflib.get_close_matches(word, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"statements begin with {', '.join(sorted(known))}"
+    raise cursor.error(f"no statement begins with {first.text[:40]!r}; {hint}")
+
+
+def _check_tokens(source: SourceText, tokens: list[Token]) -> None:
+    """What the parser forgives and a reader would not: a comma with nothing behind it, unbalanced parentheses."""
+    opened: list[Token] = []
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        if token.token_type is TokenType.COMMA and (
+            following is None or following.token_type in (TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM)
+        ):
+            raise source.syntax_error("nothing follows this comma", token.start, token.end)
+        if following is None and token.token_type in _NEVER_LAST:
+            raise source.syntax_error(f"a condition must follow {token.text.upper()}", token.start, token.end)
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(token)
+        elif token.token_type is TokenType.R_PAREN:
+            if not opened:
+                raise source.syntax_error("this parenthesis was never opened", token.start, token.end)
+            opened.pop()
+    if opened:
+        raise source.syntax_error("this parenthesis is never closed", opened[-1].start, opened[-1].end)
+
+
+_NEVER_LAST = (TokenType.ON, TokenType.WHERE, TokenType.HAVING, TokenType.AND, TokenType.OR)
+_PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], Statement]] = {
+    "ALTER": commands.parse_alter,
+    "CREATE": ddl.parse_create,
+    "DELETE": dml.parse_delete,
+    "DROP": ddl.parse_drop,
+    "INSERT": dml.parse_insert,
+    "MERGE": dml.parse_merge,
+    "SHOW": commands.parse_show,
+    "UPDATE": dml.parse_update,
+}

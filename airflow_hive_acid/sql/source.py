@@ -1,0 +1,149 @@
+"""The text of a script and its places: tokens, lines, and errors that underline what they are about."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from sqlglot.dialects.hive import Hive
+from sqlglot.errors import SqlglotError
+
+from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+    from sqlglot.tokenizer_core import Token, TokenType
+
+_SHOWN_WIDTH = 100
+_FAILURES: tuple[type[Exception], ...] = (
+    SqlglotError,
+    RecursionError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What a parser that is not ours may raise over a text it did not expect; each means that the text is not SQL."""
+
+
+class HiveSql(Hive):
+    """sqlglot's Hive dialect, except that SHOW and its like are words and not the start of an opaque rest."""
+
+    class Tokenizer(Hive.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+class SourceText:
+    """A script and its tokens.
+
+    :raises SqlSyntaxError: for a quote or comment that is never closed.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            self.tokens: list[Token] = HiveSql().tokenize(text)
+        except _FAILURES as error:
+            raise self._unclosed(error) from None
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(i + 1 for i, character in enumerate(self.text) if character == "\n")]
+
+    def line_of(self, offset: int) -> int:
+        """Line number of a character, from 1."""
+        return bisect_right(self._line_starts, offset)
+
+    def syntax_error(self, problem: str, start: int, end: int) -> SqlSyntaxError:
+        """An error about the characters ``start``..``end`` (the last one included)."""
+        return SqlSyntaxError(self.describe(problem, start, end))
+
+    def unsupported(self, problem: str, start: int, end: int) -> UnsupportedStatementError:
+        """Refuse a construct at its place."""
+        return UnsupportedStatementError(self.describe(problem, start, end))
+
+    def describe(self, problem: str, start: int, end: int) -> str:
+        """``line 3, column 7: problem``, and below it the line with the place underlined."""
+        start = max(0, min(start, len(self.text)))
+        line = self.line_of(start)
+        line_start = self._line_starts[line - 1]
+        line_text = self.text[line_start:].split("\n", 1)[0].rstrip("\r")
+        column = start - line_start
+        # A long line is shown around the place, not from its beginning.
+        skipped = max(0, min(column - _SHOWN_WIDTH // 2, len(line_text) - _SHOWN_WIDTH))
+        shown = line_text[skipped : skipped + _SHOWN_WIDTH]
+        # Tabs stay tabs below the line, or the marks would stand elsewhere.
+        indent = "".join("\t" if c == "\t" else " " for c in shown[: column - skipped].ljust(column - skipped))
+        marks = "^" * max(1, min(end - start + 1, len(shown) - len(indent)))
+        return f"line {line}, column {column + 1}: {problem}\n  {shown}\n  {indent}{marks}"
+
+    def parse(self, tokens: list[Token]) -> exp.Expr:
+        """Parse tokens of this text as one statement of Hive's dialect.
+
+        :raises SqlSyntaxError: underlining the place.
+        """
+        try:
+            trees = HiveSql().parser().parse(tokens, self.text)
+        except _FAILURES as error:
+            raise self._parse_error(error, tokens) from None
+        if len(trees) != 1 or trees[0] is None:
+            raise self.syntax_error("this is no statement", tokens[0].start, tokens[-1].end)
+        return trees[0]
+
+    def _parse_error(self, error: Exception, tokens: list[Token]) -> SqlSyntaxError:
+        if isinstance(error, RecursionError):
+            return self.syntax_error("the statement is nested too deeply", tokens[0].start, tokens[0].end)
+        details = (getattr(error, "errors", None) or [{}])[0]
+        place = (details.get("line"), details.get("col"))
+        index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), len(tokens) - 1)
+        problem = str(details.get("description") or "this cannot be read").replace("Invalid expression / ", "")
+        if "SENTINEL" in problem or "missing for" in problem or index == len(tokens) - 1:
+            # The parser names its own classes here; what a reader can see is where it stopped.
+            after = "the end of the statement" if index == len(tokens) - 1 else repr(tokens[index].text)
+            missing = problem.split(" but got")[0] if problem.startswith("Expect") else "the statement is incomplete"
+            problem = f"{missing} (at {after})"
+        return self.syntax_error(problem[:1].lower() + problem[1:], tokens[index].start, tokens[index].end)
+
+    def _unclosed(self, error: Exception) -> SqlSyntaxError:
+        place = _unclosed_at(self.text)
+        if place is None:
+            return SqlSyntaxError(f"the script cannot be divided into words: {str(error)[:200]}")
+        offset, what = place
+        return self.syntax_error(f"this {what} is never closed", offset, offset)
+
+
+def _unclosed_at(text: str) -> tuple[int, str] | None:
+    """The opening quote or comment that has no end."""
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if text.startswith("--", position):
+            position = text.find("\n", position)
+            if position < 0:
+                return None
+        elif text.startswith("/*", position):
+            end = text.find("*/", position + 2)
+            if end < 0:
+                return position, "comment"
+            position = end + 1
+        elif character in "'\"`":
+            end = _closing_quote(text, position)
+            if end < 0:
+                return position, "quoted name" if character == "`" else "string"
+            position = end
+        position += 1
+    return None
+
+
+def _closing_quote(text: str, start: int) -> int:
+    quote, position = text[start], start + 1
+    while position < len(text):
+        if text[position] == "\\" and quote != "`":
+            position += 1
+        elif text[position] == quote:
+            return position
+        position += 1
+    return -1
