@@ -41,6 +41,7 @@ from airflow_hive_acid.metastore.catalog_partitions import (
 )
 from airflow_hive_acid.metastore.catalog_read import (
     CATALOG,
+    managed_default,
     no_such_table,
     read_database,
     read_database_names,
@@ -93,7 +94,9 @@ class Catalog:
                 connection.execute(update(CTLGS).where(CTLGS.c.NAME == CATALOG).values(LOCATION_URI=wanted))
                 warehouse = wanted
             if read_database(connection, "default") is None:
-                self._insert_database(connection, "default", warehouse, "public", "ROLE", "Default Hive database")
+                self._insert_database(
+                    connection, "default", (warehouse, None), ("public", "ROLE"), "Default Hive database"
+                )
             return warehouse
 
         return self._run(operation, IdKind.DATABASE)
@@ -120,7 +123,8 @@ class Catalog:
                     return found
                 raise AlreadyExistsError(f"database {lowered} exists already, at {found.location}")
             where = given or f"{self._external_root(connection)}/{lowered}.db"
-            self._insert_database(connection, lowered, where, getpass.getuser(), "USER", description)
+            managed = managed_default(connection, lowered)
+            self._insert_database(connection, lowered, (where, managed), (getpass.getuser(), "USER"), description)
             return require_database(connection, lowered)
 
         return self._run(operation, IdKind.DATABASE)
@@ -371,12 +375,18 @@ class Catalog:
         return self._database.run(operation)
 
     def _insert_database(
-        self, connection: Connection, name: str, location: str, owner: str, owner_type: str, description: str | None
+        self,
+        connection: Connection,
+        name: str,
+        locations: tuple[str, str | None],
+        owner: tuple[str, str],
+        description: str | None,
     ) -> None:
+        """A row of DBS; ``locations`` are those of external and managed tables, ``owner`` is a name and its type."""
         row = {
             "DB_ID": self._ids.take(connection, IdKind.DATABASE, 1)[0], "DESC": description,
-            "DB_LOCATION_URI": location, "NAME": name, "OWNER_NAME": owner, "OWNER_TYPE": owner_type,
-            "CTLG_NAME": CATALOG, "CREATE_TIME": now_ms(connection) // 1000, "DB_MANAGED_LOCATION_URI": None,
+            "DB_LOCATION_URI": locations[0], "NAME": name, "OWNER_NAME": owner[0], "OWNER_TYPE": owner[1],
+            "CTLG_NAME": CATALOG, "CREATE_TIME": now_ms(connection) // 1000, "DB_MANAGED_LOCATION_URI": locations[1],
             "TYPE": "NATIVE", "DATACONNECTOR_NAME": None, "REMOTE_DBNAME": None,
         }  # fmt: skip
         try:

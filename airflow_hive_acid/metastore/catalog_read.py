@@ -92,7 +92,7 @@ def read_database(connection: Connection, name: str) -> Database | None:
         name=str(row["NAME"]),
         id=int(row["DB_ID"]),
         location=location,
-        managed_location=row["DB_MANAGED_LOCATION_URI"] or _managed_default(connection, name) or location,
+        managed_location=row["DB_MANAGED_LOCATION_URI"] or managed_default(connection, name) or location,
         owner=row["OWNER_NAME"],
         description=row["DESC"],
         properties={str(key): str(value or "") for key, value in properties},
@@ -115,6 +115,14 @@ def read_warehouse(connection: Connection) -> str | None:
     """The warehouse directory of the catalog, None while it has not been set."""
     location = connection.execute(_SELECT_WAREHOUSE).scalar()
     return None if location in (None, "", UNSET_LOCATION) else str(location).rstrip("/")
+
+
+def managed_default(connection: Connection, name: str) -> str | None:
+    """Where the managed tables of a database go unless it says otherwise, None while there is no warehouse."""
+    warehouse = read_warehouse(connection)
+    if warehouse is None or name == "default":
+        return warehouse
+    return f"{warehouse}/{name}.db"
 
 
 def read_database_names(connection: Connection) -> list[str]:
@@ -147,13 +155,6 @@ def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectErr
         connection.execute(_SELECT_TABLE_NAMES.limit(_NAMES_FOR_SUGGESTIONS), {"db": db}).scalars()
     )
     return NoSuchObjectError(f"there is no table {db}.{name}{_suggest(name, tables)}")
-
-
-def _managed_default(connection: Connection, name: str) -> str | None:
-    warehouse = read_warehouse(connection)
-    if warehouse is None or name == "default":
-        return warehouse
-    return f"{warehouse}/{name}.db"
 
 
 def _by_owner(connection: Connection, rows: Sequence[Row[Any]]) -> dict[tuple[str, int], list[Row[Any]]]:

@@ -126,9 +126,9 @@ def cleaned(value: Any) -> Any:
 def test_a_database_of_ours_is_stored_as_hive_stores_it(hive: Hive, catalog: Catalog) -> None:
     dbs = METADATA.tables["DBS"]
 
-    def database(name: str) -> list[dict[str, Any]]:
+    def database(name: str) -> list[dict[str, str]]:
         found = cleaned(rows(hive.metastore_url, sa.select(dbs).where(dbs.c.NAME == name)))
-        return [{**row, "NAME": "", "DB_LOCATION_URI": row["DB_LOCATION_URI"].replace(name, "")} for row in found]
+        return [{key: str(value).replace(name, "NAME") for key, value in row.items()} for row in found]
 
     assert database("ours") == database("theirs")
     assert len(database("ours")) == 1
