@@ -24,6 +24,16 @@ class clock_ms(FunctionElement[int]):
     inherit_cache = True
 
 
+class statement_ms(FunctionElement[int]):
+    """The clock as ``clock_ms``, one value for a whole statement that waits for nothing.
+
+    SQLite has no such clock: the value is bound, see :func:`statement_time`.
+    """
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
 class clock_timestamp(FunctionElement[Any]):
     """The database's timestamp at the moment of evaluation, in the form CTC_TIMESTAMP has."""
 
@@ -60,6 +70,26 @@ def _(element: clock_ms, compiler: Any, **options: Any) -> str:
 @compiles(clock_ms, "sqlite")
 def _(element: clock_ms, compiler: Any, **options: Any) -> str:
     return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
+
+
+def statement_time(conn: Connection) -> dict[str, int]:
+    """Parameters that a statement with ``statement_ms`` needs."""
+    return {"statement_time": now_ms(conn)} if conn.dialect.name == "sqlite" else {}
+
+
+@compiles(statement_ms, "postgresql")
+def _(element: statement_ms, compiler: Any, **options: Any) -> str:
+    return "CAST(ROUND(EXTRACT(EPOCH FROM statement_timestamp()) * 1000) AS BIGINT)"
+
+
+@compiles(statement_ms, "mysql")
+def _(element: statement_ms, compiler: Any, **options: Any) -> str:
+    return "CAST(ROUND(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)"
+
+
+@compiles(statement_ms, "sqlite")
+def _(element: statement_ms, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(sa.bindparam("statement_time", type_=sa.BigInteger), **options))
 
 
 @compiles(clock_timestamp, "postgresql")

@@ -158,17 +158,20 @@ class Database:
         commit_lost = False
         while True:
             tries += 1
-            committing = False
+            sent: dict[Any, Any] = {}
             try:
-                with self._connected(reading=reading) as conn, conn.begin():
-                    result = operation(conn)
-                    committing = True
+                with self._connected(reading=reading) as conn:
+                    sent = conn.info
+                    sent[_COMMIT_SENT] = False
+                    with conn.begin():
+                        result = operation(conn)
+                        sent[_COMMIT_SENT] = True
                 return result
             except HiveAcidError:
                 raise
             except Exception as error:
                 failure = self.rules.classify(error)
-                lost_now = committing and failure is Failure.DISCONNECT and not reading
+                lost_now = bool(sent.get(_COMMIT_SENT)) and failure is Failure.DISCONNECT and not reading
                 commit_lost = commit_lost or lost_now
                 pause = self._pause(failure, tries, retry_duplicates=retry_duplicates)
                 if pause is None or (lost_now and repeat is Repeat.BEFORE_COMMIT):
@@ -241,6 +244,12 @@ _READ_OPENS_SHARED = sa.select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update(read=Tru
 _READ_OPENS_EXCLUSIVE = sa.select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update()
 _NOTHING = sa.select(sa.literal(1))
 
+SAVEPOINT = Step(sa.text("SAVEPOINT hive_acid_undo"))
+"""Start of what a conflict undoes while the transaction goes on."""
+UNDO = Step(sa.text("ROLLBACK TO SAVEPOINT hive_acid_undo"))
+_COMMIT = Step(sa.text("COMMIT"))
+_COMMIT_SENT = "hive_acid_commit_sent"
+
 
 def open_txn_lock(conn: Connection, *, exclusive: bool) -> Step:
     """The statement that takes Hive's open-txn lock: shared by every open, exclusive by commits that need MAX(TXN_ID).
@@ -269,6 +278,8 @@ _COMPILED: dict[tuple[str, Executable], Any] = {}
 def execute_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
     """Execute statements one after the other and return all results.
 
+    The statements must not contain IN lists, whose text depends on the values.
+
     On PostgreSQL they travel in one round trip; the server still runs each as a statement of its own, with its own
     snapshot, so a read that follows a lock in the batch sees what the lock waited for (R3). The first error ends it.
     """
@@ -280,6 +291,17 @@ def execute_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
         rows = [tuple(row) for row in cursor] if cursor.returns_rows else []
         results.append(Result(rows, cursor.rowcount))
     return results
+
+
+def finish_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
+    """The last batch of an operation: on PostgreSQL the COMMIT travels with it and saves a round trip.
+
+    Elsewhere the transaction commits as usual when the operation returns. Nothing may be executed afterwards.
+    """
+    if conn.dialect.name != "postgresql":
+        return execute_batch(conn, steps)
+    conn.info[_COMMIT_SENT] = True
+    return _pipeline(conn, [*steps, _COMMIT])[:-1]
 
 
 def _pipeline(conn: Connection, steps: Sequence[Step]) -> list[Result]:

@@ -66,6 +66,7 @@ TXNS = table(
     integer("TXN_TYPE"),
     sqlite_autoincrement=True,  # without it SQLite reuses the largest id after a purge
 )
+Index("TXN_STATE_IDX", TXNS.c.TXN_STATE, TXNS.c.TXN_ID, unique=True)
 
 TXN_LOCK_TBL = table("TXN_LOCK_TBL", number("TXN_LOCK", null=False))
 
@@ -291,7 +292,12 @@ TXN_WRITE_NOTIFICATION_LOG = table(
 
 SEQUENCE_TABLE = table("SEQUENCE_TABLE", words("SEQUENCE_NAME", 255, in_key=True), number("NEXT_VAL", null=False))
 
-VERSION = table("VERSION", key("VER_ID"), words("SCHEMA_VERSION", 127, null=False), words("VERSION_COMMENT", 255))
+VERSION = table(
+    "VERSION",
+    key("VER_ID"),
+    words("SCHEMA_VERSION", 127, null=False),
+    words("VERSION_COMMENT", 255, null=False),
+)
 
 # --- ours -------------------------------------------------------------------------------------------------------
 

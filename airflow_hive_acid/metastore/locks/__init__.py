@@ -1,0 +1,1 @@
+"""Lock managers: the interface and the metastore's own (Hive's HIVE_LOCKS table)."""

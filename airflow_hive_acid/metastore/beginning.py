@@ -1,0 +1,226 @@
+"""How a transaction begins: open, lock, wait, pin, look, allocate.
+
+The order is the protocol. R10: what is needed is registered before the snapshot that counts is taken. R11: one
+snapshot for all tables. R2: a change that would doom the txn at its commit is found now, and the txn is opened anew
+before any work is done. R1: write ids come after the grant, and are stamped into the components with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam, select
+
+from airflow_hive_acid.errors import HiveAcidError, LockDeniedError, LockTimeoutError, WriteConflictError
+from airflow_hive_acid.metastore.codes import AbortReason, LockState, TxnType
+from airflow_hive_acid.metastore.conflicts import early_conflict
+from airflow_hive_acid.metastore.database import execute_batch
+from airflow_hive_acid.metastore.history import register_steps
+from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
+from airflow_hive_acid.metastore.snapshots import Snapshot, take_snapshot
+from airflow_hive_acid.metastore.transactions import Begun
+from airflow_hive_acid.metastore.waiting import back_off_ms
+from airflow_hive_acid.metastore.write_ids import allocate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+    from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.locks.interface import LockResponse
+    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.requests import TableUse
+
+log = logging.getLogger(__name__)
+
+_TABLES: sa.BindParameter[Any] = bindparam("tables", expanding=True)
+_CQ, _CC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
+#: Compactions after which a Cleaner has removed files, or may be doing so.
+_CLEANABLE = sa.union_all(
+    select(_CQ.CQ_DATABASE, _CQ.CQ_TABLE, _CQ.CQ_TXN_ID, _CQ.CQ_HIGHEST_WRITE_ID).where(
+        _CQ.CQ_STATE == "r", _CQ.CQ_TXN_ID > 0, _CQ.CQ_NEXT_TXN_ID.is_not(None),
+        sa.tuple_(_CQ.CQ_DATABASE, _CQ.CQ_TABLE).in_(_TABLES)),
+    select(_CC.CC_DATABASE, _CC.CC_TABLE, _CC.CC_TXN_ID, _CC.CC_HIGHEST_WRITE_ID).where(
+        _CC.CC_STATE == "s", _CC.CC_TXN_ID > 0, sa.tuple_(_CC.CC_DATABASE, _CC.CC_TABLE).in_(_TABLES)),
+)
+
+
+@dataclass(slots=True)
+class PendingTransaction:
+    """A txn that is open and whose locks are asked for, but perhaps not granted yet."""
+
+    client: MetastoreClient
+    txn_id: int
+    uses: tuple[TableUse, ...]
+    response: LockResponse
+
+    @property
+    def granted(self) -> bool:
+        """Whether all locks are granted."""
+        return self.response.state is LockState.ACQUIRED
+
+    def check(self) -> bool:
+        """Ask again, and send a heartbeat; whether all locks are granted."""
+        self.response = self.client.check_lock(self.response.lock_id)
+        return self.granted
+
+    def give_up(self, reason: AbortReason | str) -> None:
+        """Withdraw the request and abort the txn: nothing stays in the queue."""
+        self.client.heartbeats.remove(self.txn_id)
+        self.client.abort_txn(self.txn_id, reason)
+
+
+def begin(client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str | None, kind: TxnType,
+          sleep: Callable[[float], None] = time.sleep) -> Begun:
+    """Open, lock and prepare a transaction; start over while others' commits make it hopeless.
+
+    :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
+    :raises WriteConflictError: when it had to start over ``hive.txn.retrysnapshot.max.count`` times.
+    """
+    tries = max(1, client.settings.integer("hive.txn.retrysnapshot.max.count"))
+    for _ in range(tries):
+        pending = start(client, uses, agent_info, kind)
+        try:
+            wait_for_locks(pending, sleep)
+            begun = prepare(pending)
+        except BaseException as error:
+            abandon(pending, error)
+            raise
+        if begun is not None:
+            return begun
+        pending.give_up(AbortReason.CONCURRENT)
+    raise WriteConflictError(
+        f"{', '.join(str(u.table) for u in uses)}: other transactions kept committing changes while this one began; "
+        f"it started over {tries} times (hive.txn.retrysnapshot.max.count). Try again later"
+    )
+
+
+def start(client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str | None,
+          kind: TxnType) -> PendingTransaction:
+    """Open a txn and ask for its locks, without waiting."""
+    txn_id = client.open_txn(agent_info=agent_info, type=kind)
+    client.heartbeats.add(txn_id)
+    try:
+        response = client.lock([use.component() for use in uses], txn_id=txn_id, agent_info=agent_info)
+        if response.state is LockState.NOT_ACQUIRED:
+            raise LockDeniedError(response.message or f"the locks of txn {txn_id} were refused")
+    except BaseException as error:
+        client.heartbeats.remove(txn_id)
+        _abort_quietly(client, txn_id, error)
+        raise
+    return PendingTransaction(client, txn_id, uses, response)
+
+
+def wait_for_locks(pending: PendingTransaction, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Wait until the locks are granted, with Hive's back-off.
+
+    :raises LockTimeoutError: when they were not granted in time.
+    """
+    if pending.granted:
+        return
+    settings = pending.client.settings
+    tries = settings.integer("hive.lock.numretries")
+    longest = settings.milliseconds("hive.lock.sleep.between.retries")
+    waited = 0
+    for pause in back_off_ms(tries, longest):
+        sleep(pause / 1000)
+        waited += pause
+        if pending.check():
+            return
+    raise LockTimeoutError(
+        f"txn {pending.txn_id} waited {waited / 1000:g} s for {', '.join(str(u.table) for u in pending.uses)}, last "
+        f"behind lock {pending.response.blocked_by}; the request is withdrawn. See 'hive-acid show locks'; "
+        "hive.lock.numretries and hive.lock.sleep.between.retries say how long to wait"
+    )
+
+
+def prepare(pending: PendingTransaction) -> Begun | None:
+    """Pin, look, check, allocate; None when the txn is outdated and must be opened anew (R2)."""
+    client, txn_id = pending.client, pending.txn_id
+    tables = [use.table for use in pending.uses]
+    written = [use.table for use in pending.uses if use.writes]
+    gap = client.gap_timeout_ms
+
+    def pin(conn: Connection, earlier: Snapshot | None) -> Snapshot:
+        features = client.database.features(conn)
+        snapshot = take_snapshot(conn, tables, txn_id, gap)
+        execute_batch(conn, register_steps(features, txn_id, _needed(snapshot), again=earlier is not None))
+        return snapshot
+
+    def look(conn: Connection, pinned: Snapshot) -> Begun | Snapshot | None:
+        snapshot = take_snapshot(conn, tables, txn_id, gap)
+        if not snapshot.same_lists(pinned):
+            return snapshot
+        if written and early_conflict(conn, txn_id, snapshot.valid_txns) is not None:
+            return None
+        if _hidden_compaction(conn, snapshot):
+            return None
+        write_ids = {}
+        for table in written:  # in the order of names, so that two txns never wait for each other here
+            write_ids[table] = allocate(conn, table, [txn_id])[txn_id]
+        lists = {t: with_own(w, write_ids.get(t)) for t, w in snapshot.write_ids.items()}
+        return Begun(txn_id, pending.response.lock_id, pending.uses, snapshot.valid_txns, lists, write_ids)
+
+    pinned: Snapshot | None = None
+    while True:
+        earlier = pinned
+        current = client.database.run(lambda conn, earlier=earlier: pin(conn, earlier))  # type: ignore[misc]
+        found = client.database.run(lambda conn, current=current: look(conn, current),  # type: ignore[misc]
+                                    retry_duplicates=True)
+        if not isinstance(found, Snapshot):
+            return found
+        # R10: somebody moved between registering and looking; register what is needed now, and look again.
+        pinned = found
+        pending.client.heartbeat(txn_id)
+
+
+def with_own(write_ids: ValidWriteIdList, write_id: int | None) -> ValidWriteIdList:
+    """The list of a txn that may read what it writes itself.
+
+    Ids between the snapshot and our own belong to others who allocated since: open, whatever became of them.
+    """
+    if write_id is None or write_ids.is_valid(write_id):
+        return write_ids
+    others = frozenset(range(write_ids.high_watermark + 1, write_id))
+    return dataclasses.replace(write_ids, high_watermark=max(write_id, write_ids.high_watermark),
+                               open=(write_ids.open | others) - {write_id}, min_open=None)
+
+
+def abandon(pending: PendingTransaction, error: BaseException) -> None:
+    """Withdraw and abort after an error, which is the one the caller should hear."""
+    pending.client.heartbeats.remove(pending.txn_id)
+    _abort_quietly(pending.client, pending.txn_id, error)
+
+
+def _abort_quietly(client: MetastoreClient, txn_id: int, error: BaseException) -> None:
+    reason: AbortReason | str = AbortReason.LOCK_TIMEOUT
+    if not isinstance(error, LockTimeoutError):
+        reason = f"{type(error).__name__}: {error}"
+    try:
+        client.abort_txn(txn_id, reason)
+    except HiveAcidError as problem:
+        log.warning("txn %d could not be aborted and will time out: %s", txn_id, problem)
+
+
+def _needed(snapshot: Snapshot) -> Mapping[TableName, int]:
+    return {table: write_ids.min_open_or_next() for table, write_ids in snapshot.write_ids.items()}
+
+
+def _hidden_compaction(conn: Connection, snapshot: Snapshot) -> bool:
+    """Whether a Cleaner may have removed what this snapshot needs, in favour of a compaction it does not see (R10)."""
+    if not snapshot.write_ids:
+        return False
+    rows = conn.execute(_CLEANABLE, {"tables": [tuple(t) for t in snapshot.write_ids]})
+    return any(not _sees(snapshot.valid_txns, row[2]) for row in rows)
+
+
+def _sees(txns: ValidTxnList, txn_id: int) -> bool:
+    # An aborted compaction replaced nothing.
+    return txns.is_valid(txn_id) or txns.is_aborted(txn_id)

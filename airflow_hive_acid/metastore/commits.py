@@ -1,0 +1,276 @@
+"""Committing a txn: checks, components, write conflicts, history, in the order that keeps global locks short.
+
+Hive's commitTxn with our additions. R12: a partitioned table's components must name partitions. R2: a change that the
+txn's snapshot already contained is no conflict. R15: everything that can be done before is done before the open-txn
+lock is taken exclusively; events come last. Committing twice succeeds twice.
+
+The order: row lock, the caller's checks (manifest, then idempotency claim and leases), partitions, R12, components,
+then the short global lock with MAX(TXN_ID) and the conflict check, then events and COMMIT.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.metastore.aborts import abort_rows
+from airflow_hive_acid.metastore.clock import clock_ms, clock_timestamp
+from airflow_hive_acid.metastore.codes import COMPACTING_TYPES, AbortReason, TxnState, TxnType
+from airflow_hive_acid.metastore.conflicts import Conflict, candidates_step, describe, first_conflict
+from airflow_hive_acid.metastore.database import SAVEPOINT, UNDO, Step, execute_batch, finish_batch, open_txn_lock
+from airflow_hive_acid.metastore.history import forget_steps
+from airflow_hive_acid.metastore.jobs import committed_step
+from airflow_hive_acid.metastore.schema_catalog import DBS, PARTITION_KEYS, TBLS
+from airflow_hive_acid.metastore.schema_transactions import (
+    COMPACTION_QUEUE,
+    COMPLETED_TXN_COMPONENTS,
+    HIVE_LOCKS,
+    MATERIALIZATION_REBUILD_LOCKS,
+    TXN_COMPONENTS,
+    TXNS,
+    WRITE_SET,
+)
+from airflow_hive_acid.metastore.txns import TxnFacts, facts, lock_txn_step, missing_txn, not_open, was_committed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.format.write_ids import ValidTxnList
+    from airflow_hive_acid.metastore.database import Features
+
+_TXN = bindparam("txn_id", type_=sa.BigInteger)
+_OPERATIONS = (
+    select(TXN_COMPONENTS.c.TC_OPERATION_TYPE, func.count()).where(TXN_COMPONENTS.c.TC_TXNID == _TXN)
+    .group_by(TXN_COMPONENTS.c.TC_OPERATION_TYPE)
+)
+#: R12: a component without partition on a table that the catalog knows as partitioned.
+_UNNAMED_PARTITION = (
+    select(TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE)
+    .join(DBS, and_(DBS.c.NAME == TXN_COMPONENTS.c.TC_DATABASE, DBS.c.CTLG_NAME == "hive"))
+    .join(TBLS, and_(TBLS.c.DB_ID == DBS.c.DB_ID, TBLS.c.TBL_NAME == TXN_COMPONENTS.c.TC_TABLE))
+    .join(PARTITION_KEYS, PARTITION_KEYS.c.TBL_ID == TBLS.c.TBL_ID)
+    .where(TXN_COMPONENTS.c.TC_TXNID == _TXN, TXN_COMPONENTS.c.TC_PARTITION.is_(None),
+           TXN_COMPONENTS.c.TC_OPERATION_TYPE != "c")
+    .limit(1)
+)
+_WS_COLUMNS = ["WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE"]
+
+
+def _write_set(operations: tuple[str, ...]) -> sa.Insert:
+    return insert(WRITE_SET).from_select(
+        _WS_COLUMNS,
+        select(
+            TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE, TXN_COMPONENTS.c.TC_PARTITION,
+            TXN_COMPONENTS.c.TC_TXNID, bindparam("commit_id", type_=sa.BigInteger),
+            TXN_COMPONENTS.c.TC_OPERATION_TYPE,
+        ).where(TXN_COMPONENTS.c.TC_TXNID == _TXN, or_(*(TXN_COMPONENTS.c.TC_OPERATION_TYPE == o for o in operations)))
+        .distinct(),
+    )
+
+
+_WRITE_SET_CHANGES = _write_set(("u", "d"))
+_WRITE_SET_ALL = _write_set(("i", "u", "d"))
+_SET_COMMIT_ID = (
+    update(WRITE_SET)
+    .where(WRITE_SET.c.WS_TXNID == _TXN, WRITE_SET.c.WS_COMMIT_ID == bindparam("temporary_id"))
+    .values(WS_COMMIT_ID=bindparam("commit_id"))
+)
+_MAX_TXN = select(func.max(TXNS.c.TXN_ID))
+_COMPLETE = insert(COMPLETED_TXN_COMPONENTS).from_select(
+    ["CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_TIMESTAMP", "CTC_WRITEID", "CTC_UPDATE_DELETE"],
+    select(
+        TXN_COMPONENTS.c.TC_TXNID, TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE,
+        TXN_COMPONENTS.c.TC_PARTITION, clock_timestamp(), TXN_COMPONENTS.c.TC_WRITEID,
+        bindparam("flag", type_=sa.CHAR(1)),
+    ).where(TXN_COMPONENTS.c.TC_TXNID == _TXN, TXN_COMPONENTS.c.TC_OPERATION_TYPE != "c"),
+)
+_DELETE_COMPONENTS = delete(TXN_COMPONENTS).where(TXN_COMPONENTS.c.TC_TXNID == _TXN)
+_DELETE_LOCKS = delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == _TXN)
+_MARK = update(TXNS).where(TXNS.c.TXN_ID == _TXN).values(TXN_STATE="c")
+_DELETE_REBUILD_LOCK = delete(MATERIALIZATION_REBUILD_LOCKS).where(MATERIALIZATION_REBUILD_LOCKS.c.MRL_TXN_ID == _TXN)
+_STAMP_QUEUE = (
+    update(COMPACTION_QUEUE)
+    .where(COMPACTION_QUEUE.c.CQ_TXN_ID == _TXN)
+    .values(CQ_NEXT_TXN_ID=bindparam("commit_id"), CQ_COMMIT_TIME=clock_ms())
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitHooks:
+    """What else must hold, or happen, in the commit's own transaction; each raises to refuse the commit.
+
+    :param checks: the manifest check; then whatever belongs to the data.
+    :param partitions: adds the partitions written, in the catalog and as components.
+    :param claims: the idempotency record (R14).
+    :param leases: locks the lease's rows and evaluates its end after that wait (R8).
+    :param events: writes the notification events, last (R15); gets the commit's facts.
+    """
+
+    checks: tuple[Callable[[Connection], None], ...] = ()
+    partitions: tuple[Callable[[Connection], None], ...] = ()
+    claims: tuple[Callable[[Connection], None], ...] = ()
+    leases: tuple[Callable[[Connection], None], ...] = ()
+    events: tuple[Callable[[Connection, TxnFacts], None], ...] = ()
+
+    def before_lock(self) -> tuple[Callable[[Connection], None], ...]:
+        """All that runs before the global lock, in protocol order."""
+        return (*self.checks, *self.partitions, *self.claims, *self.leases)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """A txn to commit.
+
+    :param check_conflicts: false for Hive's exclWriteEnabled: the caller held exclusive write locks throughout.
+    :param snapshot: what the writes were based on (R2); without it Hive's plain interval rule applies.
+    """
+
+    txn_id: int
+    check_conflicts: bool = True
+    snapshot: ValidTxnList | None = None
+    hooks: CommitHooks = field(default_factory=CommitHooks)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOutcome:
+    """What a commit came to; a conflict means that the txn is now aborted.
+
+    :param already: the txn had been committed before.
+    """
+
+    conflict: Conflict | None = None
+    already: bool = False
+
+
+def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> CommitOutcome:
+    """Commit a txn.
+
+    A conflict does not raise here: the abort it leads to is part of this transaction and must be committed.
+
+    :raises TxnAbortedError: when it is aborted.
+    :raises NoSuchTxnError: when it was never opened.
+    :raises InvalidArgumentsError: when a partitioned table's component names no partition (R12).
+    """
+    txn_id = request.txn_id
+    before = request.hooks.before_lock()
+    me = {"txn_id": txn_id}
+    look = [Step(_OPERATIONS, me), Step(_UNNAMED_PARTITION, me)]
+    results = execute_batch(conn, [lock_txn_step(txn_id), *(() if before else look)])
+    found = _open_or_committed(conn, txn_id, results[0].rows)
+    if found is None:
+        return CommitOutcome(already=True)
+    if before:
+        for hook in before:
+            hook(conn)
+        results = [results[0], *execute_batch(conn, look)]
+    operations = {row[0] for row in results[1].rows}
+    if results[2].rows:
+        raise _unnamed_partition(txn_id, *results[2].rows[0])
+
+    plan = _Plan.of(found.type, operations, features, check=request.check_conflicts)
+    # Negative, so that nobody takes it for a commit id; random, so that no other commit under way has the same.
+    temporary_id = -random.getrandbits(62) - 1
+    steps = _steps(plan, txn_id, features, found.type, temporary_id)
+    if not plan.needs_lock:
+        return _finish(conn, request, found, steps)
+
+    # R15: all row changes first, then the lock, so that other clients' opens wait as briefly as possible.
+    # R3: what is read under the lock is read in statements of its own.
+    under_lock = [open_txn_lock(conn, exclusive=True), Step(_MAX_TXN)]
+    if plan.check:
+        under_lock.append(candidates_step(txn_id))
+    results = execute_batch(conn, [SAVEPOINT, *steps, *under_lock])
+    commit_id = int(results[-2 if plan.check else -1].rows[0][0])
+    if plan.check:
+        conflict = first_conflict(results[-1].rows, request.snapshot)
+        if conflict is not None:
+            conn.execute(UNDO.statement)
+            abort_rows(conn, [txn_id], features, AbortReason.WRITE_CONFLICT)
+            return CommitOutcome(conflict=describe(conn, conflict, commit_id))
+    after: list[Step] = []
+    if plan.write_set is not None:
+        after.append(Step(_SET_COMMIT_ID, {"txn_id": txn_id, "temporary_id": temporary_id, "commit_id": commit_id}))
+    if found.type in COMPACTING_TYPES:
+        after.append(Step(_STAMP_QUEUE, {"txn_id": txn_id, "commit_id": commit_id}))
+    return _finish(conn, request, found, after)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a commit of this kind has to do."""
+
+    write_set: sa.Insert | None
+    needs_lock: bool
+    check: bool
+    completes: bool
+    changes: bool
+
+    @classmethod
+    def of(cls, kind: TxnType, operations: set[str], features: Features, *, check: bool) -> _Plan:
+        if kind is TxnType.READ_ONLY:
+            return cls(None, False, False, False, False)
+        if kind in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
+            return cls(None, True, False, kind is TxnType.SOFT_DELETE, False)
+        changes = bool(operations & {"u", "d"})
+        completes = kind is not TxnType.REBALANCE_COMPACTION
+        # Without MIN_HISTORY_LEVEL the write set also protects TXN_TO_WRITE_ID, so inserts are recorded too.
+        recorded = _WRITE_SET_CHANGES if features.min_history_level else _WRITE_SET_ALL
+        needs_record = changes or (not features.min_history_level and "i" in operations)
+        lock = needs_record or kind in COMPACTING_TYPES
+        return cls(recorded if needs_record else None, lock, changes and check, completes, changes)
+
+
+def _open_or_committed(conn: Connection, txn_id: int, rows: list[Any]) -> TxnFacts | None:
+    """The open txn, None when it is committed already."""
+    if not rows:
+        if was_committed(conn, txn_id):
+            return None
+        raise missing_txn(conn, txn_id)
+    found = facts(rows[0])
+    if found.state is TxnState.COMMITTED:
+        return None
+    if found.state is TxnState.ABORTED:
+        raise not_open(txn_id, found)
+    return found
+
+
+def _steps(plan: _Plan, txn_id: int, features: Features, kind: TxnType, temporary_id: int) -> list[Step]:
+    """Row changes that every commit of this kind makes."""
+    me = {"txn_id": txn_id}
+    steps = []
+    if plan.completes:
+        steps.append(Step(_COMPLETE, {**me, "flag": "Y" if plan.changes else "N"}))
+    if plan.write_set is not None:
+        steps.append(Step(plan.write_set, {**me, "commit_id": temporary_id}))
+    if kind is not TxnType.READ_ONLY:
+        steps.append(Step(_DELETE_COMPONENTS, me))
+        if features.extensions:
+            steps.append(committed_step(txn_id))
+    if kind is TxnType.MATER_VIEW_REBUILD:
+        steps.append(Step(_DELETE_REBUILD_LOCK, me))
+    return [*steps, Step(_DELETE_LOCKS, me), Step(_MARK, me), *forget_steps(features, txn_id)]
+
+
+def _finish(conn: Connection, request: CommitRequest, found: TxnFacts, steps: list[Step]) -> CommitOutcome:
+    if not request.hooks.events:
+        finish_batch(conn, steps)
+        return CommitOutcome()
+    if steps:
+        execute_batch(conn, steps)
+    for hook in request.hooks.events:  # R15: TXN_LOCK_TBL first, NOTIFICATION_SEQUENCE last
+        hook(conn, found)
+    return CommitOutcome()
+
+
+def _unnamed_partition(txn_id: int, database: str, table: str) -> InvalidArgumentsError:
+    return InvalidArgumentsError(
+        f"txn {txn_id} changed {database}.{table}, which is partitioned, without naming partitions; call "
+        f"add_partitions('{database}.{table}', […]) before the commit, with an empty list when nothing was written"
+    )

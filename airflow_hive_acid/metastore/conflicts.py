@@ -1,0 +1,169 @@
+"""Write conflicts: first committer wins.
+
+Two txns overlap when the other's commit id (MAX(TXN_ID) at its commit) is not below this txn's id. They conflict when
+both updated or deleted the same table without partitions, or the same partition. R2: a change the txn's snapshot
+already contained is what it was based on, and no conflict. The error names the other txn, who worked in it, and when
+it committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import and_, bindparam, func, or_, select
+
+from airflow_hive_acid.errors import WriteConflictError
+from airflow_hive_acid.metastore.database import Step
+from airflow_hive_acid.metastore.schema_transactions import COMPLETED_TXN_COMPONENTS, TXN_COMPONENTS, TXNS, WRITE_SET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.format.write_ids import ValidTxnList
+
+_MINE = WRITE_SET.alias("mine")
+_OTHER = WRITE_SET.alias("other")
+_TXN = bindparam("txn_id", type_=sa.BigInteger)
+
+
+def _changes(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    return or_(column == "u", column == "d")
+
+
+_COLUMNS = (
+    _MINE.c.WS_TXNID, _OTHER.c.WS_TXNID, _OTHER.c.WS_COMMIT_ID, _MINE.c.WS_DATABASE, _MINE.c.WS_TABLE,
+    _MINE.c.WS_PARTITION, _MINE.c.WS_OPERATION_TYPE, _OTHER.c.WS_OPERATION_TYPE,
+)
+_CANDIDATES = (
+    select(*_COLUMNS)
+    .join(_OTHER, and_(
+        _OTHER.c.WS_DATABASE == _MINE.c.WS_DATABASE, _OTHER.c.WS_TABLE == _MINE.c.WS_TABLE,
+        or_(_OTHER.c.WS_PARTITION == _MINE.c.WS_PARTITION,
+            and_(_OTHER.c.WS_PARTITION.is_(None), _MINE.c.WS_PARTITION.is_(None))),
+    ))
+    .where(
+        _MINE.c.WS_TXNID == _TXN, _OTHER.c.WS_TXNID != _TXN, _OTHER.c.WS_COMMIT_ID >= _TXN,
+        _changes(_MINE.c.WS_OPERATION_TYPE), _changes(_OTHER.c.WS_OPERATION_TYPE),
+    )
+    .order_by(_OTHER.c.WS_COMMIT_ID, _OTHER.c.WS_TXNID)
+)
+#: What is already there right after the grant: my components, whose partitions may not be known yet.
+_EARLY = (
+    select(_OTHER.c.WS_TXNID, _OTHER.c.WS_COMMIT_ID, _OTHER.c.WS_DATABASE, _OTHER.c.WS_TABLE, _OTHER.c.WS_PARTITION,
+           TXN_COMPONENTS.c.TC_OPERATION_TYPE, _OTHER.c.WS_OPERATION_TYPE)
+    .join(TXN_COMPONENTS, and_(
+        _OTHER.c.WS_DATABASE == TXN_COMPONENTS.c.TC_DATABASE, _OTHER.c.WS_TABLE == TXN_COMPONENTS.c.TC_TABLE,
+        or_(TXN_COMPONENTS.c.TC_PARTITION.is_(None), _OTHER.c.WS_PARTITION == TXN_COMPONENTS.c.TC_PARTITION),
+    ))
+    .where(
+        TXN_COMPONENTS.c.TC_TXNID == _TXN, _OTHER.c.WS_TXNID != _TXN, _OTHER.c.WS_COMMIT_ID >= _TXN,
+        _changes(TXN_COMPONENTS.c.TC_OPERATION_TYPE), _changes(_OTHER.c.WS_OPERATION_TYPE),
+    )
+)
+#: getLatestTxnIdInConflict: as above, largest txn id only.
+_LATEST = select(func.max(_EARLY.subquery().c.WS_TXNID))
+_WHO = select(TXNS.c.TXN_USER, TXNS.c.TXN_HOST, TXNS.c.TXN_AGENT_INFO).where(TXNS.c.TXN_ID == bindparam("other"))
+_WHEN = select(func.max(COMPLETED_TXN_COMPONENTS.c.CTC_TIMESTAMP)).where(
+    COMPLETED_TXN_COMPONENTS.c.CTC_DATABASE == bindparam("db"),
+    COMPLETED_TXN_COMPONENTS.c.CTC_TABLE == bindparam("tbl"),
+    COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == bindparam("other"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two txns that changed the same thing at the same time.
+
+    :param operation: my operation, ``u`` or ``d``; ``other_operation`` the other's.
+    """
+
+    txn_id: int
+    other_txn: int
+    other_commit: int
+    database: str
+    table: str
+    partition: str | None
+    operation: str
+    other_operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A conflict with what is known of the other txn.
+
+    :param commit_id: my commit id, for Hive's text.
+    :param user: user and host of the other txn, None when its row is gone.
+    :param agent_info: who worked in it (DAG run, task, try).
+    :param committed_at: its commit by the database's clock, as text.
+    """
+
+    overlap: Overlap
+    commit_id: int
+    user: str | None
+    agent_info: str | None
+    committed_at: str | None
+
+    def error(self) -> WriteConflictError:
+        """The error to raise; it begins with Hive's own text."""
+        o = self.overlap
+        place = f"{o.database}/{o.table}" + (f"/{o.partition}" if o.partition is not None else "")
+        who = self.agent_info or self.user
+        by = f" The other txn was {who}'s" if who else " The other txn is no longer listed"
+        when = f", committed at {self.committed_at} (database clock)." if self.committed_at else "."
+        return WriteConflictError(
+            f"Aborting [txnid:{o.txn_id},{self.commit_id}] due to a write conflict on {place} committed by "
+            f"[txnid:{o.other_txn},{o.other_commit}] {o.operation}/{o.other_operation}.{by}{when} "
+            "Run the statement again: it will see the other's change."
+        )
+
+
+def overlaps(mine: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two committed txns overlapped, each given as (txn id, commit id)."""
+    return mine[0] <= other[1] and other[0] <= mine[1]
+
+
+def candidates_step(txn_id: int) -> Step:
+    """The statement that reads who changed, and committed since I opened, what my write set names."""
+    return Step(_CANDIDATES, {"txn_id": txn_id})
+
+
+def first_conflict(rows: Iterable[Any], snapshot: ValidTxnList | None) -> Overlap | None:
+    """The first candidate whose change my snapshot did not contain (R2)."""
+    for row in rows:
+        overlap = Overlap(*row)
+        if snapshot is None or not snapshot.is_valid(overlap.other_txn):
+            return overlap
+    return None
+
+
+def early_conflict(conn: Connection, txn_id: int, snapshot: ValidTxnList) -> Overlap | None:
+    """Whether somebody committed a change, unseen by my snapshot, that my commit would stumble over (R2).
+
+    As long as partitions are not named, any partition of the table counts.
+    """
+    for row in conn.execute(_EARLY, {"txn_id": txn_id}):
+        if not snapshot.is_valid(row[0]):
+            return Overlap(txn_id, *row)
+    return None
+
+
+def latest_conflict(conn: Connection, txn_id: int) -> int:
+    """getLatestTxnIdInConflict: the largest txn that changed what I am to change and overlaps me, 0 for none."""
+    return int(conn.execute(_LATEST, {"txn_id": txn_id}).scalar() or 0)
+
+
+def describe(conn: Connection, overlap: Overlap, commit_id: int) -> Conflict:
+    """What is known of the other txn."""
+    who = conn.execute(_WHO, {"other": overlap.other_txn}).first()
+    when = conn.execute(
+        _WHEN, {"db": overlap.database, "tbl": overlap.table, "other": overlap.other_txn}).scalar()
+    return Conflict(
+        overlap, commit_id,
+        f"{who[0]}@{who[1]}" if who else None,
+        who[2] if who else None,
+        None if when is None else str(when)[:23],
+    )

@@ -1,0 +1,108 @@
+"""Background heartbeats: one daemon thread per client keeps its open txns alive.
+
+A txn without heartbeat for ``hive.txn.timeout`` is aborted by whoever looks first, a real Hive included. As Hive's
+clients do, a beat goes out every half of that, the first after a random part of it. A txn that turns out to be
+aborted or gone is dropped and reported to its owner, who finds the reason at the next call.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+_FIRST_PART = 0.75
+
+
+class Heartbeater:
+    """Sends heartbeats for the txns added to it until they are removed.
+
+    :param beat: sends one heartbeat; raises what became of the txn.
+    :param interval: seconds between two beats of a txn.
+    """
+
+    def __init__(self, beat: Callable[[int], None], interval: float) -> None:
+        self._beat = beat
+        self._interval = interval
+        self._due: dict[int, float] = {}
+        self._lost: dict[int, HiveAcidError] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def add(self, txn_id: int) -> None:
+        """Keep a txn alive from now on."""
+        with self._changed:
+            self._due[txn_id] = time.monotonic() + self._interval * _FIRST_PART * random.random()  # noqa: S311
+            if self._thread is None or not self._thread.is_alive():
+                self._closed = False
+                self._thread = threading.Thread(target=self._run, name="hive-acid-heartbeat", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def remove(self, txn_id: int) -> None:
+        """The txn has ended, or somebody else keeps it alive."""
+        with self._changed:
+            self._due.pop(txn_id, None)
+            self._lost.pop(txn_id, None)
+            self._changed.notify()
+
+    def lost(self, txn_id: int) -> HiveAcidError | None:
+        """What became of a txn that a heartbeat found not open any more."""
+        return self._lost.get(txn_id)
+
+    def close(self) -> None:
+        """Stop; txns that are still open are left to time out."""
+        with self._changed:
+            self._closed = True
+            self._due.clear()
+            self._changed.notify()
+            thread = self._thread
+            self._thread = None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=self._interval)
+
+    def _run(self) -> None:
+        while (txn_id := self._next()) is not None:
+            self._beat_once(txn_id)
+
+    def _next(self) -> int | None:
+        """Wait for the next beat that is due; None when there is nothing left to do."""
+        with self._changed:
+            while not self._closed:
+                if not self._due:
+                    # Linger for a while: the next txn of this client often follows at once.
+                    if not self._changed.wait(timeout=self._interval):
+                        self._thread = None
+                        return None
+                    continue
+                txn_id = min(self._due, key=self._due.__getitem__)
+                wait = self._due[txn_id] - time.monotonic()
+                if wait <= 0:
+                    self._due[txn_id] = time.monotonic() + self._interval
+                    return txn_id
+                self._changed.wait(timeout=wait)
+            return None
+
+    def _beat_once(self, txn_id: int) -> None:
+        try:
+            self._beat(txn_id)
+        except MetastoreUnavailableError as error:
+            log.warning("no heartbeat for txn %d: %s; trying again soon", txn_id, error)
+            with self._changed:
+                if txn_id in self._due:
+                    self._due[txn_id] = time.monotonic() + self._interval / 10
+        except HiveAcidError as error:
+            with self._changed:
+                if self._due.pop(txn_id, None) is not None:
+                    log.warning("txn %d is not open any more: %s", txn_id, error)
+                    self._lost[txn_id] = error

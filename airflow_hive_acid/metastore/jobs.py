@@ -1,0 +1,200 @@
+"""HIVE_ACID_JOB: every attempt of a Spark job, so that it can be fenced before its txn is forgotten (R4, R5).
+
+A row is written before the job starts and says where it stages its files; the manifest is recorded before the first
+rename. Who cleans up after a dead txn looks here for what might still be running.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, update
+
+from airflow_hive_acid.errors import AlreadyExistsError, NoSuchObjectError
+from airflow_hive_acid.metastore.clock import clock_ms
+from airflow_hive_acid.metastore.database import Repeat, Step
+from airflow_hive_acid.metastore.objects import info, table_name
+from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, TXN_COMPONENTS, TXNS
+from airflow_hive_acid.metastore.txns import lock_txn_step, require_open
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.database import Database
+
+_J = HIVE_ACID_JOB.c
+_COLUMNS = (
+    _J.HAJ_JOB_ID, _J.HAJ_TXNID, _J.HAJ_DATABASE, _J.HAJ_TABLE, _J.HAJ_WRITEID, _J.HAJ_STATEMENT, _J.HAJ_ATTEMPT,
+    _J.HAJ_KIND, _J.HAJ_TABLE_LOCATION, _J.HAJ_STAGING, _J.HAJ_APPLICATION_ID, _J.HAJ_STATE, _J.HAJ_MANIFEST,
+    _J.HAJ_ERROR, _J.HAJ_STARTED, _J.HAJ_UPDATED,
+)  # fmt: skip
+_SELECT = select(*_COLUMNS)
+_BY_ID = _J.HAJ_JOB_ID == bindparam("job_id")
+_INSERT = insert(HIVE_ACID_JOB).values(
+    HAJ_JOB_ID=bindparam("job_id"), HAJ_TXNID=bindparam("txn_id"), HAJ_DATABASE=bindparam("db"),
+    HAJ_TABLE=bindparam("tbl"), HAJ_WRITEID=bindparam("write_id"), HAJ_STATEMENT=bindparam("statement_id"),
+    HAJ_ATTEMPT=bindparam("attempt"), HAJ_KIND=bindparam("kind"), HAJ_TABLE_LOCATION=bindparam("location"),
+    HAJ_STAGING=bindparam("staging"), HAJ_APPLICATION_ID=bindparam("application_id"), HAJ_STATE="r",
+    HAJ_STARTED=clock_ms(), HAJ_UPDATED=clock_ms(),
+)
+_ATTEMPTS = select(func.max(_J.HAJ_ATTEMPT)).where(
+    _J.HAJ_TXNID == bindparam("txn_id"), _J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"),
+    _J.HAJ_STATEMENT == bindparam("statement_id"))
+_UPDATE = update(HIVE_ACID_JOB).where(_BY_ID)
+_SET_APPLICATION = _UPDATE.values(HAJ_APPLICATION_ID=bindparam("application_id"), HAJ_UPDATED=clock_ms())
+_SET_MANIFEST = _UPDATE.values(HAJ_MANIFEST=bindparam("manifest"), HAJ_STATE="p", HAJ_UPDATED=clock_ms())
+_SET_STATE = _UPDATE.values(HAJ_STATE=bindparam("state"), HAJ_ERROR=bindparam("error"), HAJ_UPDATED=clock_ms())
+_TXN_ENDED = ~exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == "o")
+_TXN_COMMITTED = exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == "c")
+#: Our commit marks its jobs, so a job that is not marked and whose txn has no row any more was not committed (R17).
+_UNFENCED = _SELECT.where(_TXN_ENDED, ~_TXN_COMMITTED, _J.HAJ_STATE.in_(("r", "p"))).order_by(_J.HAJ_TXNID)
+_COMMITTED_ONES = delete(HIVE_ACID_JOB).where(_J.HAJ_STATE == "c")
+_MARK_COMMITTED = update(HIVE_ACID_JOB).where(_J.HAJ_TXNID == bindparam("txn_id")).values(HAJ_STATE="c")
+_FENCED_AND_FORGOTTEN = delete(HIVE_ACID_JOB).where(
+    _J.HAJ_STATE == "f", _TXN_ENDED, _J.HAJ_UPDATED < clock_ms() - bindparam("age"),
+    ~exists().where(TXN_COMPONENTS.c.TC_TXNID == _J.HAJ_TXNID),
+)
+
+
+class JobState(Enum):
+    """HAJ_STATE.
+
+    RUNNING: may write files at any moment. PUBLISHING: its manifest is recorded, renames may be under way. FENCED:
+    it can write nothing any more. COMMITTED: its txn is; the row goes at the next housekeeping.
+    """
+
+    RUNNING = "r"
+    PUBLISHING = "p"
+    FENCED = "f"
+    COMMITTED = "c"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One attempt of a job; times are milliseconds by the database's clock.
+
+    :param statement: first statement id of its statement; attempts of one statement share it.
+    :param attempt: 1 for the first.
+    :param staging: URI of the directory it writes to.
+    :param manifest: what it was about to publish, None before that.
+    """
+
+    job_id: str
+    txn_id: int
+    table: str
+    write_id: int | None
+    statement: int
+    attempt: int
+    kind: str
+    table_location: str
+    staging: str | None
+    application_id: str | None
+    state: JobState
+    manifest: Mapping[str, Any] | None
+    error: str | None
+    started: int
+    updated: int
+
+
+def committed_step(txn_id: int) -> Step:
+    """The statement by which a commit marks the txn's jobs as nobody's to fence."""
+    return Step(_MARK_COMMITTED, {"txn_id": txn_id})
+
+
+class Jobs:
+    """Records jobs of one metastore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def start(self, *, job_id: str, txn_id: int, table: str, write_id: int | None, statement: int, kind: str,
+              table_location: str, staging: str | None, application_id: str | None = None) -> Job:
+        """Record an attempt, before it is started.
+
+        :raises NoSuchTxnError: or TxnAbortedError when its txn is not open (any more).
+        :raises AlreadyExistsError: when a job of that id is recorded.
+        """
+        name = table_name(table)
+
+        def operation(conn: Connection) -> Job:
+            lock = lock_txn_step(txn_id)
+            require_open(conn, txn_id, conn.execute(lock.statement, dict(lock.parameters)).all())
+            if conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first() is not None:
+                raise AlreadyExistsError(f"job {job_id} is recorded already; every attempt needs an id of its own")
+            of_statement = {"txn_id": txn_id, "db": name.database, "tbl": name.name, "statement_id": statement}
+            attempt = int(conn.execute(_ATTEMPTS, of_statement).scalar() or 0) + 1
+            conn.execute(_INSERT, {
+                **of_statement, "job_id": job_id, "write_id": write_id, "attempt": attempt, "kind": kind,
+                "location": table_location, "staging": staging, "application_id": application_id,
+            })
+            return _job(conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).one())
+
+        return self._database.run(operation, Repeat.BEFORE_COMMIT)
+
+    def record_application(self, job_id: str, application_id: str) -> None:
+        """Note which Spark application runs it."""
+        self._update(job_id, _SET_APPLICATION, {"application_id": info(application_id, 256)})
+
+    def record_manifest(self, job_id: str, manifest: Mapping[str, Any]) -> None:
+        """Note what will be published, before the first rename (R5)."""
+        self._update(job_id, _SET_MANIFEST, {"manifest": json.dumps(manifest, ensure_ascii=False)})
+
+    def mark_fenced(self, job_id: str, error: str | None = None) -> None:
+        """It can write nothing any more, and what it published is removed (R4)."""
+        self._update(job_id, _SET_STATE, {"state": JobState.FENCED.value, "error": error})
+
+    def get(self, job_id: str) -> Job:
+        """One attempt."""
+        row = self._database.read(lambda conn: conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first())
+        if row is None:
+            raise _missing(job_id)
+        return _job(row)
+
+    def of_txn(self, txn_id: int) -> list[Job]:
+        """All attempts of a txn, oldest first."""
+        statement = _SELECT.where(_J.HAJ_TXNID == txn_id).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
+        return self._database.read(lambda conn: [_job(r) for r in conn.execute(statement)])
+
+    def of_write_ids(self, table: str, write_ids: list[int] | None = None) -> list[Job]:
+        """Attempts that wrote to a table, under the given write ids or any."""
+        name = table_name(table)
+        statement = _SELECT.where(_J.HAJ_DATABASE == name.database, _J.HAJ_TABLE == name.name)
+        if write_ids is not None:
+            statement = statement.where(or_(_J.HAJ_WRITEID.in_(write_ids)))
+        return self._database.read(lambda conn: [_job(r) for r in conn.execute(statement.order_by(_J.HAJ_STARTED))])
+
+    def to_fence(self) -> list[Job]:
+        """Attempts whose txn is aborted or gone, and which may still write (R4)."""
+        return self._database.read(lambda conn: [_job(r) for r in conn.execute(_UNFENCED)])
+
+    def forget(self, age_ms: int = 0) -> int:
+        """Drop rows of committed txns, and fenced ones whose txn nobody has to clean up after any more."""
+        def operation(conn: Connection) -> int:
+            committed = conn.execute(_COMMITTED_ONES).rowcount
+            return committed + conn.execute(_FENCED_AND_FORGOTTEN, {"age": age_ms}).rowcount
+
+        return self._database.run(operation)
+
+    def _update(self, job_id: str, statement: Any, values: Mapping[str, Any]) -> None:
+        def operation(conn: Connection) -> None:
+            if conn.execute(statement, {"job_id": job_id, **values}).rowcount == 0:
+                raise _missing(job_id)
+
+        self._database.run(operation)
+
+
+def _job(row: Any) -> Job:
+    (job_id, txn_id, database, table, write_id, statement, attempt, kind, location, staging, application, state,
+     manifest, error, started, updated) = row
+    return Job(job_id, txn_id, f"{database}.{table}", write_id, statement, attempt, kind, location, staging,
+               application, JobState(state), None if manifest is None else json.loads(manifest), error, started,
+               updated)
+
+
+def _missing(job_id: str) -> NoSuchObjectError:
+    return NoSuchObjectError(f"no job {job_id} is recorded; it was never started, or was forgotten with its txn")

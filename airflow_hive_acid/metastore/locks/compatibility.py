@@ -1,0 +1,77 @@
+"""Which lock waits for which: Hive's compatibility matrix, object overlap and FIFO order as pure functions.
+
+An existing lock is one that is acquired, or waits with a smaller id: a waiting exclusive lock ahead blocks what comes
+after it, so nobody starves. A txn never waits for itself; two locks outside txns do wait for each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.metastore.codes import LockType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_READ, _WRITE, _EXCL_WRITE, _EXCLUSIVE = LockType
+
+#: Types of an existing lock that can make a request of the given type wait.
+BLOCKING: dict[LockType, frozenset[LockType]] = {
+    _READ: frozenset({_EXCLUSIVE}),
+    _WRITE: frozenset({_EXCL_WRITE, _EXCLUSIVE}),
+    _EXCL_WRITE: frozenset({_WRITE, _EXCL_WRITE, _EXCLUSIVE}),
+    _EXCLUSIVE: frozenset(LockType),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock held or wanted.
+
+    :param lock_id: external id, in the order of requests; ``internal_id`` numbers the components of one request.
+    :param txn_id: 0 outside a txn.
+    """
+
+    lock_id: int
+    internal_id: int
+    txn_id: int
+    database: str
+    table: str | None
+    partition: str | None
+    type: LockType
+
+
+def overlap(one: Lock, other: Lock) -> bool:
+    """Same object, or one contains the other."""
+    return (
+        one.database == other.database
+        and (one.table is None or other.table is None or one.table == other.table)
+        and (one.partition is None or other.partition is None or one.partition == other.partition)
+    )
+
+
+def conflicts(request: Lock, existing: Lock) -> bool:
+    """Whether ``request`` must wait for ``existing``, which was there before."""
+    if request.txn_id != 0 and request.txn_id == existing.txn_id:
+        return False
+    if request.lock_id == existing.lock_id or not overlap(request, existing):
+        return False
+    if existing.type not in BLOCKING[request.type]:
+        return False
+    if request.type is _READ and request.table is None and existing.table is not None:
+        return False  # dropping a table does not block readers of its database
+    # and a shared lock on a database does not block dropping a table in it
+    return not (
+        request.type is _EXCLUSIVE and existing.type is _READ and existing.table is None and request.table is not None
+    )
+
+
+def first_conflict(requests: Iterable[Lock], existing: Iterable[Lock]) -> tuple[Lock, Lock] | None:
+    """The first existing lock, by id, that one of the requests must wait for, with that request."""
+    wanted = list(requests)
+    for held in sorted(existing, key=lambda lock: (lock.lock_id, lock.internal_id)):
+        for request in wanted:
+            if held.lock_id < request.lock_id and conflicts(request, held):
+                return request, held
+    return None

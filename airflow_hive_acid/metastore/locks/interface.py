@@ -1,0 +1,162 @@
+"""What a lock manager takes and answers: requests, components, responses, and rows of SHOW LOCKS.
+
+Names and fields follow Hive's thrift LockRequest, LockComponent and LockResponse. A request is granted as a whole or
+not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.objects import lock_object
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class LockComponent:
+    """One object of a lock request; names are checked and lower-cased when it is made.
+
+    :param table: None locks the database.
+    :param partition: partition name, None locks the whole table.
+    :param operation: what the lock is for; INSERT, UPDATE and DELETE leave a TXN_COMPONENTS row.
+    :param transactional: false for tables without ACID: no component is written.
+    :param dynamic_partitions: the partitions written become known later, through ``add_partitions``.
+    """
+
+    database: str
+    table: str | None
+    partition: str | None
+    type: LockType
+    operation: Operation
+    transactional: bool = True
+    dynamic_partitions: bool = False
+
+    def __post_init__(self) -> None:
+        database, table, partition = lock_object(self.database, self.table, self.partition)
+        object.__setattr__(self, "database", database)
+        object.__setattr__(self, "table", table)
+        object.__setattr__(self, "partition", partition)
+        if self.operation is Operation.UNSET:
+            raise InvalidArgumentsError(f"the lock on {self.describe()} does not say what it is for; give an operation")
+        if self.operation.code is not None and self.table is None:
+            raise InvalidArgumentsError(f"{self.operation.value} needs a table, and the lock is on a database")
+
+    @property
+    def object(self) -> tuple[str, str | None, str | None]:
+        """Database, table, partition."""
+        return self.database, self.table, self.partition
+
+    def describe(self) -> str:
+        """``db``, ``db.table`` or ``db.table/partition``."""
+        return describe_object(self.database, self.table, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequest:
+    """Locks to take together.
+
+    :param txn_id: the txn they belong to and end with, 0 for locks of their own that need heartbeats.
+    :param zero_wait_read: a SHARED_READ that meets an exclusive lock fails at once instead of waiting.
+    :param exclusive_ctas: a conflict fails at once: two CREATE TABLE AS SELECT of one name.
+    """
+
+    components: tuple[LockComponent, ...]
+    user: str
+    host: str
+    txn_id: int = 0
+    agent_info: str | None = None
+    zero_wait_read: bool = False
+    exclusive_ctas: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.components:
+            raise InvalidArgumentsError("a lock request without components; name at least one object")
+
+
+@dataclass(frozen=True, slots=True)
+class LockResponse:
+    """Answer to a request or a check.
+
+    :param blocked_by: the lock in the way, ``ext.int``, when it is waiting.
+    :param message: why it was refused.
+    """
+
+    lock_id: int
+    state: LockState
+    blocked_by: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockRow:
+    """A row of SHOW LOCKS; times are milliseconds by the database's clock.
+
+    :param last_heartbeat: 0 for locks of a txn: the txn's own heartbeat counts.
+    """
+
+    lock_id: int
+    internal_id: int
+    database: str
+    table: str | None
+    partition: str | None
+    state: LockState
+    type: LockType
+    txn_id: int
+    last_heartbeat: int
+    acquired_at: int | None
+    user: str
+    host: str
+    agent_info: str | None
+    blocked_by: str | None
+
+    @property
+    def id(self) -> str:
+        """Hive's ``ext.int``."""
+        return f"{self.lock_id}.{self.internal_id}"
+
+    def describe(self) -> str:
+        """The object locked."""
+        return describe_object(self.database, self.table, self.partition)
+
+
+class LockManager(Protocol):
+    """What takes locks; the metastore's, the legacy and the ZooKeeper one have this shape."""
+
+    def lock(self, request: LockRequest) -> LockResponse:
+        """Ask for locks: granted, waiting or refused, without waiting."""
+
+    def check_lock(self, lock_id: int) -> LockResponse:
+        """Ask again, and send a heartbeat."""
+
+    def unlock(self, lock_id: int) -> None:
+        """Release a lock outside a txn, or withdraw a waiting request; again is no error."""
+
+    def show_locks(self, database: str | None = None, table: str | None = None, partition: str | None = None,
+                   txn_id: int | None = None) -> Sequence[LockRow]:
+        """Locks held and wanted."""
+
+
+def merge_components(components: Sequence[LockComponent]) -> tuple[LockComponent, ...]:
+    """One component per object, the more restrictive; of equals one that is not an INSERT (LockRequestBuilder)."""
+    merged: dict[tuple[str, str | None, str | None], LockComponent] = {}
+    for component in components:
+        held = merged.get(component.object)
+        if (
+            held is None
+            or component.type.strength > held.type.strength
+            or (component.type is held.type and held.operation is Operation.INSERT)
+        ):
+            merged[component.object] = component
+    return tuple(merged.values())
+
+
+def describe_object(database: str, table: str | None, partition: str | None) -> str:
+    """``db``, ``db.table`` or ``db.table/partition``."""
+    if table is None:
+        return database
+    return f"{database}.{table}" + (f"/{partition}" if partition is not None else "")

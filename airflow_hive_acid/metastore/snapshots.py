@@ -1,0 +1,196 @@
+"""Snapshots: which txns and write ids a reader sees, taken in one statement (Hive's getOpenTxns, getValidWriteIds).
+
+R11: the txn list and the write-id lists of all tables come from one database snapshot. Only what can matter is
+fetched: txns that are not committed or so young that an id below them may still appear, and per table the write ids of
+those txns, the largest one, and whether any is visible. What that leaves out cannot change the lists, and their cost
+does not grow with the table's history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import and_, bindparam, exists, func, literal, null, or_, select
+
+from airflow_hive_acid.format.write_ids import (
+    OpenTxns,
+    ValidTxnList,
+    ValidWriteIdList,
+    fold_open_txns,
+    fold_write_ids,
+    read_txn_list,
+)
+from airflow_hive_acid.metastore.clock import statement_ms, statement_time
+from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy.engine import Connection
+
+_GAP = bindparam("gap_timeout", type_=sa.BigInteger)
+_TABLES: sa.BindParameter[Any] = bindparam("tables", expanding=True)
+_NOT_COMMITTED = ("o", "a")
+# One reading of the clock for the whole statement: a row must not be young in one place and old in another.
+_NOW = statement_ms()
+_OLD = TXNS.alias("old")
+_YOUNG = TXNS.alias("young")
+_BELOW = TXNS.alias("below")
+_FIRST_YOUNG = select(func.min(_YOUNG.c.TXN_ID)).where(_YOUNG.c.TXN_STARTED > _NOW - _GAP).scalar_subquery()
+#: The row before the first young one bounds the first gap; without a young row the newest row is the mark.
+_FROM = select(func.max(_BELOW.c.TXN_ID)).where(
+    or_(_FIRST_YOUNG.is_(None), _BELOW.c.TXN_ID < _FIRST_YOUNG)).scalar_subquery()
+_TXN_ROWS = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, _NOW - TXNS.c.TXN_STARTED).where(
+    or_(TXNS.c.TXN_STATE.in_(_NOT_COMMITTED), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0)))
+_OPEN_TXNS = _TXN_ROWS.order_by(TXNS.c.TXN_ID)
+_BOUNDARY = select(func.coalesce(func.max(_OLD.c.TXN_ID), 0)).where(_OLD.c.TXN_STARTED < _NOW - _GAP).scalar_subquery()
+_LARGEST_TXN = select(func.max(_BELOW.c.TXN_ID)).scalar_subquery()
+
+_T2W = TXN_TO_WRITE_ID
+_OTHER = TXN_TO_WRITE_ID.alias("t2w")
+_STATE = TXNS.alias("state")
+
+
+def _kind(number: int) -> sa.Label[int]:
+    return literal(number, sa.Integer).label("kind")
+
+
+def _no_text() -> sa.ColumnElement[Any]:
+    return sa.cast(null(), sa.String(256))
+
+
+def _no_number() -> sa.ColumnElement[Any]:
+    return sa.cast(null(), sa.BigInteger)
+
+
+def _write_id_rows(floor: Any, mark: Any) -> tuple[sa.Select[Any], sa.Select[Any], sa.Select[Any]]:
+    """The statements about write ids.
+
+    :param floor: txns at or above it are looked at one by one, whatever became of them.
+    :param mark: the txn high-water mark.
+    """
+    in_tables = sa.tuple_(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE).in_(_TABLES)
+    columns = (_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, _T2W.c.T2W_TXNID, _T2W.c.T2W_WRITEID, _no_number())
+    not_committed = (
+        select(_kind(1), *columns).join(TXNS, TXNS.c.TXN_ID == _T2W.c.T2W_TXNID)
+        .where(TXNS.c.TXN_STATE.in_(_NOT_COMMITTED), TXNS.c.TXN_ID < floor, in_tables)
+    )
+    recent = select(_kind(1), *columns).where(_T2W.c.T2W_TXNID >= floor, in_tables)
+    same = and_(_OTHER.c.T2W_DATABASE == NEXT_WRITE_ID.c.NWI_DATABASE, _OTHER.c.T2W_TABLE == NEXT_WRITE_ID.c.NWI_TABLE)
+    newest = (
+        select(_OTHER.c.T2W_WRITEID).where(same, _OTHER.c.T2W_TXNID <= mark)
+        .order_by(_OTHER.c.T2W_WRITEID.desc()).limit(1).scalar_subquery()
+    )
+    visible = (
+        select(_OTHER.c.T2W_WRITEID)
+        .where(same, _OTHER.c.T2W_TXNID < floor,
+               ~exists().where(_STATE.c.TXN_ID == _OTHER.c.T2W_TXNID, _STATE.c.TXN_STATE.in_(_NOT_COMMITTED)))
+        .limit(1).scalar_subquery()
+    )
+    tables = select(
+        _kind(2), NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, newest, visible, NEXT_WRITE_ID.c.NWI_NEXT,
+    ).where(sa.tuple_(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE).in_(_TABLES))
+    return not_committed, recent, tables
+
+
+# A fresh snapshot: txns and write ids in one statement.
+_CURRENT = bindparam("current_txn", type_=sa.BigInteger)
+_MARK = sa.case((_CURRENT > 0, _CURRENT), else_=_LARGEST_TXN)
+_AS_TXN_ROWS = select(
+    _kind(0), TXNS.c.TXN_STATE, _no_text(), TXNS.c.TXN_ID, sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger),
+    _NOW - TXNS.c.TXN_STARTED,
+).where(or_(TXNS.c.TXN_STATE.in_(_NOT_COMMITTED), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0)))
+_SNAPSHOT = sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_BOUNDARY, _MARK))
+# Write ids for a txn list given by the caller.
+_FOR_LIST = sa.union_all(*_write_id_rows(bindparam("floor", type_=sa.BigInteger),
+                                         bindparam("mark", type_=sa.BigInteger)))
+# What is open or aborted now, for lists that may not have seen it.
+_ENDED_LATER = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE.in_(_NOT_COMMITTED), TXNS.c.TXN_ID <= bindparam("mark"))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One look at the metastore.
+
+    :param txns: what the txn list was folded from.
+    :param valid_txns: the reader's txn list.
+    :param write_ids: one list per table asked for.
+    """
+
+    txns: OpenTxns
+    valid_txns: ValidTxnList
+    write_ids: Mapping[TableName, ValidWriteIdList]
+
+    def same_lists(self, other: Snapshot) -> bool:
+        """Whether both see the same write ids of every table."""
+        return self.write_ids == other.write_ids
+
+
+def open_txns(conn: Connection, gap_timeout_ms: int) -> OpenTxns:
+    """Open and aborted txns (getOpenTxns)."""
+    parameters = {"gap_timeout": gap_timeout_ms, **statement_time(conn)}
+    rows = [(r[0], r[1], r[2], r[3]) for r in conn.execute(_OPEN_TXNS, parameters)]
+    return fold_open_txns(rows, gap_timeout_ms)
+
+
+def take_snapshot(conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int) -> Snapshot:
+    """Txn list and write-id lists of one moment (R11).
+
+    :param current_txn: the reader's own txn, 0 outside a txn.
+    """
+    if not tables:
+        opened = open_txns(conn, gap_timeout_ms)
+        return Snapshot(opened, read_txn_list(opened, current_txn), {})
+    parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, "tables": [tuple(t) for t in tables],
+                  **statement_time(conn)}
+    txn_rows: list[tuple[int, str, int | None, int]] = []
+    rest = []
+    for row in conn.execute(_SNAPSHOT, parameters):
+        if row[0] == 0:
+            txn_rows.append((row[3], row[1], row[4], row[5]))
+        else:
+            rest.append(row)
+    opened = fold_open_txns(sorted(txn_rows), gap_timeout_ms)
+    valid = read_txn_list(opened, current_txn)
+    return Snapshot(opened, valid, _fold_tables(tables, rest, valid, opened.low_boundary, frozenset()))
+
+
+def valid_write_ids(conn: Connection, tables: Sequence[TableName],
+                    txns: ValidTxnList) -> dict[TableName, ValidWriteIdList]:
+    """Write-id lists that a txn list given out earlier may see.
+
+    A txn that is open or aborted now, at or below the list's mark and unknown to the list, was not seen when it was
+    made: it counts as open (R11).
+    """
+    if not tables:
+        return {}
+    floor = min(txns.open, default=txns.high_watermark + 1)
+    parameters = {"tables": [tuple(t) for t in tables], "floor": floor, "mark": txns.high_watermark}
+    rows = conn.execute(_FOR_LIST, parameters).all()
+    unseen = conn.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
+    return _fold_tables(tables, rows, txns, floor, frozenset(unseen))
+
+
+def _fold_tables(tables: Sequence[TableName], rows: Iterable[Any], txns: ValidTxnList, floor: int,
+                 unseen: frozenset[int]) -> dict[TableName, ValidWriteIdList]:
+    pairs: dict[TableName, list[tuple[int, int]]] = {t: [] for t in tables}
+    following: dict[TableName, int] = {}
+    for kind, database, name, first, second, third in rows:
+        table = TableName(database, name)
+        if kind == 1:
+            pairs[table].append((first, second))
+            continue
+        following[table] = third
+        # The largest write id at or below the mark, and one visible one, stand for all that were not fetched; both
+        # belong to txns that the snapshot sees, so any txn id below the floor will do.
+        known = {write_id for _, write_id in pairs[table]}
+        pairs[table].extend((0, w) for w in {first, second} - known if w is not None)
+    return {t: fold_write_ids(str(t), _distinct(pairs[t]), txns, following.get(t), unseen) for t in tables}
+
+
+def _distinct(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Each write id once; a row that names its txn is preferred to a stand-in."""
+    return [(txn, write_id) for write_id, txn in dict(sorted((w, t) for t, w in pairs)).items()]
