@@ -23,8 +23,9 @@ from airflow_hive_acid.metastore.database import Database, OutcomeUnknownError, 
 from airflow_hive_acid.metastore.exclusive import hold_exclusively
 from airflow_hive_acid.metastore.failures import FailureRules
 from airflow_hive_acid.metastore.heartbeats import Heartbeater
+from airflow_hive_acid.metastore.housekeeping import Housekeeping
 from airflow_hive_acid.metastore.jobs import Jobs
-from airflow_hive_acid.metastore.locks import listing, manager
+from airflow_hive_acid.metastore.locks import listing, manager, rebuild
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
 from airflow_hive_acid.metastore.mutexes import Mutexes
@@ -106,6 +107,11 @@ class MetastoreClient:
     def compactions(self) -> CompactionQueue:
         """The compaction queue."""
         return CompactionQueue(self.database, self.gap_timeout_ms, self.mutexes.hold)
+
+    @cached_property
+    def housekeeping(self) -> Housekeeping:
+        """Time-outs and purges."""
+        return Housekeeping(self.database, self.settings, self.mutexes)
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -225,6 +231,17 @@ class MetastoreClient:
         :raises TxnOpenError: when a txn holds them: commit or abort it.
         """
         self.database.run(lambda conn: manager.unlock(conn, lock_id))
+
+    def lock_materialization_rebuild(self, view: str, txn_id: int) -> LockResponse:
+        """Take the lock for rebuilding a materialized view; NOT_ACQUIRED when somebody is at it."""
+        name = table_name(view)
+        with self.mutexes.hold(rebuild.MUTEX):
+            return self.database.run(lambda conn: rebuild.lock_rebuild(conn, name, txn_id), Repeat.BEFORE_COMMIT)
+
+    def heartbeat_materialization_rebuild(self, view: str, txn_id: int) -> bool:
+        """Keep the rebuild's lock alive; false when it is gone."""
+        name = table_name(view)
+        return self.database.run(lambda conn: rebuild.heartbeat_rebuild(conn, name, txn_id))
 
     def show_locks(self, table: str | None = None, partition: str | None = None, *, database: str | None = None,
                    txn_id: int | None = None) -> list[LockRow]:

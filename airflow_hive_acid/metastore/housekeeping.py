@@ -1,0 +1,240 @@
+"""What keeps the txn tables small: time-outs, and the purges that follow one from the other.
+
+Hive's AcidHouseKeeperService, AcidTxnCleanerService and the table part of CompactionHouseKeeperService as callables.
+An aborted txn's rows go in a chain: compaction or clean-up removes its components, then its TXNS row goes, then the
+bound of TXN_TO_WRITE_ID advances. R4: a txn whose job is not fenced keeps its row, and before a time-out aborts a txn
+the caller gets the chance to fence its job.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import and_, bindparam, delete, exists, func, or_, select
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.format.write_ids import MAX_ID
+from airflow_hive_acid.metastore.aborts import abort_timed_out, expire_locks, find_timed_out
+from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.history import low_boundary, min_open_watermark, min_txn_seen_open
+from airflow_hive_acid.metastore.locks.rebuild import expire_rebuild_locks
+from airflow_hive_acid.metastore.schema_transactions import (
+    COMPLETED_TXN_COMPONENTS,
+    HIVE_ACID_JOB,
+    MIN_HISTORY_WRITE_ID,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    TXNS,
+    WRITE_SET,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.database import Database
+    from airflow_hive_acid.metastore.mutexes import Mutexes
+    from airflow_hive_acid.settings import Settings
+
+log = logging.getLogger(__name__)
+
+HOUSE_KEEPER, TXN_CLEANER = "HouseKeeper", "TxnCleaner"
+TIMEOUT_PART = 1000
+"""Txns aborted in one transaction by the reaper: short, so that nobody waits for it."""
+
+_BOUND = bindparam("bound", type_=sa.BigInteger)
+_IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
+_GC_WRITE_SET = delete(WRITE_SET).where(WRITE_SET.c.WS_COMMIT_ID < _BOUND)
+_MAX_TXN = select(func.coalesce(func.max(TXNS.c.TXN_ID), 0))
+_MIN_UNFINISHED = select(func.coalesce(func.min(TXNS.c.TXN_ID), MAX_ID)).where(TXNS.c.TXN_STATE.in_(("a", "o")))
+_MIN_WRITE_SET = select(func.coalesce(func.min(WRITE_SET.c.WS_TXNID), MAX_ID))
+_CLEAN_WRITE_IDS = delete(TXN_TO_WRITE_ID).where(TXN_TO_WRITE_ID.c.T2W_TXNID < _BOUND)
+_EMPTY = (
+    select(TXNS.c.TXN_ID)
+    .where(
+        TXNS.c.TXN_STATE.in_(("a", "c")), TXNS.c.TXN_ID < _BOUND,
+        ~exists().where(TXN_COMPONENTS.c.TC_TXNID == TXNS.c.TXN_ID),
+    )
+    .order_by(TXNS.c.TXN_ID)
+    .limit(bindparam("limit"))
+)
+_NOT_REGISTERED = ~exists().where(MIN_HISTORY_WRITE_ID.c.MH_TXNID == TXNS.c.TXN_ID)
+#: R4: as long as a job of an aborted txn may write, its txn must not be forgotten.
+_NO_LIVE_JOB = or_(
+    TXNS.c.TXN_STATE == "c",
+    ~exists().where(HIVE_ACID_JOB.c.HAJ_TXNID == TXNS.c.TXN_ID, HIVE_ACID_JOB.c.HAJ_STATE.in_(("r", "p"))),
+)
+_DELETE_TXNS = delete(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE.in_(("a", "c")))
+
+_CTC = COMPLETED_TXN_COMPONENTS
+_NEWER = _CTC.alias("newer")
+_IS_OUTDONE = and_(
+    _NEWER.c.CTC_DATABASE == _CTC.c.CTC_DATABASE,
+    _NEWER.c.CTC_TABLE == _CTC.c.CTC_TABLE,
+    or_(_NEWER.c.CTC_PARTITION == _CTC.c.CTC_PARTITION,
+        and_(_NEWER.c.CTC_PARTITION.is_(None), _CTC.c.CTC_PARTITION.is_(None))),
+    _NEWER.c.CTC_WRITEID > _CTC.c.CTC_WRITEID,
+    or_(_CTC.c.CTC_UPDATE_DELETE == "N", _NEWER.c.CTC_UPDATE_DELETE == "Y"),
+)
+_DEDUPLICATE = delete(_CTC).where(exists().where(_IS_OUTDONE))
+#: MySQL does not let a subquery look at the table that is deleted from; the joined form says the same.
+_DEDUPLICATE_JOINED = delete(_CTC).where(_IS_OUTDONE)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOuts:
+    """What time-outs took away.
+
+    :param locks: number of locks outside txns.
+    :param txns: txns aborted.
+    """
+
+    locks: int
+    txns: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class HousekeepingReport:
+    """What a pass did; a task that failed is named and did not stop the others.
+
+    :param skipped: another service holds the mutex, nothing was done.
+    """
+
+    skipped: bool = False
+    done: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, HiveAcidError] = field(default_factory=dict)
+
+
+class Housekeeping:
+    """Time-outs and purges of one metastore."""
+
+    def __init__(self, database: Database, settings: Settings, mutexes: Mutexes) -> None:
+        self._database = database
+        self._mutexes = mutexes
+        self._gap = settings.milliseconds("hive.txn.opentxn.timeout")
+        self._timeout = settings.milliseconds("hive.txn.timeout")
+        self._repl_timeout = settings.milliseconds("hive.repl.txn.timeout")
+
+    def run_house_keeper(self, before_abort: Callable[[list[int]], None] | None = None) -> HousekeepingReport:
+        """Time-outs, write-set GC and TXN_TO_WRITE_ID clean-up under Hive's mutex HouseKeeper."""
+        return self._run(HOUSE_KEEPER, {
+            "time-outs": lambda: self.perform_time_outs(before_abort),
+            "write set": self.perform_write_set_gc,
+            "write ids": self.clean_txn_to_write_id,
+            "rebuild locks": self.expire_rebuild_locks,
+        })
+
+    def run_txn_cleaner(self) -> HousekeepingReport:
+        """Forget ended txns under Hive's mutex TxnCleaner."""
+        return self._run(TXN_CLEANER, {"txns": self.clean_empty_txns})
+
+    def _run(self, mutex: str, tasks: dict[str, Callable[[], Any]]) -> HousekeepingReport:
+        report = HousekeepingReport()
+        with self._mutexes.try_hold(mutex) as held:
+            if held is None:
+                report.skipped = True
+                return report
+            for name, task in tasks.items():
+                try:
+                    report.done[name] = task()
+                except HiveAcidError as error:
+                    log.warning("housekeeping task %s failed: %s", name, error)
+                    report.failed[name] = error
+        return report
+
+    # --- time-outs ------------------------------------------------------------------------------------------------
+
+    def find_timed_out(self) -> list[int]:
+        """Open txns without heartbeat for longer than their time-out, ascending."""
+        return self._database.read(lambda conn: find_timed_out(conn, self._timeout, self._repl_timeout))
+
+    def perform_time_outs(self, before_abort: Callable[[list[int]], None] | None = None) -> TimeOuts:
+        """Remove locks and abort txns that stopped sending heartbeats (performTimeOuts).
+
+        :param before_abort: fences the jobs of these txns (R4).
+        """
+        locks = self._database.run(lambda conn: expire_locks(conn, self._timeout))
+        aborted: list[int] = []
+        tried: set[int] = set()
+        while found := [i for i in self.find_timed_out() if i not in tried]:
+            for part in chunks(found, TIMEOUT_PART):
+                if before_abort is not None:
+                    before_abort(list(part))
+                aborted += self.abort_timed_out(list(part))
+            # Whoever sent a heartbeat meanwhile is found again only when it is stale again.
+            tried.update(found)
+        return TimeOuts(locks, tuple(aborted))
+
+    def abort_timed_out(self, txn_ids: list[int]) -> list[int]:
+        """Abort those of the txns that are still without heartbeat; returns them."""
+        return self._database.run(lambda conn: abort_timed_out(
+            conn, txn_ids, self._database.features(conn), self._timeout, self._repl_timeout))
+
+    def expire_rebuild_locks(self) -> int:
+        """Remove locks on materialized view rebuilds that stopped sending heartbeats."""
+        return self._database.run(lambda conn: expire_rebuild_locks(conn, self._timeout))
+
+    # --- purges ---------------------------------------------------------------------------------------------------
+
+    def perform_write_set_gc(self) -> int:
+        """Forget write sets that no open txn, and none that may still appear, can overlap."""
+        def operation(conn: Connection) -> int:
+            bound = min_open_watermark(conn, self._gap)
+            return conn.execute(_GC_WRITE_SET, {"bound": bound}).rowcount
+
+        return self._database.run(operation)
+
+    def clean_txn_to_write_id(self) -> int:
+        """Forget write ids below everything that is open, aborted, or still seen as open by a reader.
+
+        What is forgotten is valid: below the high-water mark and not excepted. Both of Hive's rules are kept, those
+        with and those without MIN_HISTORY_LEVEL.
+        """
+        def operation(conn: Connection) -> int:
+            features = self._database.features(conn)
+            bound = min(
+                int(conn.execute(_MAX_TXN).scalar_one()) + 1,
+                int(conn.execute(_MIN_UNFINISHED).scalar_one()),
+                min_txn_seen_open(conn, features),
+                MAX_ID if features.min_history_level else int(conn.execute(_MIN_WRITE_SET).scalar_one()),
+            )
+            return conn.execute(_CLEAN_WRITE_IDS, {"bound": bound}).rowcount
+
+        return self._database.run(operation)
+
+    def clean_empty_txns(self, batch: int = 1000) -> int:
+        """Forget aborted and committed txns without components, but never the newest (cleanEmptyAbortedAndCommitted).
+
+        MAX(TXN_ID) must not decrease, and rows as young as the open time-out close gaps.
+        """
+        removed = 0
+        while True:
+            found = self._database.run(lambda conn: self._clean_some(conn, batch))
+            removed += found
+            if found < batch:
+                return removed
+
+    def _clean_some(self, conn: Connection, batch: int) -> int:
+        features = self._database.features(conn)
+        statement = _EMPTY
+        if features.min_history_write_id:
+            statement = statement.where(_NOT_REGISTERED)
+        if features.extensions:
+            statement = statement.where(_NO_LIVE_JOB)
+        bound = low_boundary(conn, self._gap)
+        ids = list(conn.execute(statement, {"bound": bound, "limit": batch}).scalars())
+        if ids:
+            conn.execute(_DELETE_TXNS, {"ids": ids})
+        return len(ids)
+
+    def remove_duplicate_completed_components(self) -> int:
+        """Of the writes of one table or partition keep the newest, and the newest update or delete."""
+        def operation(conn: Connection) -> int:
+            joined = conn.dialect.name == "mysql"
+            return conn.execute(_DEDUPLICATE_JOINED if joined else _DEDUPLICATE).rowcount
+
+        return self._database.run(operation)
