@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def print_rows(rows: Rows, form: Format, file: TextIO | None = None) -> None:
     out = file or sys.stdout
     names = [column.name for column in rows.columns]
     if form is Format.JSON:
-        out.write(json.dumps(rows.to_dicts(), ensure_ascii=False) + "\n")
+        out.write(_compact(rows.to_dicts()) + "\n")
     elif form is Format.CSV:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(names)
@@ -76,9 +77,15 @@ def _csv_value(value: Any) -> Any:
 
 
 def _compact(value: Any) -> str:
-    """Numbers, booleans, arrays and structs as JSON writes them."""
+    """A value as JSON; decimals are numbers with all their digits, which the json module cannot write."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, list):
+        return f"[{', '.join(map(_compact, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_compact(str(k))}: {_compact(v)}' for k, v in value.items())}}}"
     return json.dumps(value, ensure_ascii=False)
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return value is None or (isinstance(value, int | float | Decimal) and not isinstance(value, bool))

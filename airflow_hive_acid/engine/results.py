@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from airflow_hive_acid.format.jobs import Column
 
 
@@ -14,11 +17,18 @@ class Rows:
     """Rows of a query.
 
     :param columns: names and types, in order; names may repeat, as in SQL.
-    :param rows: values as JSON gives them: decimals, dates and timestamps are text.
+    :param rows: numbers, booleans, ``Decimal`` for decimals, text for strings, dates, timestamps and binary (in
+        hexadecimal digits), lists and dictionaries for nested values.
     """
 
     columns: tuple[Column, ...]
     rows: list[list[Any]]
+
+    @classmethod
+    def of(cls, columns: tuple[Column, ...], rows: Iterable[list[Any]]) -> Rows:
+        """Rows as a session reads them: every fraction is a ``Decimal`` until here."""
+        exact = ["decimal" in column.type for column in columns]
+        return cls(columns, [[v if e else _as_float(v) for v, e in zip(row, exact, strict=True)] for row in rows])
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """One dictionary per row; of columns with the same name the last one counts."""
@@ -78,6 +88,17 @@ class StatementResult:
             parts = [f"{n:,} {what}" for what, n in changes.items() if n] or ["nothing changed"]
             return f"{self.kind}: {', '.join(parts)}{took}"
         return f"{self.kind.replace('_', ' ')}: done{took}"
+
+
+def _as_float(value: Any) -> Any:
+    """Decimals become floats, also inside lists and dictionaries."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, list):
+        return [_as_float(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _as_float(v) for k, v in value.items()}
+    return value
 
 
 def _count(number: int, noun: str) -> str:

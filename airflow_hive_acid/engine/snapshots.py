@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_acid.format.jobs import Column, PartitionRef, TableSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
@@ -19,7 +18,11 @@ class SnapshotLists(Protocol):
     """The lists of an open transaction or registered reader."""
 
     @property
-    def snapshot(self) -> dict[str, ValidWriteIdList]:
+    def txn_id(self) -> int:
+        """Its txn."""
+
+    @property
+    def snapshot(self) -> Mapping[str, ValidWriteIdList]:
         """Write ids by table."""
 
     @property
@@ -58,19 +61,4 @@ def table_snapshot(
         txns="" if txns is None else str(txns),
         transactional=table.is_transactional,
         properties={k: v for k, v in table.properties.items() if k.lower().startswith("orc.")},
-    )
-
-
-def with_own_write(write_ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
-    """The list of a transaction that sees its own earlier statements.
-
-    Ids between the snapshot and our own belong to others who allocated since: open, whatever became of them.
-    """
-    if write_ids.is_valid(write_id):
-        return write_ids
-    others = range(write_ids.high_watermark + 1, write_id)
-    opened = (write_ids.open | frozenset(others)) - {write_id}
-    # The smallest open id is counted anew, with the newcomers.
-    return dataclasses.replace(
-        write_ids, high_watermark=max(write_id, write_ids.high_watermark), open=opened, min_open=None
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid import errors
@@ -130,10 +131,10 @@ class SpoolSession:
         return f"{self._uri}/rows-{job_id}.jsonl"
 
     def read_rows(self, uri: str) -> Iterator[list[Any]]:
-        """The rows of a select, one after the other, then remove them."""
+        """The rows of a select, one after the other, then remove them; fractions come with all their digits."""
         for line in self._filesystem.read_text(uri).split("\n"):
             if line:
-                yield json.loads(line)
+                yield json.loads(line, parse_float=Decimal)
         self._filesystem.delete(uri, inside=self._uri)
 
     def cancel(self) -> None:

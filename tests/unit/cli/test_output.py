@@ -2,6 +2,7 @@
 
 import io
 import json
+from decimal import Decimal
 
 from airflow_hive_acid.cli.output import Format, print_rows
 from airflow_hive_acid.engine.results import Rows
@@ -25,6 +26,19 @@ def test_json_is_a_list_of_objects():
         {"id": 20, "name": None, "tags": []},
         {"id": None, "name": 'a "quoted",\nline\x1b[2J', "tags": None},
     ]
+
+
+def test_decimals_keep_all_their_digits():
+    rows = Rows((Column("d", "decimal(38,2)"),), [[Decimal("123456789012345678901234567890.10")], [None]])
+    assert printed(rows, Format.JSON) == '[{"d": 123456789012345678901234567890.10}, {"d": null}]\n'
+    assert printed(rows, Format.CSV) == 'd\n123456789012345678901234567890.10\n""\n'
+
+
+def test_only_decimal_columns_hold_decimals():
+    columns = (Column("a", "decimal(5,2)"), Column("b", "double"), Column("c", "array<struct<x:double>>"))
+    rows = Rows.of(columns, [[Decimal("1.50"), Decimal("1.5"), [{"x": Decimal("0.25")}]]])
+    assert rows.rows == [[Decimal("1.50"), 1.5, [{"x": 0.25}]]]
+    assert [type(v) for v in rows.rows[0]] == [Decimal, float, list]
 
 
 def test_json_of_no_rows_is_an_empty_list():

@@ -1,8 +1,6 @@
 """What a job spec is told about a table."""
 
-import pytest
-
-from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot, with_own_write
+from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, Partition, Table
@@ -48,20 +46,3 @@ def test_partitions_that_cannot_matter_are_left_out():
 def test_plain_table_has_no_lists():
     snapshot = table_snapshot(table_of(properties={}), (), KEEP_ALL, None, None)
     assert (snapshot.transactional, snapshot.write_ids, snapshot.txns) == (False, "", "")
-
-
-@pytest.mark.parametrize(
-    ("before", "write_id", "after"),
-    [
-        ("db.t:5:9223372036854775807::", 6, "db.t:6:9223372036854775807::"),
-        # 6 and 7 were allocated by others after the snapshot: open, even if they have committed since.
-        ("db.t:5:9223372036854775807::", 8, "db.t:8:6:6,7:"),
-        ("db.t:5:4:4:2", 7, "db.t:7:4:4,6:2"),
-        # The snapshot was taken after the allocation and counts us as open.
-        ("db.t:5:5:5:", 5, "db.t:5:9223372036854775807::"),
-        ("db.t:6:4:4,5:", 5, "db.t:6:4:4:"),
-        ("db.t:6:9223372036854775807::", 5, "db.t:6:9223372036854775807::"),
-    ],
-)
-def test_own_writes_become_visible_and_nobody_elses(before, write_id, after):
-    assert str(with_own_write(ValidWriteIdList.parse(before), write_id)) == after

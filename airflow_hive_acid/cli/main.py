@@ -1,0 +1,111 @@
+"""``hive-acid``: SQL, schema, what is going on, and maintenance, from a terminal.
+
+Rows go to standard output and messages to standard error. Exit code 0: done; 1: the statement or work failed, the
+text says why; 2: the command line is wrong. Options that say where to work stand before the sub-command.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airflow_hive_acid import __version__
+from airflow_hive_acid.cli import maintenance, schema, show, sql
+from airflow_hive_acid.cli.output import say
+from airflow_hive_acid.cli.session import CliSession, parse_pairs
+from airflow_hive_acid.errors import HiveAcidError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+app = typer.Typer(
+    name="hive-acid",
+    help="Hive's ACID tables: SQL, transactions, locks, compaction.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("sql")(sql.sql)
+app.add_typer(schema.app, name="schema")
+app.add_typer(show.app, name="show")
+app.add_typer(maintenance.app, name="maintenance")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"hive-acid {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    metastore_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="HIVE_ACID_METASTORE_URL",
+            show_default="an embedded SQLite file in $HIVE_ACID_HOME or ~/.hive-acid",
+            help="Metastore database: sqlite:///file, postgresql://… or mysql://….",
+        ),
+    ] = None,
+    warehouse: Annotated[
+        str | None,
+        typer.Option(
+            envvar="HIVE_ACID_WAREHOUSE",
+            show_default="the one the metastore knows",
+            help="Directory or URI below which tables are made.",
+        ),
+    ] = None,
+    spark_master: Annotated[
+        str, typer.Option(envvar="HIVE_ACID_SPARK_MASTER", help="Where Spark runs, as spark-submit --master takes it.")
+    ] = "local[*]",
+    spark_conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; may be given more than once.")
+    ] = None,
+    hive_site: Annotated[
+        Path | None,
+        typer.Option(envvar="HIVE_ACID_HIVE_SITE", help="A hive-site.xml whose settings are followed.", dir_okay=False),
+    ] = None,
+    hive_settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A Hive setting, for example hive.txn.timeout=60s."),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that every command understands."""
+    session = CliSession(
+        metastore_url=metastore_url or None,
+        warehouse=warehouse or None,
+        spark_master=spark_master,
+        spark_conf=parse_pairs("--spark-conf", spark_conf or []),
+        hive_site=hive_site,
+        hive_settings=parse_pairs("--set", hive_settings or []),
+    )
+    context.obj = session
+    context.call_on_close(session.close)
+
+
+def main() -> None:
+    """The entry point; exits with 0, 1 or 2."""
+    # So that everything is stopped and aborted as on Ctrl-C when somebody ends us politely.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app()
+    except HiveAcidError as error:
+        say(f"error: {error}")
+        for note in getattr(error, "__notes__", ()):
+            say(note)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        say("interrupted")
+        sys.exit(1)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

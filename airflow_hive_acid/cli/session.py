@@ -1,0 +1,140 @@
+"""Where the command line works: which metastore, which warehouse, which Spark; from options, environment, defaults."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.cli.output import say
+from airflow_hive_acid.errors import InvalidArgumentsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.settings import Settings
+
+AGENT = "hive-acid CLI"
+
+
+def home() -> Path:
+    """Where the embedded metastore and its warehouse live by default: ``$HIVE_ACID_HOME``, else ``~/.hive-acid``."""
+    return Path(os.environ.get("HIVE_ACID_HOME") or "~/.hive-acid").expanduser().absolute()
+
+
+@dataclass(slots=True)
+class CliSession:
+    """The global options of one call.
+
+    :param metastore_url: None for the embedded metastore in the home directory.
+    :param hive_site: a ``hive-site.xml`` whose settings are followed.
+    :param hive_settings: settings that win over it.
+    :param warehouse: as the user gave it; None for the one the metastore knows, or the home directory's.
+    """
+
+    metastore_url: str | None = None
+    warehouse: str | None = None
+    spark_master: str = "local[*]"
+    spark_conf: dict[str, str] = field(default_factory=dict)
+    hive_site: Path | None = None
+    hive_settings: dict[str, str] = field(default_factory=dict)
+    _client: MetastoreClient | None = None
+
+    @property
+    def url(self) -> str:
+        """The metastore's URL."""
+        return self.metastore_url or f"sqlite:///{home() / 'metastore.db'}"
+
+    def settings(self) -> Settings:
+        """Hive's settings: ``--set``, then ``hive-site.xml``, then our defaults."""
+        from airflow_hive_acid.settings import SETTINGS, Settings, Source, read_hive_site
+
+        known = {key.lower() for key in SETTINGS}
+        for key in self.hive_settings:
+            if key.lower() not in known:
+                raise InvalidArgumentsError(f"--set {key}: there is no such setting")
+        sources = {Source.REQUEST: self.hive_settings}
+        if self.hive_site is not None:
+            sources[Source.HIVE_SITE] = read_hive_site(self.hive_site)
+        return Settings(sources)
+
+    def bare_client(self) -> MetastoreClient:
+        """A client of the metastore, whatever is in there."""
+        if self._client is None:
+            from airflow_hive_acid.metastore import MetastoreClient
+
+            self._client = MetastoreClient(self.url, self.settings())
+        return self._client
+
+    def client(self) -> MetastoreClient:
+        """A client of the metastore, checked; an embedded one that does not exist yet is created."""
+        client = self.bare_client()
+        if self._is_new_embedded():
+            self.create_schema()
+        else:
+            client.check_schema()
+        return client
+
+    def create_schema(self) -> None:
+        """Create the metastore's tables and say where its warehouse is."""
+        client = self.bare_client()
+        client.create_schema()
+        location = client.catalog.set_warehouse(self.warehouse_uri())
+        say(f"created the metastore {client.database.where}, warehouse {location}")
+
+    def warehouse_uri(self) -> str:
+        """The warehouse directory as a URI."""
+        return as_uri(self.warehouse or str(home() / "warehouse"))
+
+    def filesystem(self) -> Filesystem:
+        """The filesystem of the warehouse."""
+        from airflow_hive_acid.filesystem import open_filesystem
+
+        return open_filesystem(self.client().catalog.warehouse() or self.warehouse_uri())
+
+    def engine(self, on_event: Callable[[Event], None] | None = None) -> Engine:
+        """An engine on this metastore, with Spark as the options say."""
+        from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
+
+        client = self.client()
+        # Only an explicit wish is checked against what the metastore knows.
+        known = client.catalog.set_warehouse(self.warehouse_uri())
+        if self.warehouse is not None and known.rstrip("/") != as_uri(self.warehouse):
+            say(f"the metastore's warehouse is {known}; --warehouse {self.warehouse} is not used")
+        launcher = SparkSubmitLauncher(self.spark_master, conf=self.spark_conf)
+        return Engine(client, launcher, known, on_event=on_event, agent_info=AGENT)
+
+    def close(self) -> None:
+        """Close the metastore's connections."""
+        if self._client is not None:
+            self._client.close()
+
+    def _is_new_embedded(self) -> bool:
+        path = self.bare_client().database.path
+        return path is not None and (not path.exists() or path.stat().st_size == 0)
+
+
+def as_uri(location: str) -> str:
+    """A directory or URI as the catalog writes it: ``file:/a/b``."""
+    head, colon, _ = location.partition(":")
+    if colon and "/" not in head:
+        return location.rstrip("/")
+    if "\0" in location:
+        raise InvalidArgumentsError("the warehouse path contains a NUL character")
+    return f"file:{Path(location).expanduser().absolute()}"
+
+
+def parse_pairs(option: str, pairs: list[str]) -> dict[str, str]:
+    """``key=value`` options as a mapping."""
+    conf = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidArgumentsError(f"{pair!r} is no setting; write {option} key=value")
+        conf[key] = value
+    return conf

@@ -1,0 +1,68 @@
+"""``hive-acid sql``: run a script; the rows of its last SELECT go to standard output."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airflow_hive_acid.cli.output import Format, print_rows, say
+from airflow_hive_acid.errors import InvalidArgumentsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_hive_acid.cli.session import CliSession
+    from airflow_hive_acid.engine.events import Event
+
+
+def sql(
+    context: typer.Context,
+    execute: Annotated[
+        str | None, typer.Option("--execute", "-e", metavar="SQL", help="Statements, separated by semicolons.")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", metavar="FILE", help="A file with statements; - for standard input.")
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="How the rows are printed.")] = Format.TABLE,
+    one_transaction: Annotated[
+        bool, typer.Option("--one-transaction", help="All statements in one transaction: all or nothing.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress messages.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All progress messages.")] = False,
+) -> None:
+    """Run SQL statements.
+
+    INSERT, UPDATE, DELETE, MERGE, SELECT, CREATE/DROP DATABASE and TABLE, CREATE TEMPORARY VIEW over files,
+    BEGIN … COMMIT, SHOW LOCKS|TRANSACTIONS|COMPACTIONS, ALTER TABLE … COMPACT.
+    """
+    if (execute is None) == (file is None):
+        raise typer.BadParameter("give either -e SQL or -f FILE", context)
+    text = execute if execute is not None else _read(str(file))
+    session: CliSession = context.obj
+    with session.engine(_reporter(quiet, verbose)) as engine:
+        results = engine.run(text, one_transaction=one_transaction)
+    rows = [result.rows for result in results if result.rows is not None]
+    if rows:
+        print_rows(rows[-1], form)
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentsError(f"{file} cannot be read: {error}") from error
+
+
+def _reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:
+    from airflow_hive_acid.engine.events import SparkReady, SparkStarting, StatementFinished, TransactionAborted
+
+    told = (SparkStarting, SparkReady, StatementFinished, TransactionAborted)
+
+    def report(event: Event) -> None:
+        if not quiet and (verbose or isinstance(event, told)):
+            say(str(event))
+
+    return report

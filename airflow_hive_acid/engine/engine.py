@@ -1,0 +1,197 @@
+"""The engine: SQL in, committed changes and rows out. CLI, operators and task groups all go through it.
+
+A statement is parsed, planned, given its transaction (locks, one snapshot, write ids), run as a Spark job, published
+and committed; each step has a module beside this one. Statements of one engine share one Spark application, which is
+started in the background as soon as a script is known to need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_hive_acid.engine.applications import SharedApplication
+from airflow_hive_acid.engine.blocks import blocks, needs_spark
+from airflow_hive_acid.engine.compactions import run_compactions
+from airflow_hive_acid.engine.context import Context
+from airflow_hive_acid.engine.scripts import Script, declared_operations
+from airflow_hive_acid.engine.transactions import StatementTransaction
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.statements import Select
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.launcher import JobLauncher
+    from airflow_hive_acid.engine.results import Rows, StatementResult
+    from airflow_hive_acid.format.jobs import JobResult, JobSpec
+    from airflow_hive_acid.maintenance.decisions import CompactionOutcome
+    from airflow_hive_acid.metastore import MetastoreClient
+
+
+class Engine:
+    """Runs statements.
+
+    :param client: the metastore.
+    :param launcher: starts Spark applications.
+    :param warehouse: directory or URI below which databases are made, if the metastore does not know one yet.
+    :param on_event: told what happens (see ``events``), in the thread that runs the statement.
+    :param agent_info: who we are, as SHOW TRANSACTIONS and SHOW LOCKS print it.
+    """
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        launcher: JobLauncher,
+        warehouse: str,
+        *,
+        on_event: Callable[[Event], None] | None = None,
+        agent_info: str = "hive-acid",
+    ) -> None:
+        emit = on_event or (lambda _event: None)
+        self._application = SharedApplication(launcher, emit)
+        self._context = Context(client, self._application, warehouse, emit, agent_info)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(
+        self, sql: str, *, one_transaction: bool = False, snapshot: Mapping[str, Any] | None = None
+    ) -> list[StatementResult]:
+        """Run a script of statements separated by semicolons.
+
+        :param one_transaction: all statements in one transaction instead of one each.
+        :param snapshot: document of a reader opened earlier; every SELECT outside a transaction reads as that reader.
+        :return: one result per statement.
+        :raises HiveAcidError: at the first statement that fails, with a note that names it; what statements before it
+            committed stays. A script that does not parse is refused before anything runs.
+        """
+        statements = parse_script(sql)
+        divided = blocks(statements, one_transaction)
+        if any(needs_spark(statement) for statement in statements):
+            self.warm_up()
+        script = Script(self._context, len(statements), snapshot)
+        for block in divided:
+            script.run(block)
+        return script.results
+
+    def query(self, sql: str, snapshot: Mapping[str, Any] | None = None) -> Rows:
+        """Run one SELECT and return its rows.
+
+        :raises InvalidArgumentsError: when the text is anything but one query.
+        """
+        statements = parse_script(sql)
+        if len(statements) != 1 or not isinstance(statements[0], Select):
+            raise InvalidArgumentsError(f"query() takes one SELECT; {sql.strip()[:80]!r} is something else, use run()")
+        rows = self.run(sql, snapshot=snapshot)[0].rows
+        if rows is None:
+            raise AssertionError("a select without rows")
+        return rows
+
+    def begin(self, what: Mapping[str, str] | Iterable[str]) -> EngineTransaction:
+        """Open a transaction in which statements are run one by one.
+
+        :param what: operation by table (``select``, ``insert``, ``update``, ``delete``, ``overwrite``), or the
+            statements that are going to be run: their tables are declared. R10: all of them are locked and pinned
+            together, now.
+        """
+        context = self._context
+        if isinstance(what, Mapping):
+            operations = {str(table).lower(): _operation(str(operation)) for table, operation in what.items()}
+        else:
+            texts = [what] if isinstance(what, str) else list(what)
+            operations = declared_operations(context, [s for text in texts for s in parse_script(text)])
+        if not operations:
+            raise InvalidArgumentsError("a transaction needs at least one transactional table; none was named")
+        self._application.ready()
+        return EngineTransaction(context, StatementTransaction(context, operations))
+
+    def run_compactions(self, worker_id: str, limit: int | None = None) -> list[CompactionOutcome]:
+        """Run compactions that wait in the queue.
+
+        :param worker_id: who we are; shown by SHOW COMPACTIONS.
+        :param limit: at most this many; None for all.
+        """
+        return run_compactions(self._context, worker_id, limit)
+
+    def run_job(self, spec: JobSpec) -> JobResult:
+        """Run one job spec in the engine's application; nothing is recorded, nothing is published."""
+        return self._application.ready().run(spec)
+
+    def warm_up(self) -> None:
+        """Start Spark in the background now."""
+        self._application.warm_up()
+
+    def cancel(self) -> None:
+        """Stop the running job, from another thread; its statement fails and aborts its transaction."""
+        self._application.cancel()
+
+    def close(self) -> None:
+        """Let the Spark application leave."""
+        self._application.close()
+
+
+def _operation(word: str) -> str:
+    """MERGE asks for as much as UPDATE."""
+    return "update" if word.lower() == "merge" else word.lower()
+
+
+class EngineTransaction:
+    """An open transaction; commits when its ``with`` block ends cleanly, aborts otherwise.
+
+    A statement that fails aborts it at once: half a statement must never be committed (R5).
+    """
+
+    def __init__(self, context: Context, transaction: StatementTransaction) -> None:
+        self._context = context
+        self._transaction = transaction
+
+    @property
+    def txn_id(self) -> int:
+        """The txn's id."""
+        return self._transaction.txn_id
+
+    @property
+    def write_ids(self) -> dict[str, int]:
+        """Write id by table, for the tables that may be written."""
+        return self._transaction.write_ids
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._transaction.__exit__(kind, failure, trace)
+
+    def execute(self, sql: str) -> list[StatementResult]:
+        """Run statements inside the transaction; they see what it wrote before.
+
+        :raises InvalidArgumentsError: when a statement needs a table or operation that was not declared.
+        """
+        self._transaction.require_open()
+        block = blocks(parse_script(sql), one_transaction=True)[0]
+        script = Script(self._context, len(block.statements))
+        try:
+            script.run_inside(self._transaction, block.statements)
+        except BaseException as failure:
+            self._transaction.abort_after(failure)
+            raise
+        return script.results
+
+    def commit(self) -> None:
+        """Make everything visible at once; see :meth:`StatementTransaction.commit`."""
+        self._transaction.require_open()
+        self._transaction.commit()
+
+    def abort(self, reason: str = "rollback") -> None:
+        """Give everything up. Fine when it has ended."""
+        self._transaction.abort(reason)

@@ -1,0 +1,99 @@
+"""SELECT outside a transaction: under the snapshot of a registered, heart-beaten reader (R10, R16).
+
+The reader stays registered until the last row has been fetched, so that no Cleaner removes a file under the query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.engine.events import JobFinished
+from airflow_hive_acid.engine.results import Rows, StatementResult
+from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.jobs import JobSpec
+from airflow_hive_acid.metastore.transactions import read_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.snapshots import SnapshotLists
+    from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+    from airflow_hive_acid.sql.plans import Plan, TableRead
+
+
+def run_query(context: Context, plan: Plan, document: Mapping[str, Any] | None = None) -> StatementResult:
+    """Run a planned SELECT and fetch its rows.
+
+    :param document: of a reader opened earlier (``ReaderSnapshot.to_document()``): read what that reader sees.
+    :raises InvalidArgumentsError: when that reader was not opened for a table of the query.
+    """
+    started = time.monotonic()
+    session = context.application.ready()
+    with _reader(context, plan, document) as reader:
+        views = plan.views({read.view: _snapshot(context, read, reader) for read in plan.reads})
+        job_id = str(uuid.uuid4())
+        uri = session.rows_uri(job_id)
+        result = session.run(JobSpec(job_id, plan.step(rows_uri=uri), views, plan.sources))
+        rows = Rows.of(result.columns, session.read_rows(uri))
+        txn_id = None if reader is None else reader.txn_id
+    context.emit(JobFinished("select", None, 0, 0, 0, result.rows, result.seconds))
+    return StatementResult(
+        plan.statement.text, "select", rows=rows, txn_id=txn_id, seconds=time.monotonic() - started
+    )
+
+
+@contextlib.contextmanager
+def _reader(context: Context, plan: Plan, document: Mapping[str, Any] | None) -> Iterator[SnapshotLists | None]:
+    """The reader under which the query runs; None when it reads no transactional table."""
+    tables = sorted(plan.operations)
+    if not tables:
+        yield None
+    elif document is None:
+        with context.client.snapshot(tables, agent_info=context.agent_info) as reader:
+            yield reader
+    else:
+        with _joined(context, document) as guest:
+            missing = [table for table in tables if table not in guest.snapshot]
+            if missing:
+                raise InvalidArgumentsError(
+                    f"the snapshot was opened for {sorted(guest.snapshot)}, not for {missing}; "
+                    "name all tables when it is opened"
+                )
+            yield guest
+
+
+@dataclass(frozen=True, slots=True)
+class _Guest:
+    """The lists of a reader that somebody else has opened, and will close."""
+
+    txn_id: int
+    valid_txns: ValidTxnList
+    snapshot: Mapping[str, ValidWriteIdList]
+
+
+@contextlib.contextmanager
+def _joined(context: Context, document: Mapping[str, Any]) -> Iterator[_Guest]:
+    """Read as an open reader does, and keep it alive meanwhile; its owner may be this very process."""
+    txn_id, _, valid_txns, lists = read_document(document)
+    context.client.heartbeat(txn_id)
+    first = context.client.heartbeats.add(txn_id)
+    try:
+        yield _Guest(txn_id, valid_txns, {str(table): write_ids for table, write_ids in lists.items()})
+    finally:
+        if first:
+            context.client.heartbeats.remove(txn_id)
+
+
+def _snapshot(context: Context, read: TableRead, reader: SnapshotLists | None) -> TableSnapshot:
+    table = context.table(read.table)
+    partitions = partition_refs(context.client.catalog.list_partitions(read.table)) if table.is_partitioned else ()
+    if reader is None or not table.is_transactional:
+        return table_snapshot(table, partitions, read.partitions, None, None)
+    return table_snapshot(table, partitions, read.partitions, reader.snapshot[read.table], reader.valid_txns)

@@ -1,0 +1,187 @@
+"""Running a script: statement by statement, or block by block where statements share a transaction.
+
+What kind of statement goes where is decided here and nowhere else. A failure carries a note that names the statement;
+everything before it that was committed stays committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.engine.blocks import Block, kind_of
+from airflow_hive_acid.engine.compactions import request_compaction
+from airflow_hive_acid.engine.ddl import run_ddl
+from airflow_hive_acid.engine.events import StatementFinished, StatementStarted
+from airflow_hive_acid.engine.queries import run_query
+from airflow_hive_acid.engine.results import StatementResult
+from airflow_hive_acid.engine.shows import show
+from airflow_hive_acid.engine.transactions import StatementTransaction
+from airflow_hive_acid.errors import AlreadyExistsError
+from airflow_hive_acid.sql import plan
+from airflow_hive_acid.sql.plans import combine_operations
+from airflow_hive_acid.sql.statements import (
+    Compact,
+    CreateDatabase,
+    CreateTable,
+    CreateTemporaryView,
+    Delete,
+    DropDatabase,
+    DropTable,
+    Insert,
+    Merge,
+    Rollback,
+    Select,
+    Show,
+    Update,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.sql.plans import Plan
+    from airflow_hive_acid.sql.statements import DataStatement, Statement
+
+
+class Script:
+    """One run of a script: numbers its statements and collects their results.
+
+    :param total: how many statements it has.
+    :param snapshot: document of the reader as which every SELECT outside a transaction reads.
+    """
+
+    def __init__(self, context: Context, total: int, snapshot: Mapping[str, Any] | None = None) -> None:
+        self._context = context
+        self._total = total
+        self._snapshot = snapshot
+        self._number = 0
+        self.results: list[StatementResult] = []
+
+    def run(self, block: Block) -> None:
+        """Run a block of the script."""
+        if not block.transactional:
+            self._alone(block.statements[0])
+            return
+        begin = block.begin
+        if begin is not None:
+            self._numbered(begin, lambda: StatementResult(begin.text, "begin"))
+        operations = declared_operations(self._context, block.statements)
+        if operations:
+            self._in_transaction(block, operations)
+        else:
+            # Views, or queries of constants: there is nothing to lock, nothing to commit.
+            for statement in block.statements:
+                self._alone(statement)
+        end = block.end
+        if end is not None:
+            self._numbered(end, lambda: StatementResult(end.text, kind_of(end)))
+
+    def run_inside(self, transaction: StatementTransaction, statements: Sequence[Statement]) -> None:
+        """Run statements of an open transaction."""
+        for statement in statements:
+            if isinstance(statement, CreateTemporaryView):
+                self._alone(statement)
+            else:
+                # Planned again, now that the locks keep the tables as they are.
+                self._numbered(statement, lambda s=statement: transaction.run(plan_of(self._context, s)))  # type: ignore[misc]
+
+    def _in_transaction(self, block: Block, operations: dict[str, str]) -> None:
+        self._context.application.ready()
+        transaction = StatementTransaction(self._context, operations)
+        with transaction:
+            self.run_inside(transaction, block.statements)
+            if isinstance(block.end, Rollback):
+                transaction.abort("rollback")
+
+    def _alone(self, statement: Statement) -> None:
+        self._numbered(statement, lambda: self._result_of(statement))
+
+    def _numbered(self, statement: Statement, action: Callable[[], StatementResult]) -> None:
+        self._number += 1
+        started = time.monotonic()
+        self._context.emit(
+            StatementStarted(self._number, self._total, kind_of(statement), statement.line, statement.text)
+        )
+        with named(statement):
+            result = dataclasses.replace(action(), seconds=time.monotonic() - started)
+        self.results.append(result)
+        self._context.emit(StatementFinished(self._number, self._total, result))
+
+    def _result_of(self, statement: Statement) -> StatementResult:
+        context, rows = self._context, None
+        match statement:
+            case Select():
+                return run_query(context, plan_of(context, statement), self._snapshot)
+            case Insert() | Update() | Delete() | Merge():
+                return _run_write(context, statement)
+            case CreateTemporaryView():
+                create_view(context, statement)
+            case Show():
+                rows = show(context.client, statement)
+            case Compact():
+                request_compaction(context, statement)
+            case CreateDatabase() | DropDatabase() | CreateTable() | DropTable():
+                run_ddl(context, statement)
+            case _:
+                raise AssertionError(f"{kind_of(statement)} is no statement of its own")
+        return StatementResult(statement.text, kind_of(statement), rows=rows)
+
+
+def plan_of(context: Context, statement: DataStatement) -> Plan:
+    """The plan of a statement, by the catalog and the session's views as they are now."""
+    return plan(statement, context.table, context.views)
+
+
+def declared_operations(context: Context, statements: Sequence[Statement]) -> dict[str, str]:
+    """What a transaction for these statements must declare; views are made, because later statements read them."""
+    plans = []
+    for statement in statements:
+        with named(statement):
+            if isinstance(statement, CreateTemporaryView):
+                create_view(context, statement)
+            elif isinstance(statement, Select | Insert | Update | Delete | Merge):
+                plans.append(plan_of(context, statement))
+    return combine_operations(plans)
+
+
+def create_view(context: Context, statement: CreateTemporaryView) -> None:
+    """Remember a view of files for later statements of this engine.
+
+    :raises AlreadyExistsError: when another view has that name and OR REPLACE was not said.
+    """
+    name = statement.source.name
+    known = context.views.get(name)
+    if known is not None and known != statement.source and not statement.replace:
+        raise AlreadyExistsError(
+            f"temporary view {name} exists already, over other files; say CREATE OR REPLACE TEMPORARY VIEW"
+        )
+    context.views[name] = statement.source
+
+
+@contextlib.contextmanager
+def named(statement: Statement) -> Iterator[None]:
+    """Let a failure say in which statement it happened."""
+    try:
+        yield
+    except Exception as error:
+        note = f"in the statement on line {statement.line}: {_shortened(statement.text)}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+        raise
+
+
+def _run_write(context: Context, statement: Insert | Update | Delete | Merge) -> StatementResult:
+    operations = plan_of(context, statement).operations
+    # Before the transaction: nobody should wait for our locks while a JVM starts.
+    context.application.ready()
+    with StatementTransaction(context, operations) as transaction:
+        return transaction.run(plan_of(context, statement))
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else line[:199] + "…"
+

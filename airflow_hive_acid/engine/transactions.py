@@ -1,0 +1,339 @@
+"""One open transaction and what its statements have published: step 4 to 7 in the life of a statement.
+
+Statements run one after the other as Spark jobs, see what earlier ones of the same transaction wrote, and become
+visible together. Every job is recorded before it starts (R4), its manifest before the first rename (R5); the commit
+checks the manifests, adds the new partitions to the catalog and names every partition written (R12), all in its one
+database transaction. After any failure the transaction is aborted and its files are left to the Cleaner (R17: unless
+the commit was sent and its answer lost, then nothing is touched at all).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from airflow_hive_acid.engine.events import (
+    JobFinished,
+    Published,
+    TransactionAborted,
+    TransactionCommitted,
+    TransactionOpened,
+)
+from airflow_hive_acid.engine.publish import Manifest, Target, check_published, new_partitions, publish, read_staging
+from airflow_hive_acid.engine.results import Rows, StatementResult
+from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot
+from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError, PublishError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.jobs import JobSpec, PartitionRef
+from airflow_hive_acid.format.names import staging_name
+from airflow_hive_acid.metastore.catalog_partitions import find_partitions
+from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.sql.plans import STRENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
+    from airflow_hive_acid.metastore import Transaction
+    from airflow_hive_acid.metastore.catalog_model import Partition, Table
+    from airflow_hive_acid.sql.plans import Plan, TableRead, TableWrite
+
+
+@dataclass(slots=True)
+class _Written:
+    """What the transaction has written to one table so far."""
+
+    table: Table
+    statement_ids: list[int] = field(default_factory=list)
+    manifests: list[Manifest] = field(default_factory=list)
+    partitions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Names of the partitions touched, by operation."""
+    made: set[str] = field(default_factory=set)
+    """Those of them that the catalog does not know yet."""
+
+
+class StatementTransaction:
+    """An open transaction in which planned statements run.
+
+    :param operations: what each table was declared for; a statement may do that and less.
+    """
+
+    def __init__(self, context: Context, operations: Mapping[str, str]) -> None:
+        self._context = context
+        self._operations = dict(operations)
+        self._written: dict[str, _Written] = {}
+        self._tables: dict[str, Table] = {}
+        self._partitions: dict[str, dict[str, PartitionRef]] = {}
+        self._ended = False
+        started = time.monotonic()
+        partitioned = {name: context.table(name).is_partitioned for name in operations}
+        self._txn: Transaction = context.client.begin(
+            self._operations, partitioned=partitioned, agent_info=context.agent_info
+        )
+        try:
+            context.emit(
+                TransactionOpened(self.txn_id, self._operations, dict(self._txn.write_ids), time.monotonic() - started)
+            )
+        except BaseException as failure:
+            self.abort_after(failure)
+            raise
+
+    @property
+    def txn_id(self) -> int:
+        """The txn's id."""
+        return self._txn.txn_id
+
+    @property
+    def write_ids(self) -> dict[str, int]:
+        """Write id by table, for the tables that may be written."""
+        return dict(self._txn.write_ids)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ended:
+            return
+        if failure is None:
+            self.commit()
+        else:
+            self.abort_after(failure)
+
+    def require_open(self) -> None:
+        """Refuse to go on with a transaction that has ended.
+
+        :raises InvalidArgumentsError: when it was committed or aborted.
+        """
+        if self._ended:
+            raise InvalidArgumentsError(f"txn {self.txn_id} has ended; begin a new transaction")
+
+    def table(self, name: str) -> Table:
+        """A table as the catalog knows it now that the locks are granted."""
+        if name not in self._tables:
+            self._tables[name] = self._context.table(name)
+        return self._tables[name]
+
+    def run(self, plan: Plan) -> StatementResult:
+        """Run one statement; nothing of it is visible to others before the commit.
+
+        :raises InvalidArgumentsError: when it needs a table, or an operation on it, that was not declared.
+        """
+        self._check_declared(plan)
+        started = time.monotonic()
+        session = self._context.application.ready()
+        job_id = str(uuid.uuid4())
+        views = plan.views({read.view: self._read_snapshot(read) for read in plan.reads})
+        if plan.write is None:
+            step = plan.step(rows_uri=session.rows_uri(job_id))
+            result = session.run(JobSpec(job_id, step, views, plan.sources))
+            rows = Rows.of(result.columns, session.read_rows(session.rows_uri(job_id)))
+            self._emit_finished(plan, result)
+            return self._statement_result(plan, result, started, rows=rows)
+        result, manifest = self._write(plan, plan.write, job_id, views)
+        return self._statement_result(plan, result, started, directories=tuple(d.uri for d in manifest.directories))
+
+    def commit(self) -> None:
+        """Make everything visible at once.
+
+        :raises WriteConflictError: another txn changed the same rows' partition first; this one is aborted.
+        :raises PublishError: what lies in the table is not what was published; this one is aborted.
+        :raises CommitStateUnknownError: the answer was lost; nothing was touched.
+        """
+        started = time.monotonic()
+        try:
+            for name in self._txn.write_ids:
+                if self.table(name).is_partitioned:
+                    self._name_partitions(name)
+            self._txn.before_commit(self._check_and_add_partitions)
+            self._txn.commit()
+            self._ended = True
+        except CommitStateUnknownError:
+            self._ended = True
+            raise
+        except BaseException as failure:
+            self.abort_after(failure)
+            raise
+        self._context.emit(TransactionCommitted(self.txn_id, time.monotonic() - started))
+
+    def abort(self, reason: str) -> None:
+        """Give everything up; fine when it has ended.
+
+        Files stay where they are; the Cleaner removes them when nobody can need them.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        self._txn.abort(reason)
+        self._context.emit(TransactionAborted(self.txn_id, reason.splitlines()[0] if reason else "no reason given"))
+
+    def abort_after(self, failure: BaseException) -> None:
+        """Abort because of a failure, which is what the caller should hear of, whatever becomes of the abort."""
+        if isinstance(failure, CommitStateUnknownError):
+            return
+        try:
+            self.abort(str(failure) or type(failure).__name__)
+        except HiveAcidError as second:
+            failure.add_note(f"txn {self.txn_id} could not be aborted and will time out: {second}")
+
+    def _name_partitions(self, name: str) -> None:
+        """R12: also when there are none, so that a statement that matched nothing leaves no component."""
+        self._txn.add_partitions(name, [])
+        written = self._written.get(name)
+        for operation, partitions in (written.partitions if written is not None else {}).items():
+            self._txn.add_partitions(name, sorted(partitions), operation)
+
+    def _check_declared(self, plan: Plan) -> None:
+        for name, operation in plan.operations.items():
+            declared = self._operations.get(name)
+            if declared is None or STRENGTH.index(declared) < STRENGTH.index(operation):
+                raise InvalidArgumentsError(
+                    f"txn {self.txn_id} was begun with {declared or 'nothing'} on {name}, and the statement needs "
+                    f"{operation}; declare all tables with what will be done to them when the transaction is begun"
+                )
+
+    def _write(
+        self, plan: Plan, write: TableWrite, job_id: str, views: tuple[View, ...]
+    ) -> tuple[JobResult, Manifest]:
+        context, name = self._context, write.table
+        table = self.table(name)
+        written = self._written.setdefault(name, _Written(table))
+        ids = [self._txn.next_statement_id(name) for _ in range(plan.statement_id_count)]
+        write_id = self._txn.write_ids[name]
+        partitions = self._known_partitions(table).values()
+        snapshot = table_snapshot(
+            table, partitions, write.partitions, self._txn.snapshot[name], self._txn.valid_txns
+        )
+        staging = paths.join(table.location, staging_name(job_id))
+        spec = JobSpec(
+            job_id, plan.step(target=snapshot, write_id=write_id, statement_ids=ids), views, plan.sources, staging
+        )
+        session = context.application.ready()
+        context.client.jobs.start(
+            job_id=job_id,
+            txn_id=self.txn_id,
+            table=name,
+            write_id=write_id,
+            statement=ids[0],
+            kind=plan.kind,
+            table_location=table.location,
+            staging=staging,
+            application_id=session.application_id,
+        )
+        result = session.run(spec)
+        self._emit_finished(plan, result)
+        target = self._target(table, (*written.statement_ids, *ids))
+        started = time.monotonic()
+        filesystem = context.filesystem(table.location)
+        manifest = read_staging(filesystem, staging, result, target)
+        context.client.jobs.record_manifest(job_id, manifest.to_document())
+        publish(filesystem, staging, manifest, table.location)
+        written.statement_ids += ids
+        written.manifests.append(manifest)
+        written.partitions[write.operation] |= {d.partition for d in manifest.directories}
+        self._learn_partitions(table, target, manifest)
+        context.emit(_published(manifest, time.monotonic() - started))
+        return result, manifest
+
+    def _emit_finished(self, plan: Plan, result: JobResult) -> None:
+        self._context.emit(
+            JobFinished(
+                kind=plan.kind,
+                table=None if plan.write is None else plan.write.table,
+                inserted=result.inserted,
+                updated=result.updated,
+                deleted=result.deleted,
+                rows=result.rows,
+                seconds=result.seconds,
+            )
+        )
+
+    def _statement_result(
+        self,
+        plan: Plan,
+        result: JobResult,
+        started: float,
+        *,
+        rows: Rows | None = None,
+        directories: tuple[str, ...] = (),
+    ) -> StatementResult:
+        return StatementResult(
+            statement=plan.statement.text,
+            kind=plan.kind,
+            inserted=result.inserted,
+            updated=result.updated,
+            deleted=result.deleted,
+            rows=rows,
+            txn_id=self.txn_id,
+            write_ids={} if plan.write is None else {plan.write.table: self._txn.write_ids[plan.write.table]},
+            seconds=time.monotonic() - started,
+            directories=directories,
+        )
+
+    def _read_snapshot(self, read: TableRead) -> TableSnapshot:
+        table = self.table(read.table)
+        write_ids = self._txn.snapshot[read.table] if table.is_transactional else None
+        txns = self._txn.valid_txns if table.is_transactional else None
+        return table_snapshot(table, self._known_partitions(table).values(), read.partitions, write_ids, txns)
+
+    def _known_partitions(self, table: Table) -> dict[str, PartitionRef]:
+        """The partitions of the catalog and those this transaction has made, by name; empty without partitions."""
+        name = table.qualified_name
+        if name not in self._partitions:
+            listed = self._context.client.catalog.list_partitions(name) if table.is_partitioned else ()
+            self._partitions[name] = {p.name: p for p in partition_refs(listed)}
+        return self._partitions[name]
+
+    def _learn_partitions(self, table: Table, target: Target, manifest: Manifest) -> None:
+        """Partitions that the catalog gets at the commit are there for the next statement of this transaction."""
+        for name, values in new_partitions(target, [manifest]).items():
+            self._known_partitions(table)[name] = PartitionRef(name, target.place_of(name), values)
+            self._written[table.qualified_name].made.add(name)
+
+    def _target(self, table: Table, statement_ids: tuple[int, ...]) -> Target:
+        return Target(
+            table=table.qualified_name,
+            location=table.location,
+            partition_columns=tuple(c.name for c in table.partition_columns),
+            partitions={p.name: p.location for p in self._known_partitions(table).values()},
+            write_id=self._txn.write_ids[table.qualified_name],
+            statement_ids=statement_ids,
+        )
+
+    def _check_and_add_partitions(self, connection: Connection) -> None:
+        """Inside the commit, before any global lock (R15): do the manifests hold, and does the catalog know all?"""
+        context = self._context
+        for name, written in self._written.items():
+            table = written.table
+            target = self._target(table, tuple(written.statement_ids))
+            check_published(context.filesystem(table.location), target, written.manifests)
+            made = {p: self._known_partitions(table)[p] for p in written.made}
+            if made:
+                key, write_id = table_name(name), self._txn.write_ids[name]
+                catalog = context.client.catalog
+                new = catalog.add_partitions_in(connection, key, list(made), write_id=write_id)
+                others = find_partitions(connection, table, sorted(set(made) - set(new)))
+                _require_same_places(made, others)
+
+
+def _require_same_places(made: Mapping[str, PartitionRef], others: Mapping[str, Partition]) -> None:
+    """Somebody else added a partition meanwhile: our files must be where readers will look for them."""
+    for name, other in others.items():
+        if paths.parse_location(other.location) != paths.parse_location(made[name].location):
+            raise PublishError(
+                f"partition {name} was added at {other.location} while this txn wrote it at {made[name].location}; "
+                "the txn is not committed, run it again"
+            )
+
+
+def _published(manifest: Manifest, seconds: float) -> Published:
+    sizes = [size for directory in manifest.directories for _, size in directory.files]
+    return Published(manifest.table, len(manifest.directories), len(sizes), sum(sizes), seconds)
