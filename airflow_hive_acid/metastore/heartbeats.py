@@ -39,15 +39,17 @@ class Heartbeater:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def add(self, txn_id: int) -> None:
-        """Keep a txn alive from now on."""
+    def add(self, txn_id: int) -> bool:
+        """Keep a txn alive from now on; whether nobody did so far."""
         with self._changed:
+            is_new = txn_id not in self._due
             self._due[txn_id] = time.monotonic() + self._interval * _FIRST_PART * random.random()  # noqa: S311
             if self._thread is None or not self._thread.is_alive():
                 self._closed = False
                 self._thread = threading.Thread(target=self._run, name="hive-acid-heartbeat", daemon=True)
                 self._thread.start()
             self._changed.notify()
+            return is_new
 
     def remove(self, txn_id: int) -> None:
         """The txn has ended, or somebody else keeps it alive."""
