@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.pruning import PartitionFilter
     from airflow_hive_acid.sql.statements import DataStatement
 
-_STRENGTH = ("select", "insert", "delete", "update", "overwrite")
+STRENGTH = ("select", "insert", "delete", "update", "overwrite")
+"""Operations from weakest to strongest: a table declared for one of them allows those before it."""
 
 
 class ColumnFacts(Protocol):
@@ -285,5 +286,5 @@ def combine_operations(plans: Sequence[Plan]) -> dict[str, str]:
     combined: dict[str, str] = {}
     for plan in plans:
         for table, operation in plan.operations.items():
-            combined[table] = max(combined.get(table, "select"), operation, key=_STRENGTH.index)
+            combined[table] = max(combined.get(table, "select"), operation, key=STRENGTH.index)
     return combined
