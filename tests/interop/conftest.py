@@ -49,11 +49,12 @@ def hive(hive_metastore_url: str, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture
-def hive_database(hive: Hive) -> str:
+def hive_database(hive: Hive) -> Iterator[str]:
     """A database of Hive's own making for one test."""
     name = f"d{next(_numbers)}"
     hive.run(f"create database {name}")
-    return name
+    yield name
+    hive.rollback_all()
 
 
 @pytest.fixture

@@ -68,6 +68,7 @@ class Hive:
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
+        self._open: set[str] = set()
 
     def start(self) -> Hive:
         """Start the process and wait until it answers."""
@@ -128,15 +129,28 @@ class Hive:
         assert len(found) == len(rows), f"two rows of {table} have the same ROW__ID: {rows}"
         return found
 
-    def begin(self, session: str = "main") -> None:
+    def begin(self, session: str) -> None:
         """Open a transaction of several statements (Hive has it, but only its own tests may use it)."""
-        self._request("transaction", session, sql="start transaction").result(STATEMENT_SECONDS)
+        self._transaction("start transaction", session)
+        self._open.add(session)
 
-    def commit(self, session: str = "main") -> None:
-        self._request("transaction", session, sql="commit").result(STATEMENT_SECONDS)
+    def commit(self, session: str) -> None:
+        """Commit the transaction of a session."""
+        self._open.discard(session)
+        self._transaction("commit", session)
 
-    def rollback(self, session: str = "main") -> None:
-        self._request("transaction", session, sql="rollback").result(STATEMENT_SECONDS)
+    def rollback(self, session: str) -> None:
+        """Roll the transaction of a session back."""
+        self._open.discard(session)
+        self._transaction("rollback", session)
+
+    def rollback_all(self) -> None:
+        """Roll back what a failed test left open."""
+        for session in list(self._open):
+            self.rollback(session)
+
+    def _transaction(self, sql: str, session: str) -> None:
+        self._request("transaction", session, sql=sql).result(STATEMENT_SECONDS)
 
     def snapshot(self, *tables: str) -> HiveSnapshot:
         """What a reader of these tables (``db.table``) that begins now would see."""
