@@ -7,13 +7,13 @@ The check costs nothing where types agree, and one comparison with NULL where th
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.spark.failures import fail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.spark.schema import TableColumn
 
-_MARK = "[hive-acid value] "
-_MARKED = re.compile(r"\[hive-acid value\] (.*?) \[end\]", re.DOTALL)
 _LONGEST_SHOWN = 100
 _COMPLEX = (T.ArrayType, T.MapType, T.StructType)
 _STRINGS = (T.StringType, T.CharType, T.VarcharType)
@@ -34,20 +32,21 @@ def assigned(value: Column, given: T.DataType, column: TableColumn, table: str) 
 
     :raises InvalidArgumentsError: when no value of that type can be converted.
     """
-    stored = _converted(value, given, column, table)
+    text = _converted(value, given, column, table)
     if column.length is None:
-        return stored
-    if column.is_char:
-        stored = F.rtrim(stored)
+        return text
+    text = stored(text, column)
+    fits = F.coalesce(F.length(text) <= F.lit(column.length), F.lit(True))
     # Blanks beyond the length are dropped, as the SQL standard has it; anything else would be lost.
-    fits = F.length(F.rtrim(stored)) <= F.lit(column.length)
-    return F.when(
-        F.coalesce(F.length(stored) <= F.lit(column.length), F.lit(True)), stored
-    ).otherwise(
-        F.when(fits, F.substring(stored, 1, column.length)).otherwise(
-            _refusal(column, table, stored, f"is longer than {column.length} characters")
-        )
-    )
+    only_blanks = F.length(F.rtrim(text)) <= F.lit(column.length)
+    too_long = _refusal(column, table, text, f"is longer than {column.length} characters")
+    cut = F.when(only_blanks, F.substring(text, 1, column.length)).otherwise(too_long)
+    return F.when(fits, text).otherwise(cut)
+
+
+def stored(value: Column, column: TableColumn) -> Column:
+    """A value of the column as files hold it: char without the blanks that readers add."""
+    return F.rtrim(value) if column.is_char else value
 
 
 def _converted(value: Column, given: T.DataType, column: TableColumn, table: str) -> Column:
@@ -69,9 +68,7 @@ def _converted(value: Column, given: T.DataType, column: TableColumn, table: str
 
 def _refusal(column: TableColumn, table: str, value: Column, complaint: str) -> Column:
     shown = F.substring(value.cast("string"), 1, _LONGEST_SHOWN)
-    return F.raise_error(
-        F.concat(F.lit(f"{_MARK}column {column.name} of {table}: the value '"), shown, F.lit(f"' {complaint} [end]"))
-    )
+    return fail(BadRecordError, f"column {column.name} of {table}: the value '", shown, f"' {complaint}")
 
 
 def _incompatible(given: T.DataType, wanted: T.DataType) -> bool:
@@ -91,12 +88,6 @@ def _no_conversion(given: T.DataType, column: TableColumn, table: str) -> Invali
         f"column {column.name} of {table} is {column.hive_type}; a value of type {given.simpleString()} cannot be "
         "stored in it: convert it in the query"
     )
-
-
-def refused_value(text: str) -> str | None:
-    """The complaint about a value inside the text of a failure, None when it is about something else."""
-    match = _MARKED.search(text)
-    return None if match is None else match[1]
 
 
 def assign_all(rows: DataFrame, columns: Sequence[TableColumn], table: str) -> DataFrame:

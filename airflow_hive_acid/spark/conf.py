@@ -20,6 +20,8 @@ it. Measured on 2 cores, CPU seconds of the start and of each later write of 3 M
 7.2 and 5.4, as usual 10.9 and 2.3, so 8.5 and 2.3.
 """
 
+EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+
 REQUIRED = {
     # The wall clock of timestamps, see above.
     "spark.sql.session.timeZone": "UTC",
@@ -33,6 +35,9 @@ REQUIRED = {
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "true",
     # Spark would push predicates on row.column down under names that orc-core looks up inside row.
     "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "parquet",
+    # The numbers of a row must be made by the task that writes it; this rule would make them on the driver, as if by
+    # task 0, when a query is nothing but constants.
+    EXCLUDED_RULES: "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
     # A union of single-partition inputs must not melt two buckets into one file.
     "spark.sql.unionOutputPartitioning": "false",
     # A vanished or damaged file is an error, never "no rows".

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 _ROW_NUMBER_MASK = (1 << 33) - 1
 
 
-def task_bucket(statement_id: int) -> Column:
-    """The ``bucket`` value of rows that this task writes into ``part-N`` with N its own number."""
-    return F.lit(encode_bucket(0, statement_id)).bitwiseOR(F.shiftleft(F.spark_partition_id(), 16))
+def task_bucket(statement_id: int, offset: int = 0) -> Column:
+    """The ``bucket`` value of rows that this task writes into ``part-N``: bucket N + offset, N its own number."""
+    number = F.spark_partition_id() + F.lit(offset) if offset else F.spark_partition_id()
+    return F.lit(encode_bucket(0, statement_id)).bitwiseOR(F.shiftleft(number, 16))
 
 
 def task_row_number() -> Column:
@@ -34,13 +35,18 @@ def task_row_number() -> Column:
 
 
 def insert_event(
-    names: Sequence[str], write_id: int, statement_id: int, row_number: Column | None = None
+    names: Sequence[str],
+    write_id: int,
+    statement_id: int,
+    *,
+    row_number: Column | None = None,
+    bucket_offset: int = 0,
 ) -> list[Column]:
     """Six columns that insert the columns ``names`` of the current row."""
     return [
         F.lit(schema.INSERTED).alias(schema.OPERATION),
         _write_id(write_id).alias(schema.ORIGINAL_WRITE_ID),
-        task_bucket(statement_id).alias(schema.BUCKET),
+        task_bucket(statement_id, bucket_offset).alias(schema.BUCKET),
         (task_row_number() if row_number is None else row_number).alias(schema.ROW_NUMBER),
         _write_id(write_id).alias(schema.CURRENT_WRITE_ID),
         F.struct(*[F.col(f"`{name}`") for name in names]).alias(schema.ROW),

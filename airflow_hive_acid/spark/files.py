@@ -14,13 +14,14 @@ from airflow_hive_acid.errors import CorruptTableError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry, StateDirectory, acid_state
 from airflow_hive_acid.format.buckets import MAX_BUCKET
-from airflow_hive_acid.format.names import DirectoryKind, is_hidden, parse_original_file
-from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hive_acid.format.names import AcidDirectory, DirectoryKind, is_hidden, parse_original_file
+from airflow_hive_acid.format.write_ids import ValidTxnList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.spark.hadoop import Entry, HadoopFilesystem
 
 
@@ -41,6 +42,7 @@ class EventFile:
     bucket: int
     min_write_id: int
     max_write_id: int
+    in_base: bool = False
     check_rows: bool = False
 
 
@@ -58,6 +60,7 @@ class OriginalDataFile:
     bucket: int
     write_id: int
     statement_id: int = 0
+    in_delta: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +101,12 @@ def list_partitions(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[list[
     return [found[root] for root in roots]
 
 
-def snapshot_files(fs: HadoopFilesystem, snapshot: TableSnapshot) -> SnapshotFiles:
+def snapshot_files(fs: HadoopFilesystem, snapshot: TableSnapshot, write_ids: ValidWriteIdList) -> SnapshotFiles:
     """List a table and decide what its snapshot reads.
 
+    :param write_ids: the snapshot's list, or the compactor's variant of it.
     :raises CorruptTableError: when the layout contradicts itself.
     """
-    write_ids = ValidWriteIdList.parse(snapshot.write_ids)
     txns = ValidTxnList.parse(snapshot.txns)
     roots = _qualified(fs, snapshot)
     clean: list[EventFile] = []
@@ -129,7 +132,8 @@ def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[Even
     :raises CorruptTableError: when a bucket number does not fit into the format, or comes twice.
     """
     named = directory.directory
-    low = 0 if named.kind is DirectoryKind.BASE else named.min_write_id
+    in_base = named.kind is DirectoryKind.BASE
+    low = 0 if in_base else named.min_write_id
     files = []
     for entry, bucket in directory.bucket_files():
         uri = paths.join(root, entry.path)
@@ -137,9 +141,8 @@ def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[Even
             raise CorruptTableError(f"{uri}: bucket numbers end at {MAX_BUCKET}")
         if entry.size == 0:
             continue
-        files.append(
-            EventFile(uri, entry.size, ordinal, bucket.bucket, low, named.max_write_id, directory.needs_row_check)
-        )
+        check = directory.needs_row_check
+        files.append(EventFile(uri, entry.size, ordinal, bucket.bucket, low, named.max_write_id, in_base, check))
     return files
 
 
@@ -159,14 +162,16 @@ def delete_files(directory: StateDirectory, root: str, ordinal: int) -> list[Eve
 
 def _originals(state: AcidState, root: str, ordinal: int) -> Iterable[OriginalDataFile]:
     for entry in state.originals:
-        yield _original(entry, root, ordinal, 0, 0)
+        yield _original(entry, root, ordinal)
     for directory in state.inserts:
         named = directory.directory
         for entry in directory.original_files():
-            yield _original(entry, root, ordinal, named.max_write_id, named.statement_id or 0)
+            yield _original(entry, root, ordinal, named)
 
 
-def _original(entry: FileEntry, root: str, ordinal: int, write_id: int, statement_id: int) -> OriginalDataFile:
+def _original(
+    entry: FileEntry, root: str, ordinal: int, directory: AcidDirectory | None = None
+) -> OriginalDataFile:
     uri = paths.join(root, entry.path)
     named = parse_original_file(entry.path.rpartition("/")[2])
     if named is None:
@@ -174,7 +179,17 @@ def _original(entry: FileEntry, root: str, ordinal: int, write_id: int, statemen
             f"{uri} is neither a bucket file nor named like one that Hive wrote (000000_0); "
             "its rows have no place in the table: move it away or rename it while no transaction is open"
         )
-    return OriginalDataFile(uri, entry.size, ordinal, named.bucket, write_id, statement_id)
+    if directory is None:
+        return OriginalDataFile(uri, entry.size, ordinal, named.bucket, write_id=0)
+    return OriginalDataFile(
+        uri,
+        entry.size,
+        ordinal,
+        named.bucket,
+        directory.max_write_id,
+        directory.statement_id or 0,
+        in_delta=directory.kind is DirectoryKind.DELTA,
+    )
 
 
 def _qualified(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[str]:

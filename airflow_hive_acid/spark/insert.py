@@ -17,7 +17,7 @@ from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, partition_nam
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.assign import assign_all
 from airflow_hive_acid.spark.events import insert_event
-from airflow_hive_acid.spark.output import Destination, Placement, start_directory, write_events
+from airflow_hive_acid.spark.output import Destination, start_directory, write_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import Insert, WrittenDirectory
-    from airflow_hive_acid.format.jobs import Column as HiveColumn
     from airflow_hive_acid.spark.output import Staging
 
+FEW_ROWS = 10_000
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
@@ -48,10 +48,17 @@ def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenD
     missing = [F.lit(None).cast(c.type).alias(c.name) for c in columns if c.name not in given]
     name = base_name(step.write_id) if step.overwrite else delta_name(step.write_id, step.write_id, step.statement_id)
     writer = InsertWriter(step.write_id, step.statement_id, name, columns, partition_columns, static)
-    written = writer.write(rows.select("*", *missing), staging, step.target.properties)
+    rows = in_one_file_if_small(rows.select("*", *missing))
+    written = writer.write(rows, staging, step.target.properties)
     if not written and step.overwrite and not dynamic:
         written = [start_directory(staging, writer.destination(()))]
     return written
+
+
+def in_one_file_if_small(rows: DataFrame) -> DataFrame:
+    """Let one task write what is known to be little: INSERT … VALUES should not make a file per core."""
+    most = rows._jdf.queryExecution().optimizedPlan().maxRows()
+    return rows.coalesce(1) if most.isDefined() and int(str(most.get())) <= FEW_ROWS else rows
 
 
 class InsertWriter:
@@ -97,6 +104,7 @@ class InsertWriter:
         """Write the rows.
 
         :param rows: data columns and dynamic partition columns by name, in any order.
+        :param bucket_offset: first bucket number to use, where others are taken.
         """
         dynamic = [c for c in self._partition_columns if c.name not in self._static]
         keys = [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(dynamic))]
@@ -106,15 +114,7 @@ class InsertWriter:
         # The last projection before the write: see events.py.
         names = [c.name for c in self._columns]
         event = insert_event(names, self._write_id, self._statement_id, bucket_offset=bucket_offset)
-        return write_events(
-            staging,
-            rows.select(*event, *keys),
-            keys,
-            lambda values: Placement(self.destination(values)),
-            properties,
-            label,
-            bucket_offset,
-        )
+        return write_events(staging, rows.select(*event, *keys), keys, self.destination, properties, label)
 
 
 def partition_text(value: Column, column: schema.TableColumn) -> Column:
@@ -165,13 +165,6 @@ def _filled_columns(
         filled.append(known[name])
     if len({c.name for c in filled}) != len(filled):
         raise InvalidArgumentsError(f"a column is named twice in the column list of the insert: {step.columns}")
-    unset = [c.name for c in dynamic if c not in filled]
-    if unset:
-        # The partition columns may be given after the listed ones without being listed, as Hive has it.
-        filled.extend(c for c in dynamic if c not in filled)
+    # Partition columns need not be listed: Hive takes them after the listed ones.
+    filled.extend(c for c in dynamic if c not in filled)
     return filled
-
-
-def hive_columns(columns: Sequence[HiveColumn]) -> list[str]:
-    """Names of catalog columns, lower case."""
-    return [c.name.lower() for c in columns]

@@ -15,7 +15,15 @@ from pyspark.sql import types as T
 from airflow_hive_acid.format.buckets import encode_bucket
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem, in_threads
-from airflow_hive_acid.spark.scan import PATH, ScanFile, found_or_fail, lookup_table, metadata_path, scan
+from airflow_hive_acid.spark.scan import (
+    PATH,
+    ScanFile,
+    found_or_fail,
+    lookup_table,
+    metadata_path,
+    read_files_whole,
+    scan,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,12 +49,12 @@ _LOOKUP = T.StructType(
 )
 
 
-def rows(spark: SparkSession, table: OpenTable, identity: bool) -> DataFrame:
+def rows(spark: SparkSession, table: OpenTable, files: Sequence[OriginalDataFile], identity: bool) -> DataFrame:
     """The rows of original files as insert events: ``row``, partition columns and, if wanted, the identity columns.
 
+    :param files: in path order, and all files of their buckets: rows are counted through them.
     :param identity: number the rows. Files are then read whole, one task each.
     """
-    files = table.files.originals
     row = schema.row_type(table.columns)
     wanted = [ScanFile(f.uri, f.partition) for f in files]
     nested = F.struct(*[F.col(f"`{name}`") for name in row.names]).alias(schema.ROW)
@@ -54,7 +62,7 @@ def rows(spark: SparkSession, table: OpenTable, identity: bool) -> DataFrame:
     if not identity:
         nothing = [F.lit(None).cast(schema.header_type(n)).alias(n) for n in schema.HEADER]
         return scan(spark, row, wanted, table.partitions).select(*nothing, nested, *others)
-    _read_files_whole(spark, max(f.size for f in files))
+    read_files_whole(spark, max(f.size for f in files))
     # The number must be taken before anything can filter rows: the projection is not deterministic, so no predicate
     # passes below it.
     number = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_NUMBER_MASK)).alias(_NUMBER)
@@ -86,12 +94,3 @@ def _identities(fs: HadoopFilesystem, files: Sequence[OriginalDataFile]) -> list
             {_KNOWN_PATH: metadata_path(file.uri), _WRITE_ID: file.write_id, _BUCKET: bucket, _OFFSET: offset}
         )
     return found
-
-
-def _read_files_whole(spark: SparkSession, largest: int) -> None:
-    """One file per task, never split: row numbers are counted by tasks.
-
-    Spark has no such setting per scan; every job has a session of its own.
-    """
-    spark.conf.set("spark.sql.files.maxPartitionBytes", str(largest + 1))
-    spark.conf.set("spark.sql.files.openCostInBytes", str(largest + 1))

@@ -3,7 +3,7 @@
 Spark writes ``part-NNNNN…`` files below the staging directory; here they become ``bucket_NNNNN`` below
 ``data/[<partition>/]<directory>/``, are counted and checked from their footers, and get Hive's version file. Nothing is
 renamed out of staging: publishing is the control plane's (R4, R5). A file whose rows carry another bucket number than
-its name would make Hive fail or lose deletes, so that is checked for every file before the result is written.
+its name would make Hive fail or lose deletes, so the name is taken from the rows, which must agree within a file.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from airflow_hive_acid.spark.hadoop import Entry, HadoopFilesystem
+    from airflow_hive_acid.spark.hadoop import Entry, HadoopFilesystem, OrcSummary
 
-_PART_FILE = re.compile(r"part-([0-9]+)-.*-c([0-9]+)\..*")
+_PART_FILE = re.compile(r"part-([0-9]+)-.*[-.]c([0-9]+)\..*")
 _BLOOM = "orc.bloom.filter.columns"
 
 
@@ -42,16 +42,6 @@ class Destination(NamedTuple):
     partition: str
     values: tuple[str, ...]
     name: str
-
-
-class Placement(NamedTuple):
-    """Where the files of one output key belong.
-
-    :param bucket: their bucket number; None when it is the number of the task that wrote the file.
-    """
-
-    destination: Destination
-    bucket: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +76,9 @@ def write_events(
     staging: Staging,
     events: DataFrame,
     keys: Sequence[str],
-    place: Callable[[tuple[str, ...]], Placement],
+    place: Callable[[tuple[str, ...]], Destination],
     properties: Mapping[str, str],
     label: str = "write_1",
-    bucket_offset: int = 0,
 ) -> list[WrittenDirectory]:
     """Write events and arrange them as finished directories.
 
@@ -98,45 +87,41 @@ def write_events(
     :param keys: columns that become directories in Spark's output; none for a single destination.
     :param place: from the values of the keys (unescaped) to where their files belong.
     :param label: name of the scratch directory; one per write of a job.
-    :param bucket_offset: what to add to a task's number to get its bucket.
     """
     scratch = staging.scratch(label)
     writer = events.write.mode("error").options(**orc_options(properties)).option("maxRecordsPerFile", "0")
     (writer.partitionBy(*keys) if keys else writer).orc(scratch)
     try:
-        found = _part_files(staging.fs, staging.fs.qualify(scratch), len(keys))
-        return arrange(staging, _buckets(found, place, bucket_offset))
+        return _arranged(staging, _part_files(staging.fs, staging.fs.qualify(scratch), len(keys)), place)
     finally:
         staging.fs.delete(scratch)
 
 
-class _Arranged(NamedTuple):
-    """A file of Spark's, its destination and its bucket number."""
+class _PartFile(NamedTuple):
+    """A file that a task wrote, and the values of its key columns."""
 
     entry: Entry
-    destination: Destination
-    bucket: int
+    keys: tuple[str, ...]
 
 
-def arrange(staging: Staging, files: Iterable[_Arranged]) -> list[WrittenDirectory]:
-    """Check files and move them to their places in staging; files without rows are left behind.
-
-    :raises JobFailedError: when the content of a file contradicts the name it would get.
-    """
-    candidates = list(files)
-    summaries = in_threads(staging.fs.orc_summary, [f.entry.uri for f in candidates])
+def _arranged(
+    staging: Staging, files: list[_PartFile], place: Callable[[tuple[str, ...]], Destination]
+) -> list[WrittenDirectory]:
+    """Name, check and move files to their places in staging; those without rows are left behind."""
+    summaries = in_threads(staging.fs.orc_summary, [f.entry.uri for f in files])
     written: dict[Destination, dict[int, tuple[Entry, int]]] = {}
-    for file, summary in zip(candidates, summaries, strict=True):
+    for file, summary in zip(files, summaries, strict=True):
         if summary.rows == 0:
             continue
-        _check_bucket(file, summary.min_bucket, summary.max_bucket)
-        others = written.setdefault(file.destination, {})
-        if file.bucket in others:
+        destination = place(file.keys)
+        bucket = _bucket_of(file, summary, destination)
+        others = written.setdefault(destination, {})
+        if bucket in others:
             raise JobFailedError(
-                f"two tasks wrote bucket {file.bucket} of {file.destination.name}: {others[file.bucket][0].name} and "
+                f"two tasks wrote bucket {bucket} of {destination.name}: {others[bucket][0].name} and "
                 f"{file.entry.name}; nothing is published"
             )
-        others[file.bucket] = (file.entry, summary.rows)
+        others[bucket] = (file.entry, summary.rows)
     for destination in written:
         start_directory(staging, destination)
     staging.fs.rename_all(
@@ -156,6 +141,17 @@ def arrange(staging: Staging, files: Iterable[_Arranged]) -> list[WrittenDirecto
         )
         for destination, buckets in sorted(written.items())
     ]
+
+
+def _bucket_of(file: _PartFile, summary: OrcSummary, destination: Destination) -> int:
+    """The bucket number that all rows of a file carry."""
+    inside = {decode_bucket(value).bucket for value in (summary.min_bucket, summary.max_bucket) if value is not None}
+    if len(inside) != 1:
+        raise JobFailedError(
+            f"{file.entry.name} of {destination.name} holds rows of the buckets {sorted(inside)}; a file must hold one "
+            "bucket, so nothing is published"
+        )
+    return inside.pop()
 
 
 def start_directory(staging: Staging, destination: Destination) -> WrittenDirectory:
@@ -178,22 +174,13 @@ def merged(*parts: Iterable[WrittenDirectory]) -> list[WrittenDirectory]:
     ]
 
 
-def rows_in(directories: Iterable[WrittenDirectory], kind: str) -> int:
-    """Rows in all directories whose name starts with ``kind``."""
-    return sum(file.rows for d in directories if d.name.startswith(f"{kind}_") for file in d.files)
+def rows_in(directories: Iterable[WrittenDirectory], kind: str = "") -> int:
+    """Rows in all directories, or in those whose name starts with ``kind``."""
+    return sum(file.rows for d in directories if d.name.startswith(kind) for file in d.files)
 
 
-def _check_bucket(file: _Arranged, low: int | None, high: int | None) -> None:
-    inside = {decode_bucket(value).bucket for value in (low, high) if value is not None}
-    if inside != {file.bucket}:
-        raise JobFailedError(
-            f"{file.entry.name} would become bucket {file.bucket} of {file.destination.name}, but its rows are of "
-            f"{sorted(inside)}; nothing is published"
-        )
-
-
-def _part_files(fs: HadoopFilesystem, scratch: str, depth: int) -> list[tuple[Entry, tuple[str, ...]]]:
-    """Spark's output files, each with the values of its key columns."""
+def _part_files(fs: HadoopFilesystem, scratch: str, depth: int) -> list[_PartFile]:
+    """Spark's output files below ``depth`` levels of ``key=value`` directories."""
     level: list[tuple[str, tuple[str, ...]]] = [(scratch, ())]
     for _ in range(depth):
         listed = fs.list_many(directory for directory, _ in level)
@@ -205,28 +192,24 @@ def _part_files(fs: HadoopFilesystem, scratch: str, depth: int) -> list[tuple[En
         ]
     listed = fs.list_many(directory for directory, _ in level)
     return [
-        (entry, values)
+        _checked(_PartFile(entry, values))
         for directory, values in level
         for entry in listed[directory] or ()
         if not entry.is_directory and not entry.name.startswith(("_", "."))
     ]
 
 
-def _buckets(
-    files: Iterable[tuple[Entry, tuple[str, ...]]],
-    place: Callable[[tuple[str, ...]], Placement],
-    bucket_offset: int,
-) -> Iterable[_Arranged]:
-    for entry, values in files:
-        match = _PART_FILE.fullmatch(entry.name)
-        if match is None or int(match[2]) != 0:
-            raise JobFailedError(f"{entry.uri}: expected exactly one file part-NNNNN-…-c000 per task; is "
-                                 "spark.sql.files.maxRecordsPerFile set?")
-        placement = place(values)
-        bucket = int(match[1]) + bucket_offset if placement.bucket is None else placement.bucket
-        if bucket > MAX_BUCKET:
-            raise InvalidArgumentsError(
-                f"the statement wrote with more than {MAX_BUCKET + 1} tasks, and a directory holds no more buckets; "
-                f"add the hint /*+ COALESCE({MAX_BUCKET + 1}) */ to the query"
-            )
-        yield _Arranged(entry, placement.destination, bucket)
+def _checked(file: _PartFile) -> _PartFile:
+    """One file per task, and no task whose number does not fit into the format."""
+    match = _PART_FILE.fullmatch(file.entry.name)
+    if match is None or int(match[2]) != 0:
+        raise JobFailedError(
+            f"{file.entry.uri}: expected exactly one file part-NNNNN-…c000 per task; "
+            "spark.sql.files.maxRecordsPerFile must be 0"
+        )
+    if int(match[1]) > MAX_BUCKET:
+        raise InvalidArgumentsError(
+            f"the statement wrote with more than {MAX_BUCKET + 1} tasks, and a directory holds no more buckets; "
+            f"add the hint /*+ COALESCE({MAX_BUCKET + 1}) */ to the query"
+        )
+    return file

@@ -36,10 +36,12 @@ _INSERT_ONLY = "transactional_properties"
 class OpenTable:
     """A snapshot whose files are listed.
 
+    :param write_ids: what the snapshot sees; for a compaction the compactor's variant.
     :param columns: data columns; ``partition_columns`` come after them in rows.
     """
 
     snapshot: TableSnapshot
+    write_ids: ValidWriteIdList
     columns: tuple[schema.TableColumn, ...]
     partition_columns: tuple[schema.TableColumn, ...]
     partitions: PartitionValues
@@ -51,9 +53,10 @@ class OpenTable:
         return self.snapshot.table
 
 
-def open_table(spark: SparkSession, snapshot: TableSnapshot) -> OpenTable:
+def open_table(spark: SparkSession, snapshot: TableSnapshot, compactor: bool = False) -> OpenTable:
     """List a transactional table.
 
+    :param compactor: look at it as a compactor does: no further than the first open write id.
     :raises CorruptTableError: when its layout contradicts itself.
     :raises UnsupportedStatementError: for tables and types this version does not read.
     """
@@ -64,12 +67,16 @@ def open_table(spark: SparkSession, snapshot: TableSnapshot) -> OpenTable:
             f"{snapshot.table} is an insert-only table; only full ACID tables (stored as ORC, "
             "without transactional_properties=insert_only) can be read and written"
         )
+    write_ids = ValidWriteIdList.parse(snapshot.write_ids)
+    if compactor:
+        write_ids = write_ids.for_compactor()
     return OpenTable(
         snapshot,
+        write_ids,
         columns,
         partition_columns,
         PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions)),
-        snapshot_files(HadoopFilesystem(spark), snapshot),
+        snapshot_files(HadoopFilesystem(spark), snapshot, write_ids),
     )
 
 
@@ -121,12 +128,12 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
     if files.filtered:
         parts.append(live_events(spark, table, files.filtered).select(*columns))
     if files.originals:
-        found = originals.rows(spark, table, identity=identity or bool(files.deletes))
+        found = originals.rows(spark, table, files.originals, identity=identity or bool(files.deletes))
         if files.deletes:
             found = without_deleted(spark, table, found, {f.partition for f in files.originals})
         parts.append(found.select(*columns))
     if not parts:
-        return _no_rows(spark, table, identity)
+        return _no_rows(spark, (*table.columns, *table.partition_columns), identity)
     return union(parts)
 
 
@@ -142,7 +149,7 @@ def only_seen(events: DataFrame, table: OpenTable, files: Sequence[EventFile]) -
     checked = [f for f in files if f.check_rows]
     if not checked:
         return events
-    seen = ValidWriteIdList.parse(table.snapshot.write_ids)
+    seen = table.write_ids
     low, high = min(f.min_write_id for f in checked), max(f.max_write_id for f in checked)
     # coalesce: must not be pushed down into the ORC reader, which would look for a user's column of that name.
     current = F.coalesce(F.col(schema.CURRENT_WRITE_ID), F.lit(0).cast("long"))
@@ -189,10 +196,8 @@ def _char_metadata(column: schema.TableColumn) -> dict[str, dict[str, str]]:
     return {"metadata": {"__CHAR_VARCHAR_TYPE_STRING": column.hive_type}} if column.is_char else {}
 
 
-def _no_rows(spark: SparkSession, table: OpenTable, identity: bool) -> DataFrame:
-    columns = [
-        F.lit(None).cast(c.type).alias(c.name, **_char_metadata(c)) for c in (*table.columns, *table.partition_columns)
-    ]
+def _no_rows(spark: SparkSession, all_columns: Sequence[schema.TableColumn], identity: bool) -> DataFrame:
+    columns = [F.lit(None).cast(c.type).alias(c.name, **_char_metadata(c)) for c in all_columns]
     if identity:
         columns += [F.lit(None).cast(schema.header_type(n)).alias(internal(n)) for n in schema.IDENTITY]
         columns.append(F.lit(None).cast("int").alias(schema.PARTITION))
@@ -206,9 +211,8 @@ def _read_plain(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame:
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
     fs = HadoopFilesystem(spark)
     found = [ScanFile(uri, ordinal) for uri, ordinal in plain_files(fs, snapshot)]
-    empty = SnapshotFiles((), (), (), ())
     if not found:
-        return _no_rows(spark, OpenTable(snapshot, columns, partition_columns, partitions, empty), False)
+        return _no_rows(spark, (*columns, *partition_columns), identity=False)
     rows = scan(spark, schema.row_type(columns), found, partitions)
     data = [presented(F.col(f"`{c.name}`"), c).alias(c.name, **_char_metadata(c)) for c in columns]
     return rows.select(*data, *partitions.outputs())

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from airflow_hive_acid.errors import CorruptTableError, JobFailedError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.failures import fail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,6 +112,17 @@ def read_orc(spark: SparkSession, file_schema: T.StructType, uris: Sequence[str]
     )
 
 
+def read_files_whole(spark: SparkSession, largest: int) -> None:
+    """From now on one task per file, no file split: for rows that are counted or whose order matters.
+
+    Spark has no such setting per scan; every step has a session of its own.
+
+    :param largest: size of the largest file.
+    """
+    spark.conf.set("spark.sql.files.maxPartitionBytes", str(largest + 1))
+    spark.conf.set("spark.sql.files.openCostInBytes", str(largest + 1))
+
+
 def scan_events(
     spark: SparkSession,
     row: T.StructType,
@@ -135,8 +148,14 @@ def keep_header(events: DataFrame, row: T.StructType, operation: int) -> DataFra
     def known(name: str, otherwise: int) -> Column:
         return F.coalesce(F.col(name), F.lit(otherwise).cast(schema.header_type(name)))
 
+    # Tables from before Hive 3 may hold updates in place (1); without a major compaction by Hive they are unreadable.
+    unreadable = fail(
+        CorruptTableError, "a data file holds events of kind ", F.col(schema.OPERATION), f" instead of {operation}: "
+        "it was written before Hive 3; run a major compaction with the Hive that wrote it, or remove what is foreign"
+    )
+    expected = F.when(known(schema.OPERATION, operation) == F.lit(operation), F.lit(True)).otherwise(unreadable)
     return events.where(
-        (known(schema.OPERATION, operation) == F.lit(operation))
+        expected
         & (known(schema.ORIGINAL_WRITE_ID, 0) >= F.lit(_LOWEST_WRITE_ID))
         & (known(schema.BUCKET, 0) >= F.lit(0))
         & (known(schema.CURRENT_WRITE_ID, 0) >= F.lit(-1))
@@ -200,7 +219,7 @@ def _looked_up(
 
 def found_or_fail(name: str, complaint: str) -> Column:
     """A column of a looked-up row; a file that the lookup does not know must not vanish silently."""
-    return F.coalesce(F.col(name), F.raise_error(F.concat(F.lit(complaint), F.col(PATH))))
+    return F.coalesce(F.col(name), fail(JobFailedError, complaint, F.col(PATH)))
 
 
 def _file_path() -> Column:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from airflow_hive_acid.spark.conf import JAVA_OPTIONS, REQUIRED, SMALL_JVM, session_settings
+from airflow_hive_acid.spark.conf import EXCLUDED_RULES, JAVA_OPTIONS, REQUIRED, SMALL_JVM, session_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +39,9 @@ def step_session(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     :param conf: settings of the statement; they cannot weaken the required ones.
     """
     session = spark.newSession()
-    for key, value in {**conf, **session_settings()}.items():
+    settings = {**conf, **session_settings()}
+    if conf.get(EXCLUDED_RULES):
+        settings[EXCLUDED_RULES] = f"{conf[EXCLUDED_RULES]},{settings[EXCLUDED_RULES]}"
+    for key, value in settings.items():
         session.conf.set(key, value)
     return session

@@ -1,0 +1,152 @@
+"""Compaction of one partition (or of an unpartitioned table): fewer files, the same rows with the same ids.
+
+Minor copies the events of all deltas into one delta and one delete delta over the whole range; both kinds get the same
+range, because a narrower delete delta inside it would be taken for replaced (R18). Major applies the deletes and
+writes a base. Events of aborted write ids are dropped one by one. Buckets stay what they are, so each is one task;
+a bucket that is one file is copied in its order, without an exchange or a sort. Sources stay: the Cleaner removes them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
+from airflow_hive_acid.spark import originals, schema
+from airflow_hive_acid.spark.change import bucket_index
+from airflow_hive_acid.spark.output import Destination, merged, start_directory, write_events
+from airflow_hive_acid.spark.reader import delete_events, live_events, only_seen, open_table, without_deleted
+from airflow_hive_acid.spark.scan import bucket_number, read_files_whole, scan_events, union
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_hive_acid.format.jobs import Compact, WrittenDirectory
+    from airflow_hive_acid.spark.files import EventFile, OriginalDataFile
+    from airflow_hive_acid.spark.output import Staging
+    from airflow_hive_acid.spark.reader import OpenTable
+
+_EVENT = (*schema.HEADER, schema.ROW)
+
+
+def compact(spark: SparkSession, step: Compact, staging: Staging) -> list[WrittenDirectory]:
+    """Run a compaction.
+
+    :return: the directories written; none when there is nothing to compact.
+    """
+    if len(step.target.partitions) != 1:
+        raise InvalidArgumentsError(
+            f"a compaction of {step.target.table} takes exactly one partition, not {len(step.target.partitions)}"
+        )
+    table = open_table(spark, step.target, compactor=True)
+    compactor = _Compaction(spark, step, table, staging)
+    return compactor.minor() if step.type == "minor" else compactor.major()
+
+
+class _Compaction:
+    def __init__(self, spark: SparkSession, step: Compact, table: OpenTable, staging: Staging) -> None:
+        self._spark = spark
+        self._step = step
+        self._table = table
+        self._staging = staging
+        self._high = table.write_ids.high_watermark
+
+    def minor(self) -> list[WrittenDirectory]:
+        """One delta and one delete delta instead of many; a kind without a row is left out."""
+        files = self._table.files
+        inserts = [f for f in files.inserts if not f.in_base]
+        loaded = [f for f in files.originals if f.in_delta]
+        sources = [f.min_write_id for f in (*inserts, *files.deletes)] + [f.write_id for f in loaded]
+        if not sources:
+            return []
+        low = min(sources)
+        visibility = self._step.visibility_txn_id
+        rows = delta_name(low, self._high, None, visibility)
+        deletes = delete_delta_name(low, self._high, None, visibility)
+        return merged(
+            self._write(rows, "rows", inserts, loaded, self._copied_inserts, self._copied_originals),
+            self._write(deletes, "deletes", files.deletes, (), self._copied_deletes, self._copied_originals),
+        )
+
+    def major(self) -> list[WrittenDirectory]:
+        """A base of all live rows; an empty one when there are none."""
+        files = self._table.files
+        if not any(not f.in_base for f in (*files.inserts, *files.deletes)) and not files.originals:
+            return []
+        name = base_name(self._high, self._step.visibility_txn_id)
+        written = self._write(name, "rows", files.inserts, files.originals, self._live_inserts, self._live_originals)
+        return written or [start_directory(self._staging, self._destination(name))]
+
+    def _copied_inserts(self, files: Sequence[EventFile]) -> DataFrame:
+        row = schema.row_type(self._table.columns)
+        return only_seen(scan_events(self._spark, row, files, self._table.partitions), self._table, files)
+
+    def _copied_deletes(self, files: Sequence[EventFile]) -> DataFrame:
+        row = schema.row_type(self._table.columns)
+        return delete_events(self._spark, self._table, files).withColumn(schema.ROW, F.lit(None).cast(row))
+
+    def _copied_originals(self, files: Sequence[OriginalDataFile]) -> DataFrame:
+        return originals.rows(self._spark, self._table, files, identity=True)
+
+    def _live_inserts(self, files: Sequence[EventFile]) -> DataFrame:
+        clean, filtered = set(self._table.files.clean), set(self._table.files.filtered)
+        row = schema.row_type(self._table.columns)
+        parts = []
+        untouched = [f for f in files if f in clean]
+        if untouched:
+            parts.append(scan_events(self._spark, row, untouched, self._table.partitions))
+        hit = [f for f in files if f in filtered]
+        if hit:
+            parts.append(live_events(self._spark, self._table, hit))
+        # A row of a base is its insert event; who changed what is over.
+        current = F.col(schema.ORIGINAL_WRITE_ID).alias(schema.CURRENT_WRITE_ID)
+        return union([p.select(schema.OPERATION, *schema.IDENTITY, current, schema.ROW) for p in parts])
+
+    def _live_originals(self, files: Sequence[OriginalDataFile]) -> DataFrame:
+        return without_deleted(self._spark, self._table, self._copied_originals(files), {0})
+
+    def _write(
+        self,
+        name: str,
+        label: str,
+        files: Sequence[EventFile],
+        loaded: Sequence[OriginalDataFile],
+        events_of: Callable[[Sequence[EventFile]], DataFrame],
+        events_of_loaded: Callable[[Sequence[OriginalDataFile]], DataFrame],
+    ) -> list[WrittenDirectory]:
+        """Copy buckets of one file as they are, gather and sort the others."""
+        mixed = {f.bucket for f in loaded}
+        per_bucket = Counter([f.bucket for f in files] + [f.bucket for f in loaded])
+        alone = [f for f in files if per_bucket[f.bucket] == 1 and f.bucket not in mixed]
+        several = [f for f in files if f not in set(alone)]
+        written: list[WrittenDirectory] = []
+        if alone:
+            read_files_whole(self._spark, max(f.size for f in alone))
+            written += self._save(events_of(alone).select(*_EVENT), name, f"{label}_alone")
+        parts = [events_of(several)] if several else []
+        if loaded:
+            parts.append(events_of_loaded(loaded))
+        if parts:
+            buckets = sorted(per_bucket.keys() - {f.bucket for f in alone})
+            gathered = self._gathered(union([p.select(*_EVENT) for p in parts]), buckets)
+            written += self._save(gathered, name, f"{label}_several")
+        return merged(written)
+
+    def _gathered(self, events: DataFrame, buckets: Sequence[int]) -> DataFrame:
+        """One task per bucket, events in the order of their rows; of two about one row the later comes first."""
+        index = bucket_index(bucket_number(F.col(schema.BUCKET)), buckets)
+        exchanged = events.repartitionById(len(buckets), index)
+        return exchanged.sortWithinPartitions(*schema.IDENTITY, F.desc(schema.CURRENT_WRITE_ID))
+
+    def _save(self, events: DataFrame, name: str, label: str) -> list[WrittenDirectory]:
+        destination = self._destination(name)
+        return write_events(self._staging, events, (), lambda _: destination, self._step.target.properties, label)
+
+    def _destination(self, name: str) -> Destination:
+        partition = self._step.target.partitions[0]
+        return Destination(partition.name, partition.values, name)

@@ -1,0 +1,121 @@
+"""From Spark's failures to the errors of this package.
+
+A condition found inside a running task (a value that does not fit, a file nobody expected) travels out as text: the
+expression made by ``fail`` names a class of ``airflow_hive_acid.errors`` and the message, and ``explain`` finds both
+again in whatever Spark wrapped around them. Everything else is recognised by Spark's own error conditions.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import functions as F
+
+from airflow_hive_acid import errors
+from airflow_hive_acid.errors import (
+    BadRecordError,
+    CorruptTableError,
+    HiveAcidError,
+    InvalidArgumentsError,
+    JobFailedError,
+    SqlSyntaxError,
+)
+from airflow_hive_acid.format import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, SparkSession
+
+_MARKED = re.compile(r"\[hive-acid (\w+)\] (.*?) \[end hive-acid\]", re.DOTALL)
+# Spark ends a condition's text with the SQLSTATE; what follows are details of the Java side.
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.*?)(?:\s*SQLSTATE: \w+|\n\s*at |\Z)", re.DOTALL)
+_FAILED_FILE = re.compile(r"\[FAILED_READ_FILE[.A-Z_]*\].*?file:? ?((?:[a-z0-9]+:)?/\S.*?)\. {1,2}", re.DOTALL)
+_NOT_THE_CAUSE = ("FAILED_READ_FILE", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
+_LONGEST = 2000
+
+
+def fail(error: type[HiveAcidError], *pieces: Column | str) -> Column:
+    """An expression that ends the job with this error as soon as it is evaluated.
+
+    :param pieces: the message; columns are shown as strings.
+    """
+    parts = [F.lit(p) if isinstance(p, str) else F.coalesce(p.cast("string"), F.lit("NULL")) for p in pieces]
+    return F.raise_error(F.concat(F.lit(f"[hive-acid {error.__name__}] "), *parts, F.lit(" [end hive-acid]")))
+
+
+def explain(spark: SparkSession, failure: BaseException, tables: Iterable[str]) -> HiveAcidError:
+    """The error of this package that a failure amounts to.
+
+    :param tables: locations of the tables of the step: a file that cannot be read there is damage, elsewhere input.
+    """
+    if isinstance(failure, HiveAcidError):
+        return failure
+    text = full_text(spark, failure)
+    marked = _MARKED.search(text)
+    if marked is not None:
+        kind = getattr(errors, marked[1], JobFailedError)
+        return kind(marked[2])
+    damaged = _damaged_file(text, tables)
+    if damaged is not None:
+        return damaged
+    if isinstance(failure, ParseException):
+        return SqlSyntaxError(str(failure).strip()[:_LONGEST])
+    if isinstance(failure, AnalysisException):
+        return InvalidArgumentsError(f"Spark cannot run the statement: {_condition(str(failure))}")
+    condition = _condition(text)
+    if condition is not None and _is_about_values(text):
+        return InvalidArgumentsError(f"an expression of the statement failed: {condition}")
+    return JobFailedError((condition or text.strip() or type(failure).__name__)[:_LONGEST])
+
+
+def full_text(spark: SparkSession, failure: BaseException) -> str:
+    """Message and causes, the whole Java chain in one call."""
+    java: Any = None
+    if isinstance(failure, Py4JJavaError):
+        java = failure.java_exception
+    elif isinstance(failure, PySparkException):
+        java = getattr(failure, "_origin", None)
+    if java is not None:
+        try:
+            return str(spark._jvm.org.apache.spark.util.Utils.exceptionString(java))  # type: ignore[union-attr]
+        except Py4JError:
+            # The JVM is gone; what Python knows must do.
+            return str(failure)
+    return str(failure) or repr(failure)
+
+
+def _damaged_file(text: str, tables: Iterable[str]) -> HiveAcidError | None:
+    found = _FAILED_FILE.search(text)
+    if found is None:
+        return None
+    file = found[1]
+    cause = _last_cause(text)
+    if any(paths.is_inside(table, file) for table in tables):
+        return CorruptTableError(f"{file} is missing or cannot be read, and rows would be lost without it: {cause}")
+    return BadRecordError(f"{file} cannot be read: {cause}")
+
+
+def _last_cause(text: str) -> str:
+    causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    return causes[-1].removeprefix("Caused by: ")[:300] if causes else _condition(text) or "no cause given"
+
+
+def _condition(text: str) -> str | None:
+    """The innermost Spark condition that says something, in one line."""
+    found = [m for m in _CONDITION.finditer(text) if not m[1].startswith(_NOT_THE_CAUSE)]
+    if not found:
+        return None
+    return f"[{found[-1][1]}] {' '.join(found[-1][2].split())}"[:_LONGEST]
+
+
+def _is_about_values(text: str) -> bool:
+    """ANSI errors: a cast, an overflow, a division; the same statement on the same data fails again."""
+    return any(
+        name in text
+        for name in ("SparkArithmeticException", "SparkNumberFormatException", "SparkDateTimeException",
+                     "SparkRuntimeException", "SparkIllegalArgumentException", "SparkArrayIndexOutOfBoundsException")
+    )

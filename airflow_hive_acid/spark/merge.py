@@ -1,0 +1,209 @@
+"""MERGE: one join of target and source, then updates, deletes and inserts in one pass over the target.
+
+The rows that match are kept (in memory, else on local disk) because three things look at them: the check that no
+target row has two source rows, the events, and which source rows matched nothing. Two delete events for one row can
+make Hive lose other deletes, so the check is not optional (R18); like Hive's it counts matches of the ON condition,
+whatever the clauses then do with them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+
+from airflow_hive_acid.errors import CardinalityViolationError, InvalidArgumentsError
+from airflow_hive_acid.format.names import delta_name, parse_bucket_file
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.change import (
+    CHANGED,
+    NEW,
+    ChangeWriter,
+    assigned_expressions,
+    check_assignable,
+    target_rows,
+)
+from airflow_hive_acid.spark.insert import InsertWriter
+from airflow_hive_acid.spark.output import merged
+from airflow_hive_acid.spark.reader import identity_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from airflow_hive_acid.format.jobs import Merge, MergeClause, WrittenDirectory
+    from airflow_hive_acid.spark.output import Staging
+    from airflow_hive_acid.spark.reader import OpenTable
+
+BROADCAST_SOURCE_BYTES = 64 << 20
+"""In-memory size of a source up to which it is broadcast."""
+_CLAUSE = f"{schema.INTERNAL_PREFIX}clause"
+_SOURCE_ROW = f"{schema.INTERNAL_PREFIX}source_row"
+
+
+class MergeOutcome:
+    """What a MERGE wrote.
+
+    :param directories: all directories.
+    :param inserted: rows that came through WHEN NOT MATCHED.
+    """
+
+    def __init__(self, directories: list[WrittenDirectory], inserted: int) -> None:
+        self.directories = directories
+        self.inserted = inserted
+
+
+def merge(spark: SparkSession, step: Merge, table: OpenTable, staging: Staging) -> MergeOutcome:
+    """Run a MERGE.
+
+    :raises CardinalityViolationError: when several source rows match one target row.
+    """
+    return _Merge(spark, step, table, staging).run()
+
+
+class _Merge:
+    def __init__(self, spark: SparkSession, step: Merge, table: OpenTable, staging: Staging) -> None:
+        self._spark = spark
+        self._step = step
+        self._table = table
+        self._staging = staging
+        self._matched = [c for c in step.clauses if c.matched]
+        self._not_matched = [c for c in step.clauses if not c.matched]
+
+    def run(self) -> MergeOutcome:
+        source = self._spark.sql(self._step.source)
+        kept: list[DataFrame] = []
+        try:
+            # Kept, because the numbers of its rows must not change between its uses, and its size must be known.
+            source = _keep(source.select("*", F.monotonically_increasing_id().alias(_SOURCE_ROW)), kept)
+            source = source.alias(self._step.source_alias)
+            target = target_rows(self._spark, self._table, self._step.target_alias)
+            joined = target.join(_broadcast_if_small(source), F.expr(self._step.on), "inner")
+            matches = _keep(self._decided(joined), kept)
+            changes: list[WrittenDirectory] = []
+            if self._matched:
+                self._check_cardinality(matches)
+                changes = self._write_changes(matches)
+            inserts = self._write_inserts(source, matches, changes) if self._not_matched else []
+        finally:
+            for frame in kept:
+                frame.unpersist()
+        inserted = sum(file.rows for directory in inserts for file in directory.files)
+        return MergeOutcome(merged(changes, inserts), inserted)
+
+    def _decided(self, joined: DataFrame) -> DataFrame:
+        """The matches: identity, which clause takes them, new values, and the number of the source row."""
+        numbers = [F.col(_SOURCE_ROW)] if self._not_matched else []
+        if not self._matched:
+            return joined.select(*numbers)
+        decided = joined.select("*", _first_clause(self._matched).alias(_CLAUSE))
+        updates = [i for i, clause in enumerate(self._matched) if clause.action == "update"]
+        values = self._new_values(decided, updates) if updates else []
+        changed = F.coalesce(F.col(_CLAUSE).isin(updates), F.lit(False)) if updates else F.lit(False)
+        return decided.select(
+            *identity_columns(),
+            schema.PARTITION,
+            _CLAUSE,
+            changed.alias(CHANGED),
+            *values,
+            *numbers,
+        )
+
+    def _new_values(self, rows: DataFrame, updates: Sequence[int]) -> list[Column]:
+        """The columns after the update clauses; NULL where a row is not updated (nobody will look)."""
+        alias = self._step.target_alias
+        values = {c.name: F.lit(None).cast(c.type) for c in self._table.columns}
+        for index in reversed(updates):
+            assignments = self._matched[index].assignments
+            check_assignable(self._table, assignments, "MERGE … UPDATE")
+            new = assigned_expressions(rows, assignments, self._table.columns, self._table.name)
+            for column in self._table.columns:
+                value = new.get(column.name, F.col(f"`{alias}`.`{column.name}`"))
+                values[column.name] = F.when(F.col(_CLAUSE) == index, value).otherwise(values[column.name])
+        return [values[c.name].alias(NEW + c.name) for c in self._table.columns]
+
+    def _check_cardinality(self, matches: DataFrame) -> None:
+        keys = [F.col(schema.PARTITION), *identity_columns()]
+        twice = matches.groupBy(*keys).count().where(F.col("count") > 1).limit(1).collect()
+        if twice:
+            ordinal, write_id, bucket, number, count = twice[0]
+            partition = self._table.snapshot.partitions[ordinal].name
+            raise CardinalityViolationError(
+                f"MERGE INTO {self._table.name}: {count} rows of the source match the target row with row__id "
+                f"(writeid {write_id}, bucketid {bucket}, rowid {number})"
+                + (f" of partition {partition}" if partition else "")
+                + "; make the ON condition or the source unique per target row"
+            )
+
+    def _write_changes(self, matches: DataFrame) -> list[WrittenDirectory]:
+        updates = any(c.action == "update" for c in self._matched)
+        writer = ChangeWriter(
+            self._table,
+            self._step.write_id,
+            self._step.delete_statement_id,
+            self._step.insert_statement_id if updates else None,
+        )
+        return writer.write(self._spark, matches.where(F.col(_CLAUSE).isNotNull()), self._staging, "write_1")
+
+    def _write_inserts(
+        self, source: DataFrame, matches: DataFrame, changes: Sequence[WrittenDirectory]
+    ) -> list[WrittenDirectory]:
+        """Source rows that matched nothing, through the first WHEN NOT MATCHED clause that takes them."""
+        new = source.join(matches.select(_SOURCE_ROW), _SOURCE_ROW, "left_anti").alias(self._step.source_alias)
+        decided = new.select("*", _first_clause(self._not_matched).alias(_CLAUSE)).where(F.col(_CLAUSE).isNotNull())
+        name = delta_name(self._step.write_id, self._step.write_id, self._step.insert_statement_id)
+        writer = InsertWriter(
+            self._step.write_id,
+            self._step.insert_statement_id,
+            name,
+            self._table.columns,
+            self._table.partition_columns,
+            {},
+        )
+        # Updates may have written into the same directories: their buckets are taken.
+        taken = [parse_bucket_file(f.name) for d in changes if d.name == name for f in d.files]
+        offset = 1 + max((b.bucket for b in taken if b is not None), default=-1)
+        rows = decided.select(*self._inserted_values(decided))
+        return writer.write(rows, self._staging, self._table.snapshot.properties, "write_2", offset)
+
+    def _inserted_values(self, rows: DataFrame) -> list[Column]:
+        """The columns of a new row, partition columns included; what no clause assigns is NULL."""
+        columns = (*self._table.columns, *self._table.partition_columns)
+        known = {c.name for c in columns}
+        values = {c.name: F.lit(None).cast(c.type) for c in columns}
+        for index in reversed(range(len(self._not_matched))):
+            assignments = self._not_matched[index].assignments
+            for name in (a.column.lower() for a in assignments):
+                if name not in known:
+                    raise InvalidArgumentsError(
+                        f"MERGE … INSERT of {self._table.name}: there is no column {name}; it has {[*values]}"
+                    )
+            new = assigned_expressions(rows, assignments, columns, self._table.name)
+            for name, value in new.items():
+                values[name] = F.when(F.col(_CLAUSE) == index, value).otherwise(values[name])
+        return [value.alias(name) for name, value in values.items()]
+
+
+def _first_clause(clauses: Sequence[MergeClause]) -> Column:
+    """Index of the first clause whose condition holds, NULL when there is none."""
+    choice = F.lit(None).cast("int")
+    for index in reversed(range(len(clauses))):
+        condition = clauses[index].condition
+        taken = F.lit(index)
+        choice = taken if condition is None else F.when(F.expr(condition), taken).otherwise(choice)
+    return choice
+
+
+def _broadcast_if_small(source: DataFrame) -> DataFrame:
+    """Spread a small source to all tasks, so that the target is joined where it lies."""
+    source.count()  # fills the cache; only then Spark knows the size
+    size = source._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    return F.broadcast(source) if int(size.toString()) <= BROADCAST_SOURCE_BYTES else source
+
+
+def _keep(frame: DataFrame, kept: list[DataFrame]) -> DataFrame:
+    frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    kept.append(frame)
+    return frame

@@ -1,0 +1,126 @@
+"""One job spec to one result document: the only entrance to this room for jobs.
+
+The job writes below ``spec.staging`` and nowhere else; whatever it wrote there before it failed is the control plane's
+to remove. A failure is a result too, with the name of an error class and its text, so that a session can go on.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format.jobs import (
+    Compact,
+    Delete,
+    Insert,
+    JobError,
+    JobResult,
+    Merge,
+    Select,
+    Update,
+)
+from airflow_hive_acid.spark import change, compact, insert, merge, select, sources
+from airflow_hive_acid.spark.failures import explain, full_text
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.output import Staging, rows_in
+from airflow_hive_acid.spark.reader import open_table, read_snapshot
+from airflow_hive_acid.spark.session import step_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from airflow_hive_acid.format.jobs import JobSpec, TableSnapshot, WrittenDirectory
+
+
+def execute(spark: SparkSession, spec: JobSpec) -> JobResult:
+    """Run one step; its failure is in the result, not raised.
+
+    :param spark: any session of the application; the step gets a fresh one beside it.
+    """
+    try:
+        return run_step(spark, spec)
+    except HiveAcidError as error:
+        failure = JobError(type(error).__name__, str(error))
+    return JobResult(spec.job_id, spark.sparkContext.applicationId, error=failure)
+
+
+def run_step(spark: SparkSession, spec: JobSpec) -> JobResult:
+    """Run one step.
+
+    :raises HiveAcidError: the reason why it could not be done, whatever Spark calls it.
+    """
+    started = time.monotonic()
+    session = step_session(spark, spec.conf)
+    try:
+        result = _dispatch(session, spec)
+    except HiveAcidError:
+        raise
+    except Exception as failure:
+        text = full_text(session, failure)
+        record = sources.find_bad_record(step_session(spark, spec.conf), spec.sources, text)
+        raise record or explain(session, failure, [t.location for t in _tables(spec)]) from failure
+    return replace(result, seconds=time.monotonic() - started)
+
+
+def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
+    for view in spec.views:
+        frame = read_snapshot(spark, view.snapshot, row_ids=view.pseudo_columns and view.snapshot.transactional)
+        frame.createOrReplaceTempView(view.name)
+    for source in spec.sources:
+        sources.create_view(spark, source)
+    step = spec.step
+    if not isinstance(step, Select):
+        _require_acid(step.target)
+    match step:
+        case Select():
+            found = select.select(spark, step)
+            return replace(_result(spark, spec, ()), columns=found.columns, rows=found.rows)
+        case Insert():
+            written = insert.insert(spark, step, _staging(spark, spec))
+            return replace(_result(spark, spec, written), inserted=rows_in(written))
+        case Update():
+            written = change.update(spark, step, open_table(spark, step.target), _staging(spark, spec))
+            return replace(_result(spark, spec, written), updated=rows_in(written, "delete_delta"))
+        case Delete():
+            written = change.delete(spark, step, open_table(spark, step.target), _staging(spark, spec))
+            return replace(_result(spark, spec, written), deleted=rows_in(written))
+        case Merge():
+            outcome = merge.merge(spark, step, open_table(spark, step.target), _staging(spark, spec))
+            updated = rows_in(outcome.directories, "delta") - outcome.inserted
+            deleted = rows_in(outcome.directories, "delete_delta") - updated
+            result = _result(spark, spec, outcome.directories)
+            return replace(result, inserted=outcome.inserted, updated=updated, deleted=deleted)
+        case Compact():
+            return _result(spark, spec, compact.compact(spark, step, _staging(spark, spec)))
+        case _:
+            assert_never(step)
+
+
+def _require_acid(target: TableSnapshot) -> None:
+    insert_only = target.properties.get("transactional_properties", "").lower() == "insert_only"
+    if insert_only or not target.transactional:
+        kind = "an insert-only table" if insert_only else "a table without transactions"
+        raise UnsupportedStatementError(
+            f"{target.table} is {kind}; only full ACID tables can be written: create it with "
+            "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+        )
+
+
+def _result(spark: SparkSession, spec: JobSpec, written: Sequence[WrittenDirectory]) -> JobResult:
+    return JobResult(spec.job_id, spark.sparkContext.applicationId, directories=tuple(written))
+
+
+def _staging(spark: SparkSession, spec: JobSpec) -> Staging:
+    if spec.staging is None:
+        raise InvalidArgumentsError(f"job {spec.job_id}: a step that writes needs a staging directory")
+    return Staging(HadoopFilesystem(spark), spec.staging)
+
+
+def _tables(spec: JobSpec) -> list[TableSnapshot]:
+    """All tables a step reads or writes."""
+    target = [] if isinstance(spec.step, Select) else [spec.step.target]
+    return [*target, *(view.snapshot for view in spec.views)]

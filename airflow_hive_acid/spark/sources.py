@@ -1,0 +1,184 @@
+"""Files outside the warehouse as views whose every value is known to fit its column.
+
+With declared columns a CSV is read as text and converted in the plan: one conversion per value, and the first that
+fails ends the job. Only then a second pass over the files finds out which file, row and column it was. Values that a
+statement does not use are converted too: a file either has the declared shape or is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.scan import read_files_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+
+    from airflow_hive_acid.format.jobs import Source
+
+_ROW = f"{schema.INTERNAL_PREFIX}source_number"
+_CORRUPT = f"{schema.INTERNAL_PREFIX}corrupt"
+_TEXT_FORMATS = ("csv", "json")
+_COMPLEX = (T.ArrayType, T.MapType, T.StructType)
+_LARGEST_FILE = 1 << 50
+_LONGEST_SHOWN = 100
+_ABOUT_A_SOURCE = re.compile(r"hive-acid BadRecordError\] source |MALFORMED_(?:RECORD|CSV)|Malformed records")
+
+
+def create_view(spark: SparkSession, source: Source) -> None:
+    """Make a source visible to queries under its name.
+
+    :raises InvalidArgumentsError: when it lacks a declared column or cannot be opened.
+    """
+    opened = _Opened(spark, source)
+    view = opened.checked() if source.columns else opened.reader().load()
+    view.createOrReplaceTempView(source.name)
+
+
+def find_bad_record(spark: SparkSession, sources: Iterable[Source], failure_text: str) -> BadRecordError | None:
+    """Why a job failed, if it was because of a record in one of its sources: a second pass over the files.
+
+    :param failure_text: what Spark said; only for failures about sources the files are looked at again.
+    """
+    if not _ABOUT_A_SOURCE.search(failure_text):
+        return None
+    for source in sources:
+        found = _Opened(spark, source).first_bad_record() if source.columns else None
+        if found is not None:
+            return found
+    return None
+
+
+class _Opened:
+    """A source with declared columns."""
+
+    def __init__(self, spark: SparkSession, source: Source) -> None:
+        self._spark = spark
+        self._source = source
+        self._name = f"source {source.name}"
+        self._columns = schema.table_columns(source.columns, self._name)
+        self._format = source.format.lower()
+        self._options = {key.lower(): value for key, value in source.options.items()}
+
+    def reader(self) -> DataFrameReader:
+        return self._spark.read.format(self._format).options(**self._source.options)
+
+    def checked(self) -> DataFrame:
+        """The rows in their declared types; reading a row that does not fit fails."""
+        rows = self._raw("FAILFAST")
+        given = {f.name.lower(): f.dataType for f in rows.schema.fields}
+        values = [self._value_or_failure(c, given[c.name]).alias(c.name) for c in self._columns]
+        # Refers to every column, so that none escapes its conversion. The row number keeps the optimizer from
+        # moving the predicate below the projection, where each value would be converted a second time.
+        numbered = rows.select(*values, F.monotonically_increasing_id().alias(_ROW))
+        nulls = reduce(add, [F.col(f"`{c.name}`").isNull().cast("int") for c in self._columns])
+        return numbered.where(F.col(_ROW) >= -nulls).drop(_ROW)
+
+    def first_bad_record(self) -> BadRecordError | None:
+        """The first record, by file and position, that does not fit."""
+        read_files_whole(self._spark, _LARGEST_FILE)
+        rows = self._raw("PERMISSIVE", _CORRUPT)
+        given = {f.name.lower(): f.dataType for f in rows.schema.fields}
+        values = [F.col(f"`{c.name}`") for c in self._columns]
+        misfits = [
+            value.isNotNull() & _converted(value, given[c.name], c, self._options).isNull()
+            for value, c in zip(values, self._columns, strict=True)
+        ]
+        index, shown = F.lit(None).cast("int"), F.lit(None).cast("string")
+        for i in reversed(range(len(misfits))):
+            index = F.when(misfits[i], F.lit(i)).otherwise(index)
+            shown = F.when(misfits[i], values[i].cast("string")).otherwise(shown)
+        if _CORRUPT in given:
+            broken = F.col(_CORRUPT).isNotNull()
+            shown = F.when(index.isNull() & broken, F.col(_CORRUPT)).otherwise(shown)
+            index = F.when(index.isNull() & broken, F.lit(-1)).otherwise(index)
+        located = rows.select(
+            F.col("_metadata.file_path").alias("file"),
+            F.monotonically_increasing_id().alias("number"),
+            index.alias("column"),
+            F.substring(shown, 1, _LONGEST_SHOWN).alias("shown"),
+        )
+        problem = F.when(F.col("column").isNotNull(), F.struct("number", "column", "shown"))
+        first = (
+            located.groupBy("file")
+            .agg(F.min("number").alias("start"), F.min(problem).alias("problem"))
+            .where(F.col("problem").isNotNull())
+            .orderBy("file")
+            .first()
+        )
+        return None if first is None else self._describe(first)
+
+    def _describe(self, found: Any) -> BadRecordError:
+        row = found["problem"]["number"] - found["start"] + 1
+        index, shown = found["problem"]["column"], found["problem"]["shown"]
+        where = f"{found['file']}, row {row}"
+        if index < 0:
+            return BadRecordError(
+                f"{where}: the record does not have the {len(self._columns)} fields "
+                f"{', '.join(c.name for c in self._columns)}: {shown!r}; nothing was written"
+            )
+        column = self._columns[index]
+        return BadRecordError(
+            f"{where}, column {column.name}: {shown!r} is no {column.hive_type}; nothing was written"
+        )
+
+    def _raw(self, mode: str, corrupt: str | None = None) -> DataFrame:
+        """The rows as they come: text for formats that are text, else whatever the files hold."""
+        reader = self.reader()
+        if self._format not in _TEXT_FORMATS:
+            rows = reader.load()
+            known = {name.lower() for name in rows.columns}
+            missing = [c.name for c in self._columns if c.name not in known]
+            if missing:
+                found = ", ".join(rows.columns)
+                raise InvalidArgumentsError(f"{self._name} has no column {missing[0]}; it has {found}")
+            return rows
+        fields = [
+            T.StructField(c.name, c.type if isinstance(c.type, _COMPLEX) else T.StringType()) for c in self._columns
+        ]
+        if corrupt is not None:
+            fields.append(T.StructField(corrupt, T.StringType()))
+            reader = reader.option("columnNameOfCorruptRecord", corrupt)
+        # Without pruning a record is taken apart as a whole, and a missing or surplus field is noticed.
+        return reader.schema(T.StructType(fields)).option("mode", mode).option("columnPruning", "false").load()
+
+    def _value_or_failure(self, column: schema.TableColumn, given: T.DataType) -> Column:
+        value = F.col(f"`{column.name}`")
+        if given == column.type and column.length is None:
+            return value
+        refusal = fail(
+            BadRecordError,
+            f"{self._name}, column {column.name}: '",
+            F.substring(value.cast("string"), 1, _LONGEST_SHOWN),
+            f"' is no {column.hive_type}",
+        )
+        converted = _converted(value, given, column, self._options)
+        return F.coalesce(converted, F.when(value.isNotNull(), refusal.cast(column.type)))
+
+
+def _converted(value: Column, given: T.DataType, column: schema.TableColumn, options: dict[str, str]) -> Column:
+    """The value in the column's type, NULL when it does not fit."""
+    if column.length is not None:
+        text = value.cast("string")
+        return F.when(F.length(F.rtrim(text)) <= column.length, F.substring(text, 1, column.length))
+    if given == column.type:
+        return value
+    if isinstance(column.type, _COMPLEX):
+        return value.cast(column.type)
+    if isinstance(given, T.StringType):
+        if isinstance(column.type, T.DateType) and "dateformat" in options:
+            return F.try_to_date(value, options["dateformat"])
+        if isinstance(column.type, T.TimestampType) and "timestampformat" in options:
+            return F.try_to_timestamp(value, F.lit(options["timestampformat"]))
+    return value.try_cast(column.type)

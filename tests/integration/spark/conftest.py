@@ -1,0 +1,178 @@
+"""A table that Spark jobs write and tests publish by hand: what the engine and the metastore do, without either."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hive_acid.format.jobs import (
+    Assignment,
+    Column,
+    Compact,
+    Delete,
+    Insert,
+    JobResult,
+    JobSpec,
+    Merge,
+    MergeClause,
+    PartitionRef,
+    Source,
+    TableSnapshot,
+    Update,
+    View,
+)
+from airflow_hive_acid.spark.reader import read_snapshot
+from airflow_hive_acid.spark.run import run_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class AcidTable:
+    """One table: its directory, its write ids, and every kind of statement about it."""
+
+    spark: SparkSession
+    root: Path
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+    name: str = "db.t"
+    high: int = 0
+    aborted: set[int] = field(default_factory=set)
+    open: set[int] = field(default_factory=set)
+    partitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    txn: int = 100
+    _views: Any = field(default_factory=lambda: itertools.count(1))
+
+    def snapshot(self, own: int | None = None, **changes: Any) -> TableSnapshot:
+        """The table as a reader sees it; ``own`` is the write id of the reader's own txn."""
+        high = max(self.high, own or 0)
+        hidden = self.open - {own}
+        lists = ",".join(map(str, sorted(hidden))), ",".join(map(str, sorted(self.aborted)))
+        low = min(hidden) if hidden else 2**63 - 1
+        if self.partition_columns:
+            refs = tuple(PartitionRef(n, f"{self.location}/{n}", v) for n, v in self.partitions.items())
+        else:
+            refs = (PartitionRef("", self.location),)
+        values: dict[str, Any] = {
+            "table": self.name,
+            "location": self.location,
+            "columns": self.columns,
+            "partition_columns": self.partition_columns,
+            "partitions": refs,
+            "write_ids": f"{self.name}:{high}:{low}:{lists[0]}:{lists[1]}",
+            "txns": f"{self.txn}:{2**63 - 1}::",
+            "properties": self.properties,
+        }
+        return TableSnapshot(**(values | changes))
+
+    @property
+    def location(self) -> str:
+        return f"file://{self.root}"
+
+    def run(self, step: Any, views: Iterable[View] = (), sources: Iterable[Source] = (), **conf: str) -> JobResult:
+        """Run a step in staging; nothing is published."""
+        job_id = str(uuid.uuid4())
+        spec = JobSpec(job_id, step, tuple(views), tuple(sources), f"{self.location}/_tmp_{job_id}", dict(conf))
+        return run_step(self.spark, spec)
+
+    def publish(self, result: JobResult) -> JobResult:
+        """Move what a job wrote to its final places."""
+        staging = self.root / f"_tmp_{result.job_id}" / "data"
+        for directory in result.directories:
+            source = staging / directory.partition / directory.name
+            target = self.root / directory.partition / directory.name
+            assert not target.exists()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.rename(target)
+            if self.partition_columns:
+                self.partitions[directory.partition] = directory.values
+        shutil.rmtree(self.root / f"_tmp_{result.job_id}", ignore_errors=True)
+        return result
+
+    def next_write_id(self) -> int:
+        self.high += 1
+        return self.high
+
+    def insert(self, query: str, write_id: int | None = None, statement: int = 0, **more: Any) -> JobResult:
+        own = write_id or self.next_write_id()
+        views, sources = more.pop("views", ()), more.pop("sources", ())
+        step = Insert(self.snapshot(own), query, own, statement, **more)
+        return self.publish(self.run(step, views, sources))
+
+    def update(
+        self, where: str | None, write_id: int | None = None, statements: tuple[int, int] = (0, 1), **values: str
+    ) -> JobResult:
+        own = write_id or self.next_write_id()
+        assignments = tuple(Assignment(c, e) for c, e in values.items())
+        return self.publish(self.run(Update(self.snapshot(own), "t", assignments, where, own, *statements)))
+
+    def delete(self, where: str | None, write_id: int | None = None, statement: int = 0) -> JobResult:
+        own = write_id or self.next_write_id()
+        return self.publish(self.run(Delete(self.snapshot(own), "t", where, own, statement)))
+
+    def merge(self, source: str, on: str, *clauses: MergeClause, write_id: int | None = None) -> JobResult:
+        own = write_id or self.next_write_id()
+        return self.publish(self.run(Merge(self.snapshot(own), "t", source, "s", on, clauses, own, 0, 1)))
+
+    def compact(self, kind: str, partition: str = "") -> JobResult:
+        self.txn += 1
+        target = self.snapshot(
+            partitions=tuple(p for p in self.snapshot().partitions if p.name == partition)
+        )
+        return self.publish(self.run(Compact(target, kind, self.txn)))  # type: ignore[arg-type]
+
+    def frame(self, row_ids: bool = False, own: int | None = None) -> Any:
+        return read_snapshot(self.spark.newSession(), self.snapshot(own), row_ids)
+
+    def rows(self, own: int | None = None) -> list[tuple[Any, ...]]:
+        """All rows, sorted."""
+        return sorted((tuple(r) for r in self.frame(own=own).collect()), key=repr)
+
+    def ids(self) -> dict[tuple[int, int, int, str], tuple[Any, ...]]:
+        """All rows by ROW__ID and partition."""
+        found = {}
+        for row in self.frame(row_ids=True).collect():
+            *values, row_id = row
+            place = repr(values[len(self.columns) :])
+            key = (row_id["writeid"], row_id["bucketid"], row_id["rowid"], place)
+            assert key not in found
+            found[key] = tuple(values)
+        return found
+
+    def directories(self, partition: str = "") -> list[str]:
+        """Names of the ACID directories, without those of the catalog."""
+        return sorted(p.name for p in (self.root / partition).iterdir() if p.is_dir() and "=" not in p.name)
+
+    def files(self) -> dict[str, list[str]]:
+        """All visible data files by directory."""
+        found: dict[str, list[str]] = {}
+        for path in sorted(self.root.rglob("bucket_*")):
+            found.setdefault(str(path.parent.relative_to(self.root)), []).append(path.name)
+        return found
+
+
+@pytest.fixture
+def acid_table(spark: SparkSession, tmp_path: Path) -> Callable[..., AcidTable]:
+    """Make an empty table: ``acid_table("id int, name string", partitioned_by="ds string")``."""
+
+    def make(columns: str, partitioned_by: str = "", **properties: str) -> AcidTable:
+        root = tmp_path / f"t{len(list(tmp_path.iterdir()))}"
+        root.mkdir()
+        return AcidTable(spark, root, parse_columns(columns), parse_columns(partitioned_by), properties)
+
+    return make
+
+
+def parse_columns(text: str) -> tuple[Column, ...]:
+    """Columns from ``name type, …``; commas inside types are followed by no blank."""
+    return tuple(Column(*part.strip().split(" ", 1)) for part in text.split(", ") if part.strip())
