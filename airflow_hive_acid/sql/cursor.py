@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.source import SourceText
 
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
+_OPENING, _CLOSING = ("(", "[", "CASE"), (")", "]", "END")
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -143,6 +144,18 @@ class Cursor:
     def rest(self) -> list[Token]:
         """The tokens not read yet."""
         return self.tokens[self.position :]
+
+    def until(self, *stops: str) -> list[Token]:
+        """Read up to one of these words or signs outside of parentheses and CASE, or to the end."""
+        first = self.position
+        depth = 0
+        while not self.at_end:
+            word = self.word()
+            if depth == 0 and word in stops:
+                break
+            depth += (word in _OPENING) - (word in _CLOSING and depth > 0)
+            self.position += 1
+        return self.tokens[first : self.position]
 
     def expected(self, what: str) -> SqlSyntaxError:
         """The error that something is missing at the cursor."""

@@ -1,48 +1,56 @@
 """Which locks a plan asks for, with Hive 4.1's defaults (``hive.txn.xlock.write`` false).
 
 INSERT, UPDATE, DELETE and MERGE share the table for writing and leave conflicts to the commit; INSERT OVERWRITE keeps
-other writers out; readers share it for reading. The letters are those of HIVE_LOCKS and TXN_COMPONENTS.
+other writers out; readers share it for reading. Rows that go to partitions known only later lock the whole table.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.locks.interface import LockComponent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_hive_acid.sql.plans import TableRead, TableWrite
+
+_WRITES = {
+    "insert": (LockType.SHARED_WRITE, Operation.INSERT),
+    "overwrite": (LockType.EXCL_WRITE, Operation.UPDATE),
+    "update": (LockType.SHARED_WRITE, Operation.UPDATE),
+    "delete": (LockType.SHARED_WRITE, Operation.DELETE),
+}
 
 
-class LockType(Enum):
-    """HL_LOCK_TYPE."""
+def lock_components(write: TableWrite | None, reads: Iterable[TableRead]) -> tuple[LockComponent, ...]:
+    """The components of the lock request: the table written, then each table read.
 
-    SHARED_READ = "r"
-    SHARED_WRITE = "w"
-    EXCL_WRITE = "x"
-    EXCLUSIVE = "e"
-
-
-class Operation(Enum):
-    """TC_OPERATION_TYPE of the component that goes with a lock."""
-
-    SELECT = "s"
-    INSERT = "i"
-    UPDATE = "u"
-    DELETE = "d"
-    NO_TXN = "n"
-
-
-@dataclass(frozen=True, slots=True)
-class LockRequest:
-    """One component of a lock request.
-
-    :param table: None for a whole database.
-    :param partition: partition name, None for a whole table.
-    :param dynamic_partitions: the partitions written are only known at the end of the statement.
-    :param transactional: whether the table has write ids; only then the metastore records a component.
+    A table that is written as a whole needs no lock for reading beside it.
     """
+    components: list[LockComponent] = []
+    covered: set[str] = set()
+    if write is not None:
+        components.append(_write_component(write))
+        if components[0].partition is None:
+            covered.add(write.table)
+    for read in reads:
+        if read.table not in covered:
+            covered.add(read.table)
+            database, _, table = read.table.partition(".")
+            components.append(
+                LockComponent(database, table, None, LockType.SHARED_READ, Operation.SELECT, read.transactional)
+            )
+    return tuple(components)
 
-    database: str
-    table: str | None
-    partition: str | None
-    type: LockType
-    operation: Operation
-    dynamic_partitions: bool = False
-    transactional: bool = True
+
+def _write_component(write: TableWrite) -> LockComponent:
+    database, _, table = write.table.partition(".")
+    lock, operation = _WRITES[write.operation]
+    static = write.partitioned and write.static_partition and not write.dynamic_partition
+    partition = partition_name(write.static_partition) if static else None
+    return LockComponent(
+        database, table, partition, lock, operation, dynamic_partitions=write.partitioned and not static
+    )

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from airflow_hive_acid.sql import commands, ddl, dml
 from airflow_hive_acid.sql.cursor import Cursor
-from airflow_hive_acid.sql.source import SourceText
+from airflow_hive_acid.sql.source import SourceText, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,8 +78,10 @@ def _statement(source: SourceText, tokens: list[Token], default_database: str) -
     first, last = tokens[0], tokens[-1]
     origin: dict[str, Any] = {
         "text": source.text[first.start : last.end + 1],
-        "line": source.line_of(first.start),
+        "line": line_of(source.text, first.start),
+        "script": source.text,
         "offset": first.start,
+        "default_database": default_database,
     }
     cursor = Cursor(source, tokens, default_database)
     word = cursor.word()

@@ -15,7 +15,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import jobs
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.sql.locks import LockRequest
+    from airflow_hive_acid.metastore.locks.interface import LockComponent
     from airflow_hive_acid.sql.pruning import PartitionFilter
     from airflow_hive_acid.sql.statements import DataStatement
 
@@ -237,7 +237,7 @@ class Plan:
     write: TableWrite | None
     reads: tuple[TableRead, ...]
     sources: tuple[jobs.Source, ...]
-    locks: tuple[LockRequest, ...]
+    locks: tuple[LockComponent, ...]
     template: StepTemplate
 
     @property

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from airflow_hive_acid.sql.source import SourceText
 
 Span = tuple[int, int]
@@ -50,22 +48,13 @@ def check_expression(source: SourceText, tree: exp.Expr, place: Span) -> exp.Exp
                 raise source.unsupported(problem, *span(node, place))
         if isinstance(node, exp.With) and node.args.get("recursive"):
             raise source.unsupported("WITH RECURSIVE is not supported", *span(node, place))
-        if isinstance(node, exp.In) and not any(node.args.get(part) for part in ("expressions", "query", "unnest", "field")):
+        if isinstance(node, exp.In) and not any(map(node.args.get, ("expressions", "query", "unnest", "field"))):
             raise source.syntax_error("IN needs a list or a query in parentheses", *span(node, place))
         if isinstance(node, exp.Table) and node.args.get("catalog"):
             raise source.unsupported("a table name has two parts, database.table", *span(node, place))
         if isinstance(node, exp.Column):
             _check_column(source, node, place)
     return tree
-
-
-def refuse(source: SourceText, tree: exp.Expr, parts: Iterable[str], remedy: str, place: Span) -> None:
-    """Refuse a statement that has one of these parts (names of sqlglot's arguments)."""
-    for part in parts:
-        found = tree.args.get(part)
-        if found:
-            where = span(found, place) if isinstance(found, exp.Expr) else place
-            raise source.unsupported(f"{part.strip('_').upper()} is not supported here; {remedy}", *where)
 
 
 def span(node: exp.Expr, default: Span) -> Span:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlglot.dialects.hive import Hive
@@ -49,36 +47,13 @@ class SourceText:
         except _FAILURES as error:
             raise self._unclosed(error) from None
 
-    @cached_property
-    def _line_starts(self) -> list[int]:
-        return [0, *(i + 1 for i, character in enumerate(self.text) if character == "\n")]
-
-    def line_of(self, offset: int) -> int:
-        """Line number of a character, from 1."""
-        return bisect_right(self._line_starts, offset)
-
     def syntax_error(self, problem: str, start: int, end: int) -> SqlSyntaxError:
         """An error about the characters ``start``..``end`` (the last one included)."""
-        return SqlSyntaxError(self.describe(problem, start, end))
+        return SqlSyntaxError(describe(self.text, problem, start, end))
 
     def unsupported(self, problem: str, start: int, end: int) -> UnsupportedStatementError:
         """Refuse a construct at its place."""
-        return UnsupportedStatementError(self.describe(problem, start, end))
-
-    def describe(self, problem: str, start: int, end: int) -> str:
-        """``line 3, column 7: problem``, and below it the line with the place underlined."""
-        start = max(0, min(start, len(self.text)))
-        line = self.line_of(start)
-        line_start = self._line_starts[line - 1]
-        line_text = self.text[line_start:].split("\n", 1)[0].rstrip("\r")
-        column = start - line_start
-        # A long line is shown around the place, not from its beginning.
-        skipped = max(0, min(column - _SHOWN_WIDTH // 2, len(line_text) - _SHOWN_WIDTH))
-        shown = line_text[skipped : skipped + _SHOWN_WIDTH]
-        # Tabs stay tabs below the line, or the marks would stand elsewhere.
-        indent = "".join("\t" if c == "\t" else " " for c in shown[: column - skipped].ljust(column - skipped))
-        marks = "^" * max(1, min(end - start + 1, len(shown) - len(indent)))
-        return f"line {line}, column {column + 1}: {problem}\n  {shown}\n  {indent}{marks}"
+        return UnsupportedStatementError(describe(self.text, problem, start, end))
 
     def parse(self, tokens: list[Token]) -> exp.Expr:
         """Parse tokens of this text as one statement of Hive's dialect.
@@ -113,6 +88,29 @@ class SourceText:
             return SqlSyntaxError(f"the script cannot be divided into words: {str(error)[:200]}")
         offset, what = place
         return self.syntax_error(f"this {what} is never closed", offset, offset)
+
+
+def line_of(text: str, offset: int) -> int:
+    """Line number of a character, from 1."""
+    return text.count("\n", 0, offset) + 1
+
+
+def describe(text: str, problem: str, start: int, end: int) -> str:
+    """``line 3, column 7: problem``, and below it the line with the place underlined.
+
+    :param start: first character of the place, ``end`` the last one.
+    """
+    start = max(0, min(start, len(text)))
+    line_start = text.rfind("\n", 0, start) + 1
+    line = text[line_start:].split("\n", 1)[0].rstrip("\r")
+    column = start - line_start
+    # A long line is shown around the place, not from its beginning.
+    skipped = max(0, min(column - _SHOWN_WIDTH // 2, len(line) - _SHOWN_WIDTH))
+    shown = line[skipped : skipped + _SHOWN_WIDTH]
+    # Tabs stay tabs below the line, or the marks would stand elsewhere.
+    indent = "".join("\t" if c == "\t" else " " for c in shown[: column - skipped].ljust(column - skipped))
+    marks = "^" * max(1, min(end - start + 1, len(shown) - len(indent)))
+    return f"line {line_of(text, start)}, column {column + 1}: {problem}\n  {shown}\n  {indent}{marks}"
 
 
 def _unclosed_at(text: str) -> tuple[int, str] | None:

@@ -1,7 +1,7 @@
 """Statements as values: what a script says, statement by statement, before anything is looked up.
 
-Names are lower-case and qualified with their database; expressions of queries stay sqlglot trees (Hive's dialect) and
-are not changed by anybody. ``text`` and ``line`` say where in the script a statement came from.
+Names are lower-case and qualified with their database. Queries and expressions keep the words of the script: their
+sqlglot tree says what they mean, and what runs is their text with the names of tables exchanged.
 """
 
 from __future__ import annotations
@@ -33,12 +33,34 @@ class Origin:
 
     :param text: its own text without the semicolon.
     :param line: the line of the script it begins on, from 1.
+    :param script: the script it is part of; places in it are counted in characters from its beginning.
     :param offset: the character of the script it begins at, from 0.
+    :param default_database: database of unqualified table names.
     """
 
     text: str = ""
     line: int = 1
-    offset: int = 0
+    script: str = field(default="", repr=False, compare=False)
+    offset: int = field(default=0, repr=False, compare=False)
+    default_database: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A query or an expression.
+
+    :param tree: what it means, in Hive's dialect; names and literals in it know their places in the script.
+    :param ranges: where its text stands: first character and the one after the last. Two ranges for
+        ``WITH … INSERT … SELECT``, whose query is divided.
+    """
+
+    tree: exp.Expr
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First and last character."""
+        return self.ranges[0][0], self.ranges[-1][1] - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +141,7 @@ class Insert(Origin):
     """
 
     table: TableName
-    query: exp.Expr
+    query: Fragment
     overwrite: bool = False
     partition: tuple[tuple[str, str | None], ...] = ()
     columns: tuple[str, ...] = ()
@@ -131,8 +153,8 @@ class Update(Origin):
 
     table: TableName
     alias: str
-    assignments: tuple[tuple[str, exp.Expr], ...]
-    where: exp.Expr | None = None
+    assignments: tuple[tuple[str, Fragment], ...]
+    where: Fragment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +163,7 @@ class Delete(Origin):
 
     table: TableName
     alias: str
-    where: exp.Expr | None = None
+    where: Fragment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +179,24 @@ class MergeWhen:
 
     matched: bool
     action: str
-    condition: exp.Expr | None = None
-    assignments: tuple[tuple[str, exp.Expr], ...] = ()
+    condition: Fragment | None = None
+    assignments: tuple[tuple[str, Fragment], ...] = ()
     columns: tuple[str, ...] = ()
-    values: tuple[exp.Expr, ...] = ()
+    values: tuple[Fragment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Merge(Origin):
-    """``MERGE INTO t USING source ON condition WHEN …``; the source is a table or a query in parentheses."""
+    """``MERGE INTO t USING source ON condition WHEN …``.
+
+    :param source: a query; for ``USING table`` a tree of that table alone.
+    """
 
     table: TableName
     alias: str
-    source: exp.Expr
+    source: Fragment
     source_alias: str
-    on: exp.Expr
+    on: Fragment
     whens: tuple[MergeWhen, ...]
 
 
@@ -179,7 +204,7 @@ class Merge(Origin):
 class Select(Origin):
     """A query whose rows the caller wants: SELECT, WITH, VALUES, set operations."""
 
-    query: exp.Expr
+    query: Fragment
 
 
 @dataclass(frozen=True, slots=True)
