@@ -18,7 +18,7 @@ from airflow_hive_acid.sql.statements import CreateDatabase, CreateTable, DropDa
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.metastore.catalog_model import DroppedTable, Table
+    from airflow_hive_acid.metastore.catalog_model import DroppedTable
 
 DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable
 
@@ -36,7 +36,14 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
             _drop_table(context, statement)
 
 
+def _settle_warehouse(context: Context) -> None:
+    """Tell a new metastore where its tables go."""
+    if context.warehouse is not None and context.client.catalog.warehouse() is None:
+        context.client.catalog.set_warehouse(context.warehouse)
+
+
 def _create_database(context: Context, statement: CreateDatabase) -> None:
+    _settle_warehouse(context)
     database = context.client.catalog.create_database(
         statement.name, statement.location, statement.if_not_exists, description=statement.comment
     )
@@ -45,10 +52,9 @@ def _create_database(context: Context, statement: CreateDatabase) -> None:
 
 
 def _create_table(context: Context, statement: CreateTable) -> None:
+    _settle_warehouse(context)
     comments = {c.name: c.comment for c in (*statement.columns, *statement.partition_columns) if c.comment}
     properties = dict(statement.properties)
-    if statement.external:
-        properties.setdefault("transactional", "false")
     if statement.comment is not None:
         properties["comment"] = statement.comment
     definition = TableDefinition(
@@ -61,24 +67,16 @@ def _create_table(context: Context, statement: CreateTable) -> None:
         bucket_columns=statement.bucket_columns,
         bucket_count=statement.bucket_count or -1,
         comments=comments,
+        external=statement.external,
     )
+    name = str(statement.table)
     catalog = context.client.catalog
-    if statement.if_not_exists and catalog.find_tables([str(statement.table)]):
-        return
-    if statement.location is not None and properties.get("transactional", "true").lower() == "true":
-        _require_empty(context, str(statement.table), statement.location)
+    if not catalog.find_tables([name]):
+        planned = catalog.plan_table(definition)
+        if planned.location is not None and planned.properties.get("transactional") == "true":
+            # What a former table left there would become rows of this one.
+            _require_empty(context, name, planned.location)
     table = catalog.create_table(definition, statement.if_not_exists)
-    _make_directory(context, table)
-
-
-def _make_directory(context: Context, table: Table) -> None:
-    """A default location that still holds a former table's files would show them; then the table is taken back."""
-    if table.is_transactional:
-        try:
-            _require_empty(context, table.qualified_name, table.location)
-        except InvalidArgumentsError:
-            context.client.catalog.drop_table(table.qualified_name)
-            raise
     context.filesystem(table.location).make_directory(table.location)
 
 

@@ -172,6 +172,18 @@ class Catalog:
 
     # --- tables ---------------------------------------------------------------------------------------------------
 
+    def plan_table(self, definition: TableDefinition) -> TableDefinition:
+        """The definition as it would be stored, with its location; nothing is created.
+
+        :raises InvalidArgumentsError: when the definition is none Hive would accept.
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        checked = check_definition(definition)
+        if checked.location is not None:
+            return checked
+        database = self._database.read(lambda connection: require_database(connection, checked.db))
+        return replace(checked, location=self._default_location(database, checked))
+
     def create_table(self, definition: TableDefinition, if_not_exists: bool = False) -> Table:
         """Create a table; its directory is not made.
 

@@ -157,10 +157,11 @@ class Partition:
 class TableDefinition:
     """What CREATE TABLE says.
 
-    :param properties: TBLPROPERTIES; without ``transactional`` the table is full ACID.
+    :param properties: TBLPROPERTIES; without ``transactional`` a table that is not external is full ACID.
     :param location: URI of the table directory; None for the default below its database.
     :param bucket_count: -1 when not bucketed.
     :param comments: comments of columns.
+    :param external: CREATE EXTERNAL TABLE: the files belong to somebody else and outlive the table.
     """
 
     db: str
@@ -174,6 +175,7 @@ class TableDefinition:
     bucket_count: int = -1
     comments: Mapping[str, str] = field(default_factory=dict)
     stored_as: str = "orc"
+    external: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,7 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
         bucket_columns=buckets,
         bucket_count=definition.bucket_count if buckets else -1,
         comments={key.lower(): value for key, value in definition.comments.items()},
-        stored_as="orc",
+        external=definition.external,
     )
 
 
@@ -264,9 +266,11 @@ def _check_properties(where: str, definition: TableDefinition) -> dict[str, str]
         raise InvalidArgumentsError(
             f"{where}: STORED AS {definition.stored_as} is not supported; ACID tables are STORED AS ORC"
         )
-    transactional = properties.setdefault("transactional", "true")
+    transactional = properties.setdefault("transactional", "false" if definition.external else "true")
     if transactional not in ("true", "false"):
         raise InvalidArgumentsError(f"{where}: transactional is 'true' or 'false', not {transactional!r}")
+    if definition.external and transactional == "true":
+        raise InvalidArgumentsError(f"{where}: an external table cannot be transactional; leave out EXTERNAL")
     if transactional == "false":
         properties.pop("transactional_properties", None)
         return properties

@@ -49,9 +49,11 @@ def table_parameters(definition: TableDefinition, created: int) -> dict[str, str
     """
     parameters = dict(definition.properties)
     if table_type(definition) == EXTERNAL_TABLE:
-        # Hive's translation of a managed table that is not transactional.
         parameters.pop("transactional", None)
-        parameters |= {"EXTERNAL": "TRUE", "TRANSLATED_TO_EXTERNAL": "TRUE", "external.table.purge": "TRUE"}
+        parameters["EXTERNAL"] = "TRUE"
+        if not definition.external:
+            # Hive's translation of a managed table that is not transactional: its files still go with it.
+            parameters |= {"TRANSLATED_TO_EXTERNAL": "TRUE", "external.table.purge": "TRUE"}
     parameters.setdefault("bucketing_version", "2")
     parameters["transient_lastDdlTime"] = str(created)
     if not definition.partition_columns:

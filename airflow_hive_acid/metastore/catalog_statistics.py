@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _written = TXN_COMPONENTS.c
-_of_txn = and_(_written.TC_TXNID == bindparam("txn_id"), _written.TC_OPERATION_TYPE.in_(["i", "u", "d"]))
+# No IN list: the statement travels in a batch, where lists are not expanded.
+_of_txn = and_(_written.TC_TXNID == bindparam("txn_id"), _written.TC_OPERATION_TYPE != "c")
 _tables = (
     select(TBLS.c.TBL_ID, cast(null(), BigInteger).label("PART_ID"), func.max(_written.TC_WRITEID).label("WRITE_ID"))
     .select_from(TXN_COMPONENTS)

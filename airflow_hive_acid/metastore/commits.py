@@ -19,6 +19,7 @@ from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, updat
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.aborts import abort_rows
+from airflow_hive_acid.metastore.catalog_statistics import SELECT_EXACT, forget
 from airflow_hive_acid.metastore.clock import clock_ms, clock_timestamp
 from airflow_hive_acid.metastore.codes import COMPACTING_TYPES, AbortReason, TxnState, TxnType
 from airflow_hive_acid.metastore.conflicts import Conflict, candidates_step, describe, first_conflict
@@ -161,7 +162,7 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> 
     txn_id = request.txn_id
     before = request.hooks.before_lock()
     me = {"txn_id": txn_id}
-    look = [Step(_OPERATIONS, me), Step(_UNNAMED_PARTITION, me)]
+    look = [Step(_OPERATIONS, me), Step(_UNNAMED_PARTITION, me), Step(SELECT_EXACT, me)]
     results = execute_batch(conn, [lock_txn_step(txn_id), *(() if before else look)])
     found = _open_or_committed(conn, txn_id, results[0].rows)
     if found is None:
@@ -173,6 +174,8 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> 
     operations = {row[0] for row in results[1].rows}
     if results[2].rows:
         raise _unnamed_partition(txn_id, *results[2].rows[0])
+    # Hive would go on answering count(*) from statistics that this commit outdates.
+    forget(conn, results[3].rows)
 
     plan = _Plan.of(found.type, operations, features, check=request.check_conflicts)
     # Negative, so that nobody takes it for a commit id; random, so that no other commit under way has the same.

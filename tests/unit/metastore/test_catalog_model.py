@@ -90,6 +90,7 @@ def test_a_column_name_that_breaks_things_is_refused(name: str) -> None:
         (TableDefinition("d", "t", ID, properties={"transactional": "maybe"}), "'maybe'"),
         (TableDefinition("d", "t", ID, properties={"transactional_properties": "x"}), "insert_only"),
         (TableDefinition("d", "t", ID, properties={"": "x"}), "property"),
+        (TableDefinition("d", "t", ID, properties={"transactional": "true"}, external=True), "leave out EXTERNAL"),
     ],
 )
 def test_a_definition_that_cannot_be_is_refused_with_what_is_wrong(definition: TableDefinition, said: str) -> None:

@@ -1,0 +1,94 @@
+"""The Worker's rules as pure functions: what is refused, what is enough, what the result must be called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.format.names import DirectoryKind, base_name, delete_delta_name, delta_name
+from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_hive_acid.format.acid_state import AcidState
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+
+NOTHING_TO_DO = "None of the compaction thresholds met, compaction request is refused!"
+"""Hive's words, which its users search for."""
+
+
+def refusal(request: Compaction, table: Table | None, *, partition_exists: bool) -> str | None:
+    """Why a request cannot be worked on; None when it can."""
+    resource = request.resource
+    if table is None:
+        return f"there is no table {resource.database}.{resource.table} (any more)"
+    if not table.is_transactional:
+        return f"{table.qualified_name} is not transactional"
+    if request.type is CompactionType.REBALANCE and (table.bucket_count > 0 or table.is_insert_only):
+        return f"{table.qualified_name} cannot be rebalanced: it is bucketed or insert-only"
+    if request.type is CompactionType.REBALANCE:
+        return "rebalance compaction is not done by this version; leave it to a Hive worker (pool)"
+    if table.is_insert_only:
+        return f"{table.qualified_name} is insert-only; such tables are not compacted by this version"
+    if table.sort_columns:
+        return f"{table.qualified_name} is sorted by {table.sort_columns[0][0]}; compaction would lose that order"
+    if table.is_partitioned and resource.partition is None:
+        return f"{table.qualified_name} is partitioned; request the compaction of a partition"
+    if not table.is_partitioned and resource.partition is not None:
+        return f"{table.qualified_name} is not partitioned"
+    if not partition_exists:
+        return f"there is no partition {resource.partition} of {table.qualified_name} (any more)"
+    return None
+
+
+def is_enough(kind: CompactionType, state: AcidState) -> bool:
+    """Whether a compaction would bring anything: something must be merged with something else."""
+    deltas = len(state.deltas)
+    if kind is CompactionType.MAJOR:
+        return bool(state.originals) or deltas + (state.base is not None) > 1
+    if deltas == 2:
+        # One delta with its delete delta is what a compaction would write again.
+        return len({delta.directory.kind for delta in state.deltas}) == 1
+    return deltas > 1
+
+
+def needs_cleaning(state: AcidState) -> bool:
+    """Whether there is something for the Cleaner although there is nothing to compact."""
+    return bool(state.obsolete or state.obsolete_originals or state.aborted)
+
+
+def result_names(kind: CompactionType, state: AcidState, highest_write_id: int, txn_id: int) -> tuple[str, ...]:
+    """The directories a compaction may write."""
+    if kind is CompactionType.MAJOR:
+        return (base_name(highest_write_id, txn_id),)
+    low = min(delta.directory.min_write_id for delta in state.deltas)
+    return (
+        delta_name(low, highest_write_id, visibility_txn_id=txn_id),
+        delete_delta_name(low, highest_write_id, visibility_txn_id=txn_id),
+    )
+
+
+def check_result(kind: CompactionType, state: AcidState, written: Iterable[str], allowed: tuple[str, ...]) -> None:
+    """Refuse a result that is not the one asked for.
+
+    A major compaction always writes its base, even an empty one. A minor one writes each kind it has merged over the
+    whole range: a kind that is missing would be hidden by the other.
+
+    :raises PublishError: naming what is wrong.
+    """
+    names = list(written)
+    unknown = sorted(set(names) - set(allowed))
+    if unknown or len(set(names)) != len(names):
+        raise PublishError(f"the compaction reported {unknown or names}, allowed is each of {list(allowed)} once")
+    if kind is CompactionType.MAJOR:
+        missing = set(allowed) - set(names)
+    else:
+        kinds = {d.directory.kind for d in state.deltas if any(not f.path.endswith("/") for f in d.files)}
+        missing = set()
+        for name, needed in zip(allowed, (DirectoryKind.DELTA, DirectoryKind.DELETE_DELTA), strict=True):
+            if needed in kinds and name not in names:
+                missing.add(name)
+    if missing:
+        raise PublishError(f"the compaction did not report {sorted(missing)}, which its sources call for")

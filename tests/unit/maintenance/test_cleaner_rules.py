@@ -1,0 +1,131 @@
+"""When the Cleaner may begin, for whom it waits, and what it takes for aborted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_hive_acid.filesystem import FileInfo
+from airflow_hive_acid.format.write_ids import MAX_ID, fold_open_txns
+from airflow_hive_acid.maintenance.cleaner_rules import (
+    Holder,
+    Horizon,
+    TxnFate,
+    Verdict,
+    aborted_directories,
+    attempts,
+    may_clean,
+    retry_pause_ms,
+)
+from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType, Resource
+
+OLD = 10_000
+
+
+def horizon(*rows: tuple[int, str], watermark: int, seen: int = MAX_ID, holders: tuple[Holder, ...] = ()) -> Horizon:
+    return Horizon(watermark, seen, fold_open_txns([(i, s, 0, OLD) for i, s in rows], 1000), holders)
+
+
+def compaction(txn: int | None = 9, next_txn: int | None = 9, highest: int | None = 5) -> Compaction:
+    return Compaction(1, Resource("default", "t"), CompactionType.MAJOR, CompactionState.READY_FOR_CLEANING, True,
+                      txn_id=txn, next_txn_id=next_txn, highest_write_id=highest)  # fmt: skip
+
+
+QUIET = horizon((9, "c"), watermark=10)
+
+
+def test_when_nobody_is_there_it_may_begin() -> None:
+    decision = may_clean(compaction(), QUIET, TxnFate.COMMITTED, None)
+    assert decision.verdict is Verdict.CLEAN
+    assert decision.numbers == {"watermark": 10, "highest_write_id": 5, "next_txn_id": 9}
+
+
+@pytest.mark.conformance("K03")
+@pytest.mark.parametrize("reader", [8, 9])
+def test_a_txn_opened_before_the_commit_holds_it_back_and_is_named(reader: int) -> None:
+    """
+    t1  reader opens 8 (or 9: after the compaction opened 7, before it committed)
+    t2  compaction 7 commits with MAX(TXN_ID) = 9
+    t3  the Cleaner looks: the reader may be reading what was replaced
+    """
+    who = Holder(reader, "ann@host, dag sales")
+    decision = may_clean(
+        compaction(txn=7, next_txn=9), horizon((reader, "o"), (12, "o"), watermark=reader, holders=(who,)),
+        TxnFate.COMMITTED, None,
+    )  # fmt: skip
+    assert decision.verdict is Verdict.WAIT
+    assert decision.blocked_by == (f"txn {reader} (ann@host, dag sales)",)
+
+
+def test_a_reader_that_saw_the_compaction_open_holds_it_back() -> None:
+    """Its id is above the commit's mark, its snapshot older than the commit: only MIN_HISTORY_LEVEL knows."""
+    decision = may_clean(compaction(), horizon((12, "o"), watermark=12, seen=9), TxnFate.COMMITTED, None)
+    assert decision.verdict is Verdict.WAIT
+    assert "saw txn 9 open" in decision.reason
+    assert may_clean(compaction(), horizon((12, "o"), watermark=12, seen=10), TxnFate.COMMITTED, None).verdict is (
+        Verdict.CLEAN
+    )
+
+
+def test_a_registered_reader_holds_it_back_even_when_the_watermark_allows_it() -> None:
+    who = Holder(20, "bob")
+    decision = may_clean(compaction(), QUIET, TxnFate.COMMITTED, 5, (who,))
+    assert decision.verdict is Verdict.WAIT
+    assert decision.blocked_by == ("txn 20 (bob)",)
+    assert may_clean(compaction(), QUIET, TxnFate.COMMITTED, 6).verdict is Verdict.CLEAN
+
+
+@pytest.mark.parametrize(
+    ("fate", "verdict"),
+    [(TxnFate.OPEN, Verdict.WAIT), (TxnFate.ABORTED, Verdict.FAIL), (TxnFate.FORGOTTEN, Verdict.FAIL)],
+)
+@pytest.mark.rule("R17")
+def test_a_compaction_that_did_not_commit_is_never_cleaned_up_after(fate: TxnFate, verdict: Verdict) -> None:
+    """
+    t1  worker marks its request compacted
+    t2  worker dies; CQ_NEXT_TXN_ID stays NULL, which Hive's Cleaner takes for permission
+    """
+    assert may_clean(compaction(next_txn=None), QUIET, fate, None).verdict is verdict
+
+
+def test_a_row_from_before_compaction_txns_is_cleaned_by_the_other_rules() -> None:
+    assert may_clean(compaction(None, None), QUIET, TxnFate.FORGOTTEN, None).verdict is Verdict.CLEAN
+    assert may_clean(compaction(None, None), QUIET, TxnFate.FORGOTTEN, 3).verdict is Verdict.WAIT
+
+
+def test_a_txn_that_may_still_appear_is_waited_for() -> None:
+    decision = may_clean(compaction(), horizon((9, "c"), watermark=9), TxnFate.COMMITTED, None)
+    assert decision.verdict is Verdict.WAIT
+    assert decision.blocked_by == ()
+
+
+def test_the_cleaners_list_ends_below_every_txn_that_is_open_or_was_seen_open() -> None:
+    looked = horizon((3, "a"), (5, "o"), (7, "a"), (9, "c"), watermark=5)
+    assert str(looked.txns()) == "4:9223372036854775807::3"
+    assert str(replace(looked, min_seen_open=3).txns()) == "2:9223372036854775807::"
+    assert str(looked.everything()) == "9:5:5:3,7"
+
+
+def test_pauses_double_and_tell_how_often_it_failed() -> None:
+    pauses = [0]
+    for _ in range(4):
+        pauses.append(retry_pause_ms(pauses[-1], 300_000))
+    assert pauses == [0, 300_000, 600_000, 1_200_000, 2_400_000]
+    assert [attempts(pause, 300_000) for pause in pauses] == [0, 1, 2, 3, 4]
+
+
+def test_only_what_certainly_is_aborted_is_taken_for_aborted() -> None:
+    names = [
+        "delta_0000003_0000003_0000", "delete_delta_0000003_0000003_0001", "base_0000003", "delta_0000004_0000004_0000",
+        "delta_0000003_0000005_0000", "delta_0000003_0000004", "base_0000005_v0000012", "base_0000003_v0000013",
+        "delta_0000001_0000003_v0000012", "_tmp_x", "delta_", "ds=1",
+    ]  # fmt: skip
+    listing = [FileInfo(f"file:/w/t/{name}", name, 0, True) for name in names]
+    listing.append(FileInfo("file:/w/t/ds=1/delta_0000003_0000003", "ds=1/delta_0000003_0000003", 0, True))
+    listing.append(FileInfo("file:/w/t/delta_0000003_0000003", "delta_0000003_0000003", 5, False))
+    found = [info.relative for info in aborted_directories(listing, {3, 5}, {12})]
+    assert found == [
+        "delta_0000003_0000003_0000", "delete_delta_0000003_0000003_0001", "base_0000003", "base_0000005_v0000012",
+        "delta_0000001_0000003_v0000012", "ds=1/delta_0000003_0000003",
+    ]  # fmt: skip

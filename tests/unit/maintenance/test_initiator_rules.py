@@ -1,0 +1,170 @@
+"""When the Initiator asks for a compaction, and what it says when it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.acid_state import FileEntry, acid_state
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.maintenance.directories import DirectorySizes
+from airflow_hive_acid.maintenance.initiator_rules import CandidateFacts, decide, skip_reason
+from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
+from airflow_hive_acid.metastore.catalog_model import Table
+from airflow_hive_acid.metastore.compaction_queue_model import (
+    Candidate,
+    Compaction,
+    CompactionState,
+    CompactionType,
+    Resource,
+)
+from airflow_hive_acid.settings import Settings
+
+DEFAULTS = InitiatorThresholds.of(Settings())
+CANDIDATE = Candidate(Resource("default", "t"))
+TRANSACTIONAL = {"transactional": "true", "transactional_properties": "default"}
+
+
+def table(properties: dict[str, str] | None = None, *keys: Column) -> Table:
+    own = {**TRANSACTIONAL, **(properties or {})}
+    return Table("default", "t", 1, "file:/w/t", (Column("id", "int"),), keys, own, "u", "MANAGED_TABLE")
+
+
+def facts(**changes: object) -> CandidateFacts:
+    known: dict[str, object] = {
+        "candidate": CANDIDATE, "table": table(), "database_properties": {}, "partition_exists": True, "active": None,
+        "failing": False,
+    }  # fmt: skip
+    return CandidateFacts(**{**known, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.conformance("C18")
+@pytest.mark.parametrize(
+    ("base", "delta", "count", "kind"),
+    [
+        (20, 4, 1, Kind.MAJOR),
+        (50, 4, 1, Kind.NOTHING),
+        (200, 11, 11, Kind.MINOR),
+        (0, 11, 11, Kind.MAJOR),
+        (0, 2, 2, Kind.NOTHING),
+        (200, 0, 0, Kind.NOTHING),
+        (0, 0, 0, Kind.NOTHING),
+        (100, 10, 10, Kind.NOTHING),
+    ],
+)
+def test_sizes_and_counts_decide_as_in_hive(base: int, delta: int, count: int, kind: Kind) -> None:
+    decision = decide(CANDIDATE, DirectorySizes(base, delta, count), DEFAULTS)
+    assert decision.kind is kind
+    assert decision.numbers["base_bytes"] == base
+    assert decision.numbers["deltas"] == count
+    assert decision.reason
+
+
+def test_the_reason_names_the_numbers_and_the_threshold() -> None:
+    assert decide(CANDIDATE, DirectorySizes(20, 4, 1), DEFAULTS).reason == (
+        "the deltas have 20% of the base's size, more than 10%"
+    )
+    assert decide(CANDIDATE, DirectorySizes(2000, 11, 11), DEFAULTS).reason == "11 deltas are more than 10"
+    assert str(decide(CANDIDATE, DirectorySizes(0, 11, 11), DEFAULTS)) == (
+        "default.t: major compaction: 11 deltas are more than 10, and there is no base yet"
+    )
+
+
+@pytest.mark.conformance("C23")
+def test_a_table_that_is_only_a_base_needs_nothing() -> None:
+    assert decide(CANDIDATE, DirectorySizes(500, 0, 0), DEFAULTS).kind is Kind.NOTHING
+
+
+def test_an_obsolete_base_without_deltas_asks_for_a_major_compaction() -> None:
+    assert decide(CANDIDATE, DirectorySizes(500, 0, 0, obsolete_bases=1), DEFAULTS).kind is Kind.MAJOR
+
+
+def test_a_minor_compaction_that_cannot_be_done_becomes_a_major_one() -> None:
+    assert decide(CANDIDATE, DirectorySizes(2000, 11, 11), DEFAULTS, minor_possible=False).kind is Kind.MAJOR
+
+
+@pytest.mark.conformance("C15")
+def test_too_many_aborts_ask_for_a_major_compaction() -> None:
+    few = replace(DEFAULTS, aborted_txns=10)
+    sizes = DirectorySizes(0, 0, 0)
+    assert decide(Candidate(Resource("default", "t"), aborted_txns=11), sizes, few).kind is Kind.MAJOR
+    assert decide(Candidate(Resource("default", "t"), aborted_txns=10), sizes, few).kind is Kind.NOTHING
+
+
+@pytest.mark.conformance("C17")
+def test_one_old_abort_asks_for_a_minor_compaction() -> None:
+    candidate = Candidate(Resource("default", "t"), aborted_txns=1, has_old_abort=True)
+    decision = decide(candidate, DirectorySizes(0, 0, 0), DEFAULTS)
+    assert decision.kind is Kind.MINOR
+    assert "12 hours" in decision.reason
+
+
+def test_a_table_can_have_thresholds_of_its_own() -> None:
+    own = DEFAULTS.for_table(Settings(), {
+        "compactorthreshold.hive.compactor.delta.num.threshold": "3",
+        "CompactorThreshold.hive.compactor.delta.pct.threshold": "0.5",
+        "hive.compactor.delta.num.threshold": "99",
+    })  # fmt: skip
+    assert (own.delta_num, own.delta_pct) == (3, 0.5)
+    assert decide(CANDIDATE, DirectorySizes(20, 4, 4), own).kind is Kind.MINOR
+    with pytest.raises(InvalidArgumentsError, match=r"delta\.num\.threshold"):
+        DEFAULTS.for_table(Settings(), {"compactorthreshold.hive.compactor.delta.num.threshold": "many"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"database_properties": {"repl.first.inc.pending": "true"}}, "replication"),
+        ({"table": None}, "does not know the table"),
+        ({"partition_exists": False}, "does not know the partition"),
+        ({"table": table({"transactional": "false"})}, "not transactional"),
+        ({"table": table({"transactional_properties": "insert_only"})}, "insert-only"),
+        ({"table": table({"no_auto_compaction": "true"})}, "table has no_auto_compaction"),
+        ({"table": table({"NO_AUTO_COMPACTION": "TRUE"})}, "table has no_auto_compaction"),
+        ({"database_properties": {"no_auto_compaction": "true"}}, "database default has no_auto_compaction"),
+        ({"table": table(None, Column("p", "string"))}, "named no partition"),
+    ],
+)
+def test_a_candidate_that_is_left_alone_says_why(changes: dict[str, object], said: str) -> None:
+    found = skip_reason(facts(**changes))
+    assert found is not None
+    assert found[0] is Kind.SKIPPED
+    assert said in found[1]
+
+
+def test_a_setting_of_the_database_decides_alone() -> None:
+    """As in Hive: false in the database switches compaction on for a table that says true."""
+    disabled = table({"no_auto_compaction": "true"})
+    assert skip_reason(facts(table=disabled, database_properties={"no_auto_compaction": "false"})) is None
+
+
+def test_a_request_that_is_on_its_way_is_waited_for() -> None:
+    active = Compaction(7, CANDIDATE.resource, CompactionType.MAJOR, CompactionState.WORKING, queued=True)
+    assert skip_reason(facts(active=active)) == (Kind.SKIPPED, "request 7 for it is working")
+
+
+def test_a_table_whose_compactions_keep_failing_is_given_up() -> None:
+    found = skip_reason(facts(failing=True))
+    assert found is not None
+    assert found[0] is Kind.GIVEN_UP
+
+
+def test_only_current_directories_are_measured() -> None:
+    listing = [
+        FileEntry("base_0000005_v0000010/bucket_00000", 100),
+        FileEntry("base_0000005_v0000010/_orc_acid_version", 1),
+        FileEntry("delta_0000003_0000003_0000/bucket_00000", 1000),
+        FileEntry("delta_0000006_0000006_0000/bucket_00000", 7),
+        FileEntry("delete_delta_0000006_0000006_0000/bucket_00000", 5),
+        FileEntry("delta_0000007_0000007_0000/bucket_00000", 1000),
+        FileEntry("_tmp_x/data/delta_0000008_0000008_0000/bucket_00000", 1000),
+    ]
+    writes = ValidWriteIdList(8, aborted=frozenset({7}), table="default.t").for_compactor()
+    sizes = DirectorySizes.of(acid_state(listing, writes, ValidTxnList(20)))
+    assert sizes == DirectorySizes(base_bytes=100, delta_bytes=12, deltas=2)
+    originals = DirectorySizes.of(acid_state([FileEntry("000000_0", 40)], writes, ValidTxnList(20)))
+    assert originals == DirectorySizes(base_bytes=40, delta_bytes=0, deltas=0)

@@ -1,0 +1,139 @@
+"""What a Worker refuses, what is enough for it, and what its result must be called."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hive_acid.maintenance.worker_rules import check_result, is_enough, needs_cleaning, refusal, result_names
+from airflow_hive_acid.metastore.catalog_model import Table
+from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType, Resource
+
+MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+
+
+def state(*directories: str, aborted: tuple[int, ...] = (), high: int = 100) -> AcidState:
+    listing = [FileEntry(d if d[0].isdigit() else f"{d}/bucket_00000", 10) for d in directories]
+    writes = ValidWriteIdList(high, aborted=frozenset(aborted), table="default.t").for_compactor()
+    return acid_state(listing, writes, ValidTxnList(1000))
+
+
+def table(**changes: object) -> Table:
+    known: dict[str, object] = {
+        "db": "default", "name": "t", "id": 1, "location": "file:/w/t", "columns": (Column("id", "int"),),
+        "partition_columns": (), "properties": {"transactional": "true"}, "owner": None, "type": "MANAGED_TABLE",
+    }  # fmt: skip
+    return Table(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def request(kind: CompactionType = MAJOR, partition: str | None = None) -> Compaction:
+    return Compaction(1, Resource("default", "t", partition), kind, CompactionState.WORKING, queued=True)
+
+
+@pytest.mark.conformance("C25")
+@pytest.mark.parametrize(
+    ("directories", "enough"),
+    [
+        (("delta_0000001_0000001_0000",), False),
+        (("delta_0000001_0000001_0000", "delta_0000002_0000002_0000"), True),
+        (("delta_0000001_0000001_0001", "delete_delta_0000001_0000001_0000"), False),
+        (("delete_delta_0000001_0000001_0000", "delete_delta_0000002_0000002_0000"), True),
+        (("delta_0000001_0000001_0001", "delete_delta_0000001_0000001_0000", "delta_0000002_0000002_0000"), True),
+        (("base_0000001", "delta_0000002_0000002_0000"), False),
+        ((), False),
+    ],
+)
+def test_a_minor_compaction_needs_several_deltas_of_a_kind(directories: tuple[str, ...], enough: bool) -> None:
+    assert is_enough(MINOR, state(*directories)) is enough
+
+
+@pytest.mark.conformance("C26")
+@pytest.mark.parametrize(
+    ("directories", "enough"),
+    [
+        (("base_0000005",), False),
+        (("base_0000005", "delta_0000006_0000006_0000"), True),
+        (("delta_0000001_0000001_0000",), False),
+        (("delta_0000001_0000001_0000", "delete_delta_0000002_0000002_0000"), True),
+        (("000000_0",), True),
+        ((), False),
+    ],
+)
+def test_a_major_compaction_needs_something_to_merge(directories: tuple[str, ...], enough: bool) -> None:
+    assert is_enough(MAJOR, state(*directories)) is enough
+
+
+@pytest.mark.conformance("C26")
+def test_aborted_leftovers_are_work_for_the_cleaner() -> None:
+    assert needs_cleaning(state("base_0000005", "delta_0000006_0000006_0000", aborted=(6,)))
+    assert needs_cleaning(state("base_0000005", "delta_0000004_0000004_0000"))
+    assert not needs_cleaning(state("base_0000005", "delta_0000006_0000006_0000"))
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "exists", "said"),
+    [
+        (None, request(), True, "no table default.t"),
+        (table(properties={}), request(), True, "not transactional"),
+        (table(sort_columns=(("id", True),)), request(), True, "sorted by id"),
+        (table(properties={"transactional": "true", "transactional_properties": "insert_only"}), request(), True,
+         "insert-only"),
+        (table(partition_columns=(Column("p", "int"),)), request(), True, "request the compaction of a partition"),
+        (table(), request(partition="p=1"), True, "not partitioned"),
+        (table(partition_columns=(Column("p", "int"),)), request(partition="p=1"), False, "no partition p=1"),
+    ],
+)  # fmt: skip
+@pytest.mark.conformance("C24")
+def test_what_cannot_be_compacted_is_refused_with_the_reason(
+    found: Table | None, asked: Compaction, exists: bool, said: str
+) -> None:
+    reason = refusal(asked, found, partition_exists=exists)
+    assert reason is not None
+    assert said in reason
+
+
+@pytest.mark.conformance("C31")
+def test_a_bucketed_table_is_not_rebalanced() -> None:
+    reason = refusal(request(CompactionType.REBALANCE), table(bucket_count=4, bucket_columns=("id",)),
+                     partition_exists=True)  # fmt: skip
+    assert reason is not None
+    assert "bucketed" in reason
+
+
+def test_an_ordinary_request_is_worked_on() -> None:
+    assert refusal(request(), table(), partition_exists=True) is None
+    partitioned = table(partition_columns=(Column("p", "int"),))
+    assert refusal(request(partition="p=1"), partitioned, partition_exists=True) is None
+
+
+@pytest.mark.conformance("C27")
+def test_the_result_reaches_up_to_the_compactors_mark() -> None:
+    found = state("delta_0000001_0000001_0000", "delta_0000002_0000002_0000", high=2)
+    assert result_names(MAJOR, found, 2, 9) == ("base_0000002_v0000009",)
+    assert result_names(MINOR, found, 2, 9) == (
+        "delta_0000001_0000002_v0000009", "delete_delta_0000001_0000002_v0000009")  # fmt: skip
+
+
+def test_a_result_that_was_not_asked_for_is_refused() -> None:
+    found = state("delta_0000001_0000001_0000", "delta_0000002_0000002_0000", "delete_delta_0000002_0000002_0001")
+    base, both = result_names(MAJOR, found, 5, 9), result_names(MINOR, found, 5, 9)
+    check_result(MAJOR, found, base, base)
+    check_result(MINOR, found, both, both)
+    for kind, written, allowed in (
+        (MAJOR, (), base), (MAJOR, ("base_0000006_v0000009",), base), (MAJOR, base * 2, base), (MINOR, base, both),
+    ):  # fmt: skip
+        with pytest.raises(PublishError):
+            check_result(kind, found, written, allowed)
+
+
+@pytest.mark.rule("R18")
+def test_a_minor_result_without_the_deletes_of_its_sources_is_refused() -> None:
+    found = state("delta_0000001_0000001_0000", "delta_0000002_0000002_0000", "delete_delta_0000002_0000002_0001")
+    allowed = result_names(MINOR, found, 2, 9)
+    with pytest.raises(PublishError, match="delete_delta_0000001_0000002_v0000009"):
+        check_result(MINOR, found, allowed[:1], allowed)
+    only_inserts = state("delta_0000001_0000001_0000", "delta_0000002_0000002_0000")
+    check_result(MINOR, only_inserts, allowed[:1], allowed)
