@@ -22,10 +22,17 @@ from airflow_hive_acid.engine.events import (
     TransactionCommitted,
     TransactionOpened,
 )
-from airflow_hive_acid.engine.publish import Manifest, Target, check_published, new_partitions, publish, read_staging
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError, PublishError
+from airflow_hive_acid.filesystem.publishing import (
+    Manifest,
+    Target,
+    check_published,
+    new_partitions,
+    publish,
+    read_staging,
+)
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import JobSpec, PartitionRef
 from airflow_hive_acid.format.names import staging_name

@@ -34,7 +34,7 @@ def fence_staging(filesystem: Filesystem, staging: str, *, inside: str, note: st
     name = staging.rstrip("/").rsplit("/", 1)[-1]
     if not name.startswith("_tmp_") or "\0" in staging:
         raise InvalidArgumentsError(f"{staging!r} is no staging directory; those are named _tmp_<job id>")
-    if not filesystem.can_fence:
+    if not filesystem.can_fence(staging):
         filesystem.delete(staging, inside=inside)
         return False
     if not filesystem.exists(inside):

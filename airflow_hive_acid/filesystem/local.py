@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import UnsafePathError
 from airflow_hive_acid.filesystem.protocol import FileInfo
-from airflow_hive_acid.filesystem.uris import local_path
+from airflow_hive_acid.filesystem.uris import local_path, scheme_of
 from airflow_hive_acid.format import paths
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class LocalFilesystem:
     """A :class:`~airflow_hive_acid.filesystem.protocol.Filesystem` over ``file:`` URIs and absolute paths."""
 
-    can_fence = True
+    def can_fence(self, uri: str) -> bool:
+        """See the protocol."""
+        return scheme_of(uri) == "file"
 
     def list_files(
         self,

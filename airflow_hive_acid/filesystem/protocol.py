@@ -36,13 +36,12 @@ class FileInfo:
 
 @runtime_checkable
 class Filesystem(Protocol):
-    """Lists, reads, renames and deletes below a warehouse.
+    """Lists, reads, renames and deletes below a warehouse."""
 
-    ``can_fence`` says whether a plain file in the place of a directory stops every writer that wants to create or
-    rename something below it (R4). It does on POSIX and HDFS, not on object stores.
-    """
-
-    can_fence: bool
+    def can_fence(self, uri: str) -> bool:
+        """Whether a plain file in the place of a directory stops every writer that wants to create or rename
+        something below it (R4). It does on POSIX and HDFS, not on object stores.
+        """
 
     def list_files(
         self,

@@ -26,13 +26,17 @@ class FsspecFilesystem:
     def __init__(self, uri: str, options: Mapping[str, Any]) -> None:
         self._scheme = scheme_of(uri)
         protocol = FSSPEC_PROTOCOLS[self._scheme]
-        self.can_fence = protocol not in OBJECT_STORES
+        self._is_object_store = protocol in OBJECT_STORES
         try:
             self._fs = fsspec.core.url_to_fs(self._translate(uri), use_listings_cache=False, **options)[0]
         except (ImportError, ValueError) as error:
             raise ConfigurationError(
                 f"{uri}: fsspec cannot open {protocol!r} ({error}); install the package it names"
             ) from error
+
+    def can_fence(self, uri: str) -> bool:
+        """See the protocol."""
+        return not self._is_object_store
 
     def list_files(
         self,
@@ -93,7 +97,7 @@ class FsspecFilesystem:
     def write_text(self, uri: str, text: str) -> None:
         """See the protocol. One PUT is atomic on an object store; elsewhere a rename makes it so."""
         path = self._path(uri)
-        if not self.can_fence:
+        if self._is_object_store:
             self._fs.pipe_file(path, text.encode("utf-8"))
             return
         directory, _, name = path.rpartition("/")

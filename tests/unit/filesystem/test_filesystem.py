@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, UnsafePathError
-from airflow_hive_acid.filesystem import FileInfo, Filesystem, fence_staging, list_many, open_filesystem
+from airflow_hive_acid.filesystem import (
+    AnyFilesystem,
+    FileInfo,
+    Filesystem,
+    fence_staging,
+    list_many,
+    open_filesystem,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +30,9 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return uri
 
 
-@pytest.fixture
-def fs(table: str) -> Filesystem:
-    return open_filesystem(table)
+@pytest.fixture(params=["one", "any"])
+def fs(request: pytest.FixtureRequest, table: str) -> Filesystem:
+    return open_filesystem(table) if request.param == "one" else AnyFilesystem()
 
 
 def fill(fs: Filesystem, table: str, *files: str) -> None:
@@ -204,3 +211,11 @@ def test_a_filesystem_says_when_a_location_is_not_its_own(tmp_path: Path) -> Non
         open_filesystem("memory://x/w").list_files("hdfs://namenode/w")
     with pytest.raises(InvalidArgumentsError, match="path of this machine"):
         open_filesystem(str(tmp_path)).list_files("file://otherhost/w")
+
+
+def test_a_rename_does_not_copy_from_one_filesystem_to_another(tmp_path: Path) -> None:
+    fs = AnyFilesystem()
+    fill(fs, str(tmp_path), "a/f")
+    with pytest.raises(InvalidArgumentsError, match="different filesystems"):
+        fs.rename_directory(f"{tmp_path}/a", "memory://x/a")
+    assert fs.exists(f"{tmp_path}/a/f")

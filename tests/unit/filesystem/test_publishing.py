@@ -2,9 +2,16 @@
 
 import pytest
 
-from airflow_hive_acid.engine.publish import Manifest, Target, check_published, new_partitions, publish, read_staging
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem import fence_staging, open_filesystem
+from airflow_hive_acid.filesystem.publishing import (
+    Manifest,
+    Target,
+    check_published,
+    new_partitions,
+    publish,
+    read_staging,
+)
 from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFile
 
 FS = open_filesystem("/")

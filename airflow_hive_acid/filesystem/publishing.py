@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import PublishError
-from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import (
     ACID_VERSION_FILE,
@@ -28,7 +28,7 @@ from airflow_hive_acid.format.partitions import partition_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.filesystem.protocol import Filesystem
     from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory
 
 _DATA = "data"

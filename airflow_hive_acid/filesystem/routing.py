@@ -1,0 +1,81 @@
+"""One filesystem for warehouses that are spread over several: every call goes to the adapter of its URI."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.filesystem.opening import open_filesystem
+from airflow_hive_acid.format.paths import parse_location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_hive_acid.filesystem.protocol import FileInfo, Filesystem
+
+
+class AnyFilesystem:
+    """A :class:`~airflow_hive_acid.filesystem.protocol.Filesystem` for URIs of any scheme.
+
+    :param options: storage options of fsspec, for all adapters that are not local.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._opened: dict[tuple[str, str], Filesystem] = {}
+
+    def at(self, uri: str) -> Filesystem:
+        """The adapter that serves a URI; one per scheme and authority."""
+        location = parse_location(uri)
+        key = (location.scheme, location.authority)
+        if key not in self._opened:
+            self._opened[key] = open_filesystem(uri, **self._options)
+        return self._opened[key]
+
+    def can_fence(self, uri: str) -> bool:
+        """See the protocol."""
+        return self.at(uri).can_fence(uri)
+
+    def list_files(
+        self,
+        uri: str,
+        recursive: bool = False,
+        *,
+        descend: Callable[[FileInfo], bool] | None = None,
+    ) -> list[FileInfo]:
+        """See the protocol."""
+        return self.at(uri).list_files(uri, recursive, descend=descend)
+
+    def exists(self, uri: str) -> bool:
+        """See the protocol."""
+        return self.at(uri).exists(uri)
+
+    def rename_directory(self, source: str, target: str) -> None:
+        """See the protocol.
+
+        :raises InvalidArgumentsError: when the two are on different filesystems.
+        """
+        filesystem = self.at(source)
+        if filesystem is not self.at(target):
+            raise InvalidArgumentsError(f"{source} cannot be renamed to {target}: they are on different filesystems")
+        filesystem.rename_directory(source, target)
+
+    def delete(self, uri: str, *, inside: str) -> bool:
+        """See the protocol."""
+        return self.at(uri).delete(uri, inside=inside)
+
+    def read_text(self, uri: str) -> str:
+        """See the protocol."""
+        return self.at(uri).read_text(uri)
+
+    def write_text(self, uri: str, text: str) -> None:
+        """See the protocol."""
+        self.at(uri).write_text(uri, text)
+
+    def create_file(self, uri: str, text: str) -> None:
+        """See the protocol."""
+        self.at(uri).create_file(uri, text)
+
+    def make_directory(self, uri: str) -> None:
+        """See the protocol."""
+        self.at(uri).make_directory(uri)
