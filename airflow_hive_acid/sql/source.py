@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sqlglot.dialects.hive import Hive
 from sqlglot.errors import SqlglotError
+from sqlglot.parsers.hive import HiveParser
 
 from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token, TokenType
 
 _SHOWN_WIDTH = 100
+_OPAQUE = "opaque"
 _FAILURES: tuple[type[Exception], ...] = (
     SqlglotError,
     RecursionError,
@@ -32,6 +34,11 @@ class HiveSql(Hive):
 
     class Tokenizer(Hive.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
+
+    class Parser(HiveParser):
+        def _warn_unsupported(self) -> None:
+            """What it cannot read is an error at its place; by default it is logged and kept as opaque text."""
+            self.raise_error(_OPAQUE)
 
 
 class SourceText:
@@ -75,6 +82,8 @@ class SourceText:
         place = (details.get("line"), details.get("col"))
         index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), len(tokens) - 1)
         problem = str(details.get("description") or "this cannot be read").replace("Invalid expression / ", "")
+        if problem == _OPAQUE:
+            return self.syntax_error("something here is no part of a query", tokens[0].start, tokens[-1].end)
         if "SENTINEL" in problem or "missing for" in problem or index == len(tokens) - 1:
             # The parser names its own classes here; what a reader can see is where it stopped.
             after = "the end of the statement" if index == len(tokens) - 1 else repr(tokens[index].text)
