@@ -45,9 +45,10 @@ def plan_workers(conn_id: str) -> list[int]:
     :return: a number for each.
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
 
     with HiveAcidHook(conn_id) as hook:
-        waiting = len(hook.get_conn().compactions.show(states=["initiated"]))
+        waiting = len(hook.get_conn().compactions.show(state=CompactionState.INITIATED))
         threads = hook.settings.integer("hive.compactor.worker.threads")
     workers = min(waiting, threads)
     log.info("%d requests wait for compaction; %d of at most %d workers start", waiting, workers, threads)
@@ -62,14 +63,15 @@ def compact(conn_id: str, worker_id: str, limit: int | None = None) -> dict[str,
     :raises AirflowFailException: when a request failed; the others have been served.
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.maintenance.decisions import Kind
 
     with HiveAcidHook(conn_id) as hook, hook.get_engine(agent_info=worker_id) as engine:
         outcomes = engine.run_compactions(worker_id, limit)
     _tell(outcomes)
     counts: dict[str, int] = {}
     for outcome in outcomes:
-        counts[outcome.state] = counts.get(outcome.state, 0) + 1
-    failed = [outcome for outcome in outcomes if outcome.state == "failed"]
+        counts[outcome.kind.value] = counts.get(outcome.kind.value, 0) + 1
+    failed = [outcome for outcome in outcomes if outcome.kind is Kind.FAILED]
     if failed:
         raise AirflowFailException("\n".join(["compactions failed:", *(f"  {outcome}" for outcome in failed)]))
     return counts

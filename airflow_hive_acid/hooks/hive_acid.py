@@ -14,7 +14,6 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
 
-from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, load_settings
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Connection
 
+    from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.settings import Settings
@@ -129,11 +129,12 @@ class HiveAcidHook(BaseHook):
         :param agent_info: written beside the txns it opens, so that others see whose they are.
         :param on_event: told what happens; by default it is written to the task's log.
         """
+        from airflow_hive_acid.engine import Engine  # the SQL parser; sensors and triggers do without
+
         return Engine(
             self.get_conn(),
             self.get_launcher(),
             self.warehouse,
-            settings=self.settings,
             on_event=on_event or self._log_event,
             agent_info=agent_info,
         )
@@ -142,9 +143,10 @@ class HiveAcidHook(BaseHook):
         """What the Test button of Airflow's connection form shows: whether metastore and Spark connection are there."""
         try:
             client = self.get_conn()
-            client.check_schema()
+            schema = client.check_schema()
             target = spark_target(self.spark_conn_id or self.connection.spark_conn_id)
-            return True, f"{self.get_uri()} is a metastore; Spark runs on {target.master}; warehouse {self.warehouse}"
+            what = f"metastore of Hive {schema.version} at {self.get_uri()}"
+            return True, f"{what}; Spark runs on {target.master}; the warehouse is {self.warehouse}"
         except (HiveAcidError, AirflowException) as error:
             return False, f"{type(error).__name__}: {error}"
         finally:

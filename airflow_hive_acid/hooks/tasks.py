@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from airflow_hive_acid.errors import HiveAcidError
+
+
+#: CQ_WORKER_ID.
+_LONGEST_WORKER_ID = 128
 
 
 def agent_info(context: Mapping[str, Any]) -> str:
@@ -25,7 +30,12 @@ def worker_id(context: Mapping[str, Any]) -> str:
     Hive takes what stands before the first hyphen for the host of a metastore service; ``airflow`` is none.
     """
     instance = context["ti"]
-    return f"airflow-{instance.dag_id}-{instance.run_id}{_mapped(instance)}"
+    text = f"airflow-{instance.dag_id}-{instance.run_id}{_mapped(instance)}"
+    if len(text) <= _LONGEST_WORKER_ID:
+        return text
+    # Shortened, and still another one for another run.
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: _LONGEST_WORKER_ID - len(digest) - 1]}-{digest}"
 
 
 def fail_task(error: HiveAcidError) -> NoReturn:

@@ -51,7 +51,7 @@ class MetastoreWaitTrigger(BaseTrigger):
                 raise TypeError(f"{cls.__qualname__}.__init__ takes {name!r}, which Airflow sets itself; rename it")
 
     def __init__(self, hive_acid_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.hive_acid_conn_id = hive_acid_conn_id
         self.poll_interval = poll_interval
 
@@ -101,12 +101,13 @@ class MetastoreWaitTrigger(BaseTrigger):
             else:
                 failures = 0
                 if answer is not None:
-                    return TriggerEvent({"status": "success", **answer})
+                    return TriggerEvent({"status": "success", **answer})  # type: ignore[no-untyped-call]
             await asyncio.sleep(self.poll_interval)
 
 
 def _failed(error: Exception) -> TriggerEvent:
-    return TriggerEvent({"status": "error", "type": type(error).__name__, "message": str(error)})
+    event = {"status": "error", "type": type(error).__name__, "message": str(error)}
+    return TriggerEvent(event)  # type: ignore[no-untyped-call]
 
 
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:

@@ -13,13 +13,13 @@ from airflow_hive_acid.engine.java import find_spark_submit, require_java
 from airflow_hive_acid.errors import ConfigurationError, WriteConflictError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.metastore.codes import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.engine.events import Event
-    from airflow_hive_acid.metastore import MetastoreClient
 
 #: Table property that says that a table is the demo's own and may be dropped by its next run.
 MARK = "airflow_hive_acid.demo"
@@ -34,10 +34,9 @@ def prepare(conn_id: str, directory: str) -> None:
     require_java(os.environ)
     find_spark_submit(os.environ)
     with HiveAcidHook(conn_id) as hook:
-        client = hook.get_conn()
-        client.create_schema()
+        hook.get_conn().create_schema()
         say(f"metastore {hook.get_uri()}\nwarehouse {hook.warehouse}")
-        if _start_clean(client):
+        if _start_clean(hook):
             say("an earlier demo was here: its tables are dropped, this run starts clean")
         else:
             say("no earlier demo was here: this run starts clean")
@@ -53,9 +52,8 @@ def open_reader(conn_id: str) -> dict[str, Any]:
     """
     with HiveAcidHook(conn_id) as hook:
         reader = hook.get_conn().open_snapshot(checks.TABLES, agent_info=AGENT)
-        document: dict[str, Any] = reader.to_document()
         say(f"txn {reader.txn_id} sees demo.flights as {reader.snapshot['demo.flights']}")
-        return document
+        return reader.release()
 
 
 def refuse_conflict(conn_id: str) -> None:
@@ -97,8 +95,10 @@ def compact(conn_id: str, worker_id: str) -> None:
 def clean_while_read(conn_id: str, reader: Mapping[str, Any]) -> None:
     """The Cleaner runs while a reader still needs the old files: it must leave them."""
     before = _flight_directories(conn_id)
-    with HiveAcidHook(conn_id) as hook, hook.get_conn().resume_snapshot(dict(reader)):
+    with HiveAcidHook(conn_id) as hook:
+        held = hook.get_conn().resume_snapshot(reader)
         bodies.clean(conn_id)
+        held.release()
         say(_listing(hook))
     gone = set(before) - set(_flight_directories(conn_id))
     if gone:
@@ -122,7 +122,7 @@ def release_and_clean(conn_id: str, reader: Mapping[str, Any]) -> None:
     """The reader lets go, and now the Cleaner removes what compaction has replaced."""
     before = _flight_directories(conn_id)
     with HiveAcidHook(conn_id) as hook:
-        hook.get_conn().resume_snapshot(dict(reader)).close()
+        hook.get_conn().resume_snapshot(reader).close()
         say(f"txn {reader['txn_id']} lets go")
         bodies.clean(conn_id)
         say("after the Cleaner:")
@@ -149,41 +149,42 @@ def _seats(number: int) -> str:
 
 
 def _reading(engine: Engine, reader: Mapping[str, Any] | None = None) -> Any:
-    return lambda sql: engine.query(sql, snapshot=None if reader is None else dict(reader)).rows
+    return lambda sql: engine.query(sql, snapshot=reader).rows
 
 
-def _start_clean(client: MetastoreClient) -> bool:
-    """Drop the tables of an earlier demo and end the txns it left behind; whether there was one."""
+def _start_clean(hook: HiveAcidHook) -> bool:
+    """Drop the tables of an earlier demo and end the txns it left behind; whether there was one.
+
+    :raises ConfigurationError: when a table of that name is not the demo's own.
+    """
+    client = hook.get_conn()
     for txn in client.show_transactions():
-        if txn.agent_info and txn.agent_info.startswith(AGENT) and txn.is_open:
-            client.abort_txn(txn.txn_id)
-    found = False
-    for name in _demo_tables(client):
-        properties = client.catalog.get_table(name).properties
-        if properties.get(MARK) != "true":
+        if (txn.agent_info or "").startswith(AGENT) and txn.state is TxnState.OPEN:
+            client.abort_txn(txn.txn_id, "left behind by an earlier demo")
+    found = client.catalog.find_tables(checks.TABLES)
+    for name, demo_table in found.items():
+        if demo_table.properties.get(MARK) != "true":
             raise ConfigurationError(
-                f"{name} exists and is not the demo's (it has no table property {MARK}); the demo only touches its own "
-                "tables. Use another metastore, or drop the table"
+                f"{name} exists and is not the demo's: it has no table property {MARK}. Nothing was touched. Use "
+                "another metastore, or drop the table"
             )
-        client.catalog.drop_table(name)
-        found = True
-    return found
-
-
-def _demo_tables(client: MetastoreClient) -> list[str]:
-    return [f"demo.{table.name}" for table in client.catalog.list_tables("demo")]
+    if found:
+        with hook.get_engine(agent_info=AGENT, on_event=_quiet) as engine:
+            engine.run(";".join(f"DROP TABLE {name}" for name in found))
+    return bool(found)
 
 
 def _refuse_foreign_files(hook: HiveAcidHook) -> None:
-    """A database directory that the catalog knows nothing of belongs to somebody else."""
-    location = f"{hook.warehouse.rstrip('/')}/demo.db"
-    filesystem = open_filesystem(location)
-    if filesystem.exists(location) and filesystem.list_files(location):
-        found = ", ".join(entry.name for entry in filesystem.list_files(location)[:3])
-        raise ConfigurationError(
-            f"{location} is not empty (it holds {found}) and no table of the demo is there; nothing was touched. "
-            "Use another warehouse, or move these files away"
-        )
+    """A table's directory that the catalog knows nothing of belongs to somebody else."""
+    warehouse = hook.get_conn().catalog.warehouse() or hook.warehouse
+    for name in checks.TABLES:
+        location = f"{warehouse.rstrip('/')}/demo.db/{name.partition('.')[2]}"
+        filesystem = open_filesystem(location)
+        if filesystem.exists(location) and (entries := filesystem.list_files(location)):
+            raise ConfigurationError(
+                f"{location} is not empty (it holds {', '.join(entry.name for entry in entries[:3])}) and is no table "
+                "of the demo. Nothing was touched. Use another warehouse, or move these files away"
+            )
 
 
 def _flight_directories(conn_id: str) -> list[str]:
