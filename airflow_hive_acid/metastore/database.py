@@ -323,6 +323,8 @@ def _compiled(conn: Connection, statement: Executable) -> Any:
     found = _COMPILED.get((conn.dialect.name, statement))
     if found is None:
         found = statement.compile(dialect=conn.dialect)  # type: ignore[attr-defined]
+        if found.post_compile_params:
+            raise AssertionError(f"a statement with an IN list cannot travel in a batch: {found.string}")
         _COMPILED[(conn.dialect.name, statement)] = found
     return found
 

@@ -116,7 +116,7 @@ def _look(conn: Connection, of_table: dict[str, str], table: TableName,
     rows: list[tuple[int, str, int | None, str | None]] = []
     found: dict[int, int] = {}
     for part in chunks(ids):
-        rows.extend(r._tuple() for r in conn.execute(_LOCK_TXNS, {"ids": list(part)}))
+        rows.extend((r[0], r[1], r[2], r[3]) for r in conn.execute(_LOCK_TXNS, {"ids": list(part)}))
     _require_writers(table, ids, rows)
     for part in chunks(ids):
         found.update((r[0], r[1]) for r in conn.execute(_EXISTING, {**of_table, "ids": list(part)}))

@@ -1,0 +1,106 @@
+"""A look behind the client, for tests: rows as they are, and time moved in the rows instead of slept away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.metastore import schema
+from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.schema_types import METADATA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from airflow_hive_acid.metastore import MetastoreClient
+
+
+class Rows:
+    """Reads and changes rows of a metastore directly."""
+
+    def __init__(self, client: MetastoreClient) -> None:
+        self._client = client
+
+    def select(self, table: str, *columns: str, **where: Any) -> list[tuple[Any, ...]]:
+        """Rows of a table, in the order of the columns asked for."""
+        source = METADATA.tables[table]
+        statement = sa.select(*(source.c[c] for c in columns or source.c.keys()))
+        for column, value in where.items():
+            statement = statement.where(source.c[column] == value)
+        with self._client.database.reading() as conn:
+            return sorted((tuple(r) for r in conn.execute(statement)), key=repr)
+
+    def count(self, table: str, **where: Any) -> int:
+        return len(self.select(table, **where))
+
+    def counts(self) -> dict[str, int]:
+        """Number of rows of every table that txns, locks and compactions use."""
+        return {name: self.count(name) for name in sorted(METADATA.tables)}
+
+    def change(self, statement: Any) -> int:
+        with self._client.database.transaction() as conn:
+            return conn.execute(statement).rowcount
+
+    def insert(self, table: str, **values: Any) -> None:
+        self.change(sa.insert(METADATA.tables[table]).values(**values))
+
+    def update(self, table: str, values: dict[str, Any], **where: Any) -> int:
+        source = METADATA.tables[table]
+        statement = sa.update(source).values(values)
+        for column, value in where.items():
+            statement = statement.where(source.c[column] == value)
+        return self.change(statement)
+
+    def delete(self, table: str, **where: Any) -> int:
+        source = METADATA.tables[table]
+        statement = sa.delete(source)
+        for column, value in where.items():
+            statement = statement.where(source.c[column] == value)
+        return self.change(statement)
+
+    def age_txns(self, by_ms: int, txn_ids: Sequence[int] | None = None) -> None:
+        """Let txns look as if they had been opened, and had sent their last heartbeat, that much earlier."""
+        txns = schema.TXNS
+        statement = sa.update(txns).values(
+            TXN_STARTED=txns.c.TXN_STARTED - by_ms, TXN_LAST_HEARTBEAT=txns.c.TXN_LAST_HEARTBEAT - by_ms)
+        if txn_ids is not None:
+            statement = statement.where(txns.c.TXN_ID.in_(txn_ids))
+        self.change(statement.where(txns.c.TXN_ID > 0))
+
+    def age_locks(self, by_ms: int) -> None:
+        locks = schema.HIVE_LOCKS
+        self.change(sa.update(locks).values(HL_LAST_HEARTBEAT=locks.c.HL_LAST_HEARTBEAT - by_ms))
+
+    def txn_state(self, txn_id: int) -> tuple[str, str | None]:
+        """State and abort reason of a txn."""
+        return self.select("TXNS", "TXN_STATE", "TXN_META_INFO", TXN_ID=txn_id)[0]  # type: ignore[return-value]
+
+
+@pytest.fixture
+def rows(client: MetastoreClient) -> Rows:
+    return Rows(client)
+
+
+@pytest.fixture
+def other_client(metastore_url: str) -> Iterator[MetastoreClient]:
+    """A second client of the same metastore, as another process would be."""
+    from airflow_hive_acid.metastore import MetastoreClient
+
+    with MetastoreClient(metastore_url) as client:
+        yield client
+
+
+def component(place: str, kind: LockType, operation: Operation = Operation.NO_TXN, **options: Any) -> LockComponent:
+    """A lock component on ``db``, ``db.table`` or ``db.table/partition``."""
+    object_, _, partition = place.partition("/")
+    database, _, table = object_.partition(".")
+    return LockComponent(database, table or None, partition or None, kind, operation, **options)
+
+
+@pytest.fixture
+def lock_on() -> Any:
+    """Makes lock components: ``lock_on("db.t/p=1", LockType.EXCLUSIVE)``."""
+    return component

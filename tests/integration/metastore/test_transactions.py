@@ -1,0 +1,342 @@
+"""The whole protocol: transactions and reader snapshots as programs use them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hive_acid.errors import (
+    InvalidArgumentsError,
+    LockTimeoutError,
+    NoSuchTxnError,
+    TxnAbortedError,
+)
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnType
+from airflow_hive_acid.settings import Settings, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def test_a_transaction_locks_pins_and_gets_its_write_ids(client: MetastoreClient, rows: Any) -> None:
+    with client.transaction({"db.t": "insert", "db.u": "update", "db.v": "select"}, agent_info="dag=d") as txn:
+        assert (txn.txn_id, dict(txn.write_ids)) == (1, {"db.t": 1, "db.u": 1})
+        assert txn.write_ids["DB.T"] == 1
+        assert str(txn.snapshot["db.v"]) == "db.v:0:9223372036854775807::"
+        assert str(txn.valid_txns) == "1:9223372036854775807::"
+        assert rows.select("HIVE_LOCKS", "HL_TABLE", "HL_LOCK_TYPE", "HL_LOCK_STATE", "HL_AGENT_INFO") == [
+            ("t", "w", "a", "dag=d"), ("u", "w", "a", "dag=d"), ("v", "r", "a", "dag=d")]
+        assert rows.select("TXN_COMPONENTS", "TC_TABLE", "TC_OPERATION_TYPE", "TC_WRITEID") == [
+            ("t", "i", 1), ("u", "u", 1)]
+        assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID", "MH_TABLE", "MH_WRITEID") == [
+            (1, "t", 1), (1, "u", 1), (1, "v", 1)]
+    assert rows.txn_state(1)[0] == "c"
+    assert rows.count("HIVE_LOCKS") == rows.count("MIN_HISTORY_WRITE_ID") == rows.count("MIN_HISTORY_LEVEL") == 0
+
+
+def test_an_exception_aborts_the_transaction_and_names_itself(client: MetastoreClient, rows: Any) -> None:
+    with pytest.raises(ZeroDivisionError), client.transaction({"db.t": "insert"}):
+        1 / 0  # noqa: B018
+    assert rows.txn_state(1) == ("a", "ZeroDivisionError: division by zero")
+
+
+def test_a_transaction_may_end_early_by_itself(client: MetastoreClient, rows: Any) -> None:
+    with client.transaction({"db.t": "insert"}) as txn:
+        txn.abort("changed my mind")
+    assert rows.txn_state(1) == ("a", "changed my mind")
+    with client.transaction({"db.t": "insert"}) as txn:
+        txn.commit()
+    with pytest.raises(NoSuchTxnError, match="txn 2 has ended"):
+        txn.commit()
+
+
+def test_statement_ids_count_up_for_each_table(client: MetastoreClient) -> None:
+    with client.transaction({"db.t": "insert", "db.u": "insert"}) as txn:
+        assert [txn.next_statement_id("db.t") for _ in range(3)] == [0, 1, 2]
+        assert txn.next_statement_id("db.u") == 0
+        with pytest.raises(InvalidArgumentsError, match=r"txn 1 does not write db\.x"):
+            txn.next_statement_id("db.x")
+
+
+@pytest.mark.rule("R1")
+def test_write_ids_are_allocated_after_the_grant(client: MetastoreClient, other_client: MetastoreClient, rows: Any,
+                                                 lock_on: Any) -> None:
+    """
+    t1  A holds EXCL_WRITE, has not allocated yet
+    t2                      B opens 2, waits: without write id
+    t3  A allocates 1, commits
+    t4                      B is granted, allocates 2: its deletes apply to all that A wrote
+    """
+    first = client.open_txn()
+    client.lock([lock_on("db.t", LockType.EXCL_WRITE, Operation.UPDATE)], txn_id=first)
+    pending = other_client.start({"db.t": "update"})
+    assert rows.select("TXN_TO_WRITE_ID") == []
+    client.allocate_write_ids("db.t", first)
+    client.commit_txn(first)
+    assert pending.check()
+    second = other_client.finish(pending)
+    assert second is not None
+    assert second.write_ids["db.t"] == 2
+    assert rows.select("TXN_COMPONENTS", "TC_TXNID", "TC_WRITEID") == [(2, 2)]
+    second.commit()
+
+
+def test_a_transaction_reads_its_own_writes_but_not_those_allocated_between(client: MetastoreClient,
+                                                                           other_client: MetastoreClient) -> None:
+    first = client.begin({"db.t": "insert"})
+    second = other_client.begin({"db.t": "insert"})
+    assert str(second.snapshot["db.t"]) == "db.t:2:1:1:"
+    assert second.snapshot["db.t"].is_valid(second.write_ids["db.t"])
+    first.commit()
+    assert not second.snapshot["db.t"].is_valid(first.write_ids["db.t"])
+    second.commit()
+
+
+@pytest.mark.rule("R10")
+def test_what_is_needed_is_registered_before_the_snapshot_that_counts(
+        client: MetastoreClient, other_client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    t1  R takes a first look, registers
+    t2                                    W commits a write: the second look differs
+    t3  R registers again, looks again, and finds the same: that snapshot it hands out
+    """
+    from airflow_hive_acid.metastore import beginning
+
+    look = beginning.take_snapshot
+    seen: list[str] = []
+
+    def look_and_be_overtaken(conn: Any, tables: Any, txn_id: int, gap: int) -> Any:
+        snapshot = look(conn, tables, txn_id, gap)
+        seen.append(str(snapshot.write_ids[tables[0]]))
+        return snapshot
+
+    with other_client.transaction({"db.t": "insert"}):
+        pass
+    writer = other_client.begin({"db.t": "insert"})
+    monkeypatch.setattr(beginning, "take_snapshot", look_and_be_overtaken)
+    beat = client.heartbeat
+    monkeypatch.setattr(client, "heartbeat", beat)
+    register = beginning.register_steps
+    calls = []
+
+    def commit_after_registering(*arguments: Any, **options: Any) -> Any:
+        calls.append(options)
+        return register(*arguments, **options)
+
+    monkeypatch.setattr(beginning, "register_steps", commit_after_registering)
+    run = client.database.run
+
+    def run_and_commit(operation: Any, *arguments: Any, **options: Any) -> Any:
+        answer = run(operation, *arguments, **options)
+        if len(calls) == 1 and len(seen) == 1:
+            monkeypatch.setattr(client.database, "run", run)
+            writer.commit()
+        return answer
+
+    monkeypatch.setattr(client.database, "run", run_and_commit)
+    with client.snapshot(["db.t"]) as reader:
+        assert seen == ["db.t:2:2:2:", "db.t:2:9223372036854775807::", "db.t:2:9223372036854775807::",
+                        "db.t:2:9223372036854775807::"]
+        assert [c["again"] for c in calls] == [False, True]
+        assert str(reader.snapshot["db.t"]) == "db.t:2:9223372036854775807::"
+        assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID", "MH_WRITEID") == [(reader.txn_id, 3)]
+
+
+@pytest.mark.rule("R10")
+def test_a_reader_that_waited_past_a_compaction_starts_over(client: MetastoreClient, other_client: MetastoreClient,
+                                                            rows: Any, lock_on: Any) -> None:
+    """
+    t1  R opens 1, waits behind an exclusive lock
+    t2                      a compaction (txn 2) commits; a Cleaner that does not know R may remove its sources
+    t3  R is granted: it does not see txn 2, so the base would be invisible and the deltas gone; it opens anew
+    """
+    blocker = client.lock([lock_on("db.t", LockType.EXCLUSIVE)])
+    pending = client.start({"db.t": "select"})
+    compaction = other_client.open_txn(type=TxnType.COMPACTION)
+    rows.insert("COMPACTION_QUEUE", CQ_ID=1, CQ_DATABASE="db", CQ_TABLE="t", CQ_STATE="r", CQ_TYPE="a",
+                CQ_TXN_ID=compaction, CQ_HIGHEST_WRITE_ID=1)
+    other_client.commit_txn(compaction)
+    client.unlock(blocker.lock_id)
+    assert pending.check()
+    assert client.finish(pending) is None
+    with client.snapshot(["db.t"]) as reader:
+        assert reader.valid_txns.is_valid(compaction)
+
+
+@pytest.mark.rule("R16")
+def test_a_reader_is_registered_locked_and_read_only(client: MetastoreClient, rows: Any) -> None:
+    with client.transaction({"db.t": "insert"}):
+        pass
+    with client.snapshot(["db.t"]) as reader:
+        assert str(reader.snapshot["db.t"]) == "db.t:1:9223372036854775807::"
+        assert rows.select("TXNS", "TXN_TYPE", TXN_ID=reader.txn_id) == [(2,)]
+        assert rows.select("MIN_HISTORY_LEVEL", "MHL_TXNID") == [(reader.txn_id,)]
+        assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID", "MH_WRITEID") == [(reader.txn_id, 2)]
+        assert rows.select("HIVE_LOCKS", "HL_LOCK_TYPE", "HL_LOCK_STATE") == [("r", "a")]
+    assert rows.count("MIN_HISTORY_WRITE_ID") == rows.count("HIVE_LOCKS") == 0
+
+
+def test_a_snapshot_does_not_move_while_others_commit(client: MetastoreClient) -> None:
+    reader = client.open_snapshot(["db.t"])
+    with client.transaction({"db.t": "insert"}) as txn:
+        write_id = txn.write_ids["db.t"]
+    assert not reader.snapshot["db.t"].is_valid(write_id)
+    reader.close()
+    reader.close()
+
+
+def test_another_process_goes_on_with_a_snapshot(client: MetastoreClient, other_client: MetastoreClient,
+                                                rows: Any) -> None:
+    with client.transaction({"db.t": "insert"}):
+        pass
+    reader = client.open_snapshot(["db.t"])
+    document = json.loads(json.dumps(reader.release()))
+    with client.transaction({"db.t": "insert"}):
+        pass
+    with other_client.resume_snapshot(document) as resumed:
+        assert str(resumed.snapshot["db.t"]) == "db.t:1:9223372036854775807::"
+        assert resumed.valid_txns == reader.valid_txns
+    assert rows.txn_state(reader.txn_id)[0] == "c"
+    with pytest.raises(NoSuchTxnError, match="already committed"):
+        other_client.resume_snapshot(document)
+
+
+def test_another_process_goes_on_with_a_transaction(client: MetastoreClient, other_client: MetastoreClient,
+                                                   rows: Any) -> None:
+    txn = client.begin({"db.t": "update", "db.u": "select"}, partitioned=["db.t"])
+    txn.next_statement_id("db.t")
+    txn.add_partitions("db.t", ["p=1"], "delete")
+    document = json.loads(json.dumps(txn.release()))
+    resumed = other_client.resume_transaction(document)
+    assert resumed.next_statement_id("db.t") == 1
+    assert resumed.write_ids["db.t"] == 1
+    resumed.commit()
+    assert rows.select("WRITE_SET", "WS_PARTITION", "WS_OPERATION_TYPE") == [("p=1", "d")]
+
+
+@pytest.mark.parametrize("document", [{}, {"version": 2}, {"version": 1, "txn_id": "x"}, {"version": 1}])
+def test_what_is_no_snapshot_document_is_refused(client: MetastoreClient, document: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentsError, match="document"):
+        client.resume_snapshot(document)
+
+
+def test_the_document_of_a_reader_is_no_transaction(client: MetastoreClient) -> None:
+    document = client.open_snapshot(["db.t"]).release()
+    with pytest.raises(InvalidArgumentsError, match="use resume_snapshot"):
+        client.resume_transaction(document)
+
+
+def test_checks_before_the_commit_can_refuse_it(client: MetastoreClient, rows: Any) -> None:
+    txn = client.begin({"db.t": "insert"})
+    before = rows.counts()
+
+    def refuse(conn: Any) -> None:
+        raise InvalidArgumentsError("the manifest does not hold")
+
+    txn.before_commit(refuse)
+    with pytest.raises(InvalidArgumentsError, match="manifest does not hold"):
+        txn.commit()
+    assert rows.counts() == before
+    txn.abort("refused")
+
+
+@pytest.mark.rule("R15")
+def test_a_commit_runs_its_hooks_in_protocol_order_before_the_global_lock(client: MetastoreClient, rows: Any) -> None:
+    """Manifest, partitions, claim, lease; then the lock, the write set and, last, the events."""
+    from airflow_hive_acid.metastore.commits import CommitHooks
+
+    order: list[str] = []
+
+    def note(name: str) -> Any:
+        def hook(conn: Any, *facts: Any) -> None:
+            state = "written" if name == "event" else "open"
+            order.append(f"{name} {state}")
+
+        return hook
+
+    txn_id = client.open_txn()
+    hooks = CommitHooks(checks=(note("manifest"),), partitions=(note("partitions"),), claims=(note("claim"),),
+                        leases=(note("lease"),), events=(note("event"),))
+    client.commit_txn(txn_id, hooks=hooks)
+    assert order == ["manifest open", "partitions open", "claim open", "lease open", "event written"]
+
+
+def test_operations_and_tables_must_make_sense(client: MetastoreClient, rows: Any) -> None:
+    before = rows.counts()
+    for tables, text in (({}, "no table is named"), ({"db.t": "upsert"}, "'upsert' is no operation"),
+                         ({"t": "insert"}, "no table name"), ({"db.t": "insert", "DB.T": "update"}, "declared twice"),
+                         ({"db.t;": "insert"}, "no table name"), ({"db." + "t" * 4096: "insert"}, "the limit is 256")):
+        with pytest.raises(InvalidArgumentsError, match=text):
+            client.begin(tables)
+    assert rows.counts() == before
+
+
+@pytest.fixture
+def quick_client(metastore_url: str) -> Iterator[MetastoreClient]:
+    """A client whose txns time out after a second, so that its heartbeats come every half."""
+    settings = Settings({Source.CONNECTION: {"hive.txn.timeout": "1s", "hive.lock.numretries": "2"}})
+    with MetastoreClient(metastore_url, settings) as client:
+        yield client
+
+
+def test_an_open_transaction_is_kept_alive_in_the_background(quick_client: MetastoreClient, rows: Any) -> None:
+    beaten = threading.Event()
+    beat = quick_client.heartbeats._beat
+
+    def noted(txn_id: int) -> None:
+        beat(txn_id)
+        beaten.set()
+
+    quick_client.heartbeats._beat = noted
+    txn = quick_client.begin({"db.t": "insert"})
+    first = rows.select("TXNS", "TXN_LAST_HEARTBEAT", TXN_ID=txn.txn_id)
+    assert beaten.wait(10)
+    assert rows.select("TXNS", "TXN_LAST_HEARTBEAT", TXN_ID=txn.txn_id) > first
+    txn.commit()
+
+
+def test_a_transaction_that_was_aborted_behind_its_back_finds_out(quick_client: MetastoreClient,
+                                                                 client: MetastoreClient) -> None:
+    txn = quick_client.begin({"db.t": "insert"})
+    client.abort_txn(txn.txn_id, "by the operator")
+    waited = threading.Event()
+    for _ in range(100):
+        if quick_client.heartbeats.lost(txn.txn_id) is not None:
+            break
+        waited.wait(0.1)
+    with pytest.raises(TxnAbortedError, match="by the operator"):
+        txn.check()
+    with pytest.raises(TxnAbortedError, match="by the operator"):
+        txn.commit()
+
+
+def test_waiting_for_a_lock_ends_with_nothing_left_behind(quick_client: MetastoreClient, rows: Any,
+                                                         lock_on: Any) -> None:
+    quick_client.lock([lock_on("db.t", LockType.EXCLUSIVE)])
+    with pytest.raises(LockTimeoutError, match=r"waited 0\.3 s"):
+        quick_client.begin({"db.t": "insert"})
+    assert rows.select("HIVE_LOCKS", "HL_TXNID") == [(0,)]
+
+
+def test_waiting_for_a_lock_ends_with_the_grant(client: MetastoreClient, other_client: MetastoreClient,
+                                               lock_on: Any) -> None:
+    """
+    t1  A holds X
+    t2              B asks, waits
+    t3  A lets go
+    t4              B goes on
+    """
+    blocker = client.lock([lock_on("db.t", LockType.EXCLUSIVE)])
+    began = []
+    thread = threading.Thread(target=lambda: began.append(other_client.begin({"db.t": "insert"})))
+    thread.start()
+    while not any(row.state is LockState.WAITING for row in client.show_locks()):
+        threading.Event().wait(0.01)
+    client.unlock(blocker.lock_id)
+    thread.join(30)
+    assert [txn.write_ids["db.t"] for txn in began] == [1]
+    began[0].commit()

@@ -1,0 +1,94 @@
+"""Lock compatibility against a model that asks, object by object, what two locks do to each other."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, conflicts, first_conflict
+from airflow_hive_acid.metastore.locks.interface import LockComponent, merge_components
+
+SR, SW, XW, X = LockType
+#: Request (row) against existing lock (column), same object: does it wait? Hive's matrix, written out.
+WAITS = {
+    SR: {SR: False, SW: False, XW: False, X: True},
+    SW: {SR: False, SW: False, XW: True, X: True},
+    XW: {SR: False, SW: True, XW: True, X: True},
+    X: {SR: True, SW: True, XW: True, X: True},
+}
+PLACES = [("a", None, None), ("b", None, None), ("a", "t", None), ("a", "u", None), ("b", "t", None),
+          ("a", "t", "p=1"), ("a", "t", "p=2"), ("a", "u", "p=1")]
+Place = tuple[str, str | None, str | None]
+types = st.sampled_from(list(LockType))
+places = st.sampled_from(PLACES)
+
+
+def lock(lock_id: int, txn_id: int, place: Place, kind: LockType, number: int = 1) -> Lock:
+    return Lock(lock_id, number, txn_id, *place, kind)
+
+
+def things(place: Place) -> set[tuple[str, str, str]]:
+    """The smallest things a place covers, in a world of two databases, two tables and two partitions each."""
+    return {thing for thing in product("ab", "tu", ("p=1", "p=2"))
+            if all(part is None or part == own for part, own in zip(place, thing, strict=True))}
+
+
+def must_wait(request: Lock, existing: Lock) -> bool:
+    """The model: they cover a common thing, and the matrix says wait, but for Hive's two exceptions."""
+    if request.txn_id == existing.txn_id != 0:
+        return False
+    if not things((request.database, request.table, request.partition)) & things(
+            (existing.database, existing.table, existing.partition)):
+        return False
+    if (request.type, existing.type) == (SR, X) and request.table is None and existing.table is not None:
+        return False
+    if (request.type, existing.type) == (X, SR) and existing.table is None and request.table is not None:
+        return False
+    return WAITS[request.type][existing.type]
+
+
+@pytest.mark.parametrize(("request_type", "existing_type"), list(product(LockType, LockType)))
+def test_the_matrix_on_one_table(request_type: LockType, existing_type: LockType) -> None:
+    expected = WAITS[request_type][existing_type]
+    table = ("a", "t", None)
+    assert conflicts(lock(2, 0, table, request_type), lock(1, 0, table, existing_type)) is expected
+    assert (existing_type in BLOCKING[request_type]) is expected
+
+
+@given(types, places, st.integers(0, 2), types, places, st.integers(0, 2))
+def test_conflicts_are_those_of_the_model(request_type: LockType, request_place: Place, request_txn: int,
+                                          existing_type: LockType, existing_place: Place, existing_txn: int) -> None:
+    request = lock(2, request_txn, request_place, request_type)
+    existing = lock(1, existing_txn, existing_place, existing_type)
+    assert conflicts(request, existing) is must_wait(request, existing)
+
+
+locks = st.builds(lock, st.integers(1, 8), st.integers(0, 3), places, types, st.integers(1, 3))
+
+
+@given(st.lists(locks, max_size=12), st.lists(st.tuples(places, types), min_size=1, max_size=3), st.integers(0, 3),
+       st.integers(1, 9))
+def test_the_first_conflict_is_the_smallest_id_of_an_earlier_request(
+        existing: list[Lock], wanted: list[tuple[Place, LockType]], txn_id: int,
+        lock_id: int) -> None:
+    mine = [lock(lock_id, txn_id, place, kind, number) for number, (place, kind) in enumerate(wanted, 1)]
+    blocking = [(e.lock_id, e.internal_id) for e in existing for m in mine
+                if e.lock_id < lock_id and must_wait(m, e)]
+    found = first_conflict(mine, existing)
+    assert (None if found is None else (found[1].lock_id, found[1].internal_id)) == min(blocking, default=None)
+
+
+def test_one_component_per_object_remains_the_more_restrictive() -> None:
+    def part(kind: LockType, operation: Operation) -> LockComponent:
+        return LockComponent("db", "t", None, kind, operation)
+
+    other = LockComponent("db", "u", None, SR, Operation.SELECT)
+    assert merge_components([part(SW, Operation.INSERT), other, part(XW, Operation.UPDATE)]) == (
+        part(XW, Operation.UPDATE), other)
+    assert merge_components([part(SW, Operation.INSERT), part(SW, Operation.UPDATE)]) == (part(SW, Operation.UPDATE),)
+    assert merge_components([part(SW, Operation.DELETE), part(SW, Operation.INSERT)]) == (part(SW, Operation.DELETE),)
+    assert merge_components([part(XW, Operation.UPDATE), part(SR, Operation.SELECT)]) == (part(XW, Operation.UPDATE),)
