@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = "4.1.0"
 """Version of the schema we create."""
 EXTENSION_VERSION = 1
-_SERVED = re.compile(r"4\.[012]\.\d+.*")
+_SERVED = re.compile(r"4\.[012](\.\d+)+")
 _MODEL = "org.apache.hadoop.hive.metastore.model."
 
 

@@ -1,0 +1,139 @@
+"""Creating, checking and extending the schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import SchemaVersionError
+from airflow_hive_acid.metastore import MetastoreClient, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def empty(database_url: str) -> Iterator[MetastoreClient]:
+    """A client of an empty database."""
+    with MetastoreClient(database_url) as client:
+        yield client
+
+
+def test_a_new_schema_has_hives_first_rows(client: MetastoreClient, rows: Any) -> None:
+    assert rows.select("VERSION") == [(1, "4.1.0", "Hive release version 4.1.0")]
+    assert rows.select("TXNS", "TXN_ID", "TXN_STATE", "TXN_STARTED", "TXN_TYPE") == [(0, "c", 0, None)]
+    assert rows.select("TXN_LOCK_TBL") == [(1,)]
+    assert rows.select("NEXT_LOCK_ID") == rows.select("NEXT_COMPACTION_QUEUE_ID") == [(1,)]
+    assert rows.select("NOTIFICATION_SEQUENCE") == [(1, 1)]
+    assert rows.select("CTLGS", "CTLG_ID", "NAME", "LOCATION_URI") == [(1, "hive", "TBD")]
+    assert rows.select("SEQUENCE_TABLE") == [
+        ("org.apache.hadoop.hive.metastore.model.MNotificationLog", 1),
+        ("org.apache.hadoop.hive.metastore.model.MTxnWriteNotificationLog", 1)]
+
+
+def test_creating_again_changes_nothing(client: MetastoreClient, rows: Any) -> None:
+    client.open_txn()
+    before = rows.counts()
+    client.create_schema()
+    assert rows.counts() == before
+
+
+def test_a_checked_schema_tells_its_versions(client: MetastoreClient) -> None:
+    state = client.check_schema()
+    assert (state.version, state.extension_version) == ("4.1.0", schema.EXTENSION_VERSION)
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.0.1", "4.1.0", "4.2.0"])
+def test_the_hive_versions_we_serve(client: MetastoreClient, rows: Any, version: str) -> None:
+    rows.update("VERSION", {"SCHEMA_VERSION": version})
+    assert client.check_schema().version == version
+
+
+@pytest.mark.parametrize("version", ["3.1.0", "4.3.0", "5.0.0", "4.0.0-alpha-1", "four"])
+def test_other_hive_versions_are_refused_by_name(client: MetastoreClient, rows: Any, version: str) -> None:
+    rows.update("VERSION", {"SCHEMA_VERSION": version})
+    for verb in (client.check_schema, client.create_schema, client.upgrade_schema):
+        with pytest.raises(SchemaVersionError, match=f"schema version is {version}; served are 4.0, 4.1 and 4.2"):
+            verb()
+
+
+def test_a_metastore_without_our_tables_works_and_can_be_given_them(client: MetastoreClient, rows: Any) -> None:
+    """As Hive's schema tool leaves it."""
+    with client.database.transaction() as conn:
+        for table in schema.EXTENSION_TABLES:
+            table.drop(conn)
+    client.database.forget_features()
+    assert client.check_schema().extension_version is None
+    with client.transaction({"db.t": "update"}):
+        pass
+    client.upgrade_schema()
+    assert client.check_schema().extension_version == schema.EXTENSION_VERSION
+    client.jobs.start(job_id="j", txn_id=client.open_txn(), table="db.t", write_id=None, statement=0, kind="insert",
+                      table_location="file:/w", staging=None)
+
+
+@pytest.mark.parametrize("missing", [["MIN_HISTORY_LEVEL"], ["MIN_HISTORY_WRITE_ID"],
+                                     ["MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"]])
+def test_the_history_tables_are_optional(client: MetastoreClient, rows: Any, missing: list[str]) -> None:
+    with client.database.transaction() as conn:
+        for name in missing:
+            schema.METADATA.tables[name].drop(conn)
+    client.database.forget_features()
+    client.check_schema()
+    first, second = client.begin({"db.t": "update"}), client.begin({"db.t": "insert"})
+    first.commit()
+    second.commit()
+    client.begin({"db.t": "insert"}).abort()
+    written = {(1, "u"), (2, "i")} if "MIN_HISTORY_LEVEL" in missing else {(1, "u")}
+    assert set(rows.select("WRITE_SET", "WS_TXNID", "WS_OPERATION_TYPE")) == written
+    client.housekeeping.run_house_keeper()
+    client.housekeeping.run_txn_cleaner()
+
+
+def test_a_database_with_other_tables_is_left_alone(empty: MetastoreClient, database_url: str, backend: str) -> None:
+    if backend == "sqlite":
+        import sqlite3
+
+        sqlite3.connect(sa.make_url(database_url).database or "").close()
+    with empty.database.transaction() as conn:
+        sa.Table("somebody_elses", sa.MetaData(), sa.Column("a", sa.Integer)).create(conn)
+    with pytest.raises(SchemaVersionError, match="among them somebody_elses"):
+        empty.create_schema()
+    with empty.database.reading() as conn:
+        assert sa.inspect(conn).get_table_names() == ["somebody_elses"]
+
+
+def test_half_a_schema_is_refused(client: MetastoreClient) -> None:
+    with client.database.transaction() as conn:
+        schema.WRITE_SET.drop(conn)
+    with pytest.raises(SchemaVersionError, match=r"lacks the tables WRITE_SET.*create it anew"):
+        client.check_schema()
+
+
+def test_the_schema_is_created_as_a_whole_or_not_at_all(empty: MetastoreClient,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(conn: Any) -> None:
+        raise RuntimeError("power failure")
+
+    monkeypatch.setattr(schema, "_create_extensions", fail)
+    with pytest.raises(RuntimeError, match="power failure"):
+        empty.create_schema()
+    with empty.database.reading() as conn:
+        assert sa.inspect(conn).get_table_names() == []
+
+
+def test_a_purged_id_is_never_given_again(client: MetastoreClient, rows: Any) -> None:
+    """SQLite would reuse the largest id without AUTOINCREMENT."""
+    client.open_txns(3)
+    for txn_id in (1, 2, 3):
+        client.abort_txn(txn_id)
+    rows.delete("TXNS")
+    assert client.open_txn() == 4
+
+
+def test_the_embedded_metastore_makes_its_directory(tmp_path: Any) -> None:
+    with MetastoreClient(f"sqlite:///{tmp_path}/a/b/metastore.db") as client:
+        client.create_schema()
+        assert client.open_txn() == 1
