@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.cli.output import say
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+from airflow_hive_acid.format.paths import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,30 +85,42 @@ class CliSession:
         """Create the metastore's tables and say where its warehouse is."""
         client = self.bare_client()
         client.create_schema()
-        location = client.catalog.set_warehouse(self.warehouse_uri())
-        say(f"created the metastore {client.database.where}, warehouse {location}")
-
-    def warehouse_uri(self) -> str:
-        """The warehouse directory as a URI."""
-        return as_uri(self.warehouse or str(home() / "warehouse"))
+        known = self._warehouse_of(client)
+        where = f"warehouse {known}" if known else "it does not know its warehouse yet: give --warehouse"
+        say(f"the metastore {client.database.where} is ready; {where}")
 
     def filesystem(self) -> Filesystem:
         """The filesystem of the warehouse."""
         from airflow_hive_acid.filesystem import open_filesystem
 
-        return open_filesystem(self.client().catalog.warehouse() or self.warehouse_uri())
+        client = self.client()
+        known = self._warehouse_of(client)
+        if known is None:
+            raise ConfigurationError(f"{client.database.where} does not know its warehouse yet: give --warehouse")
+        return open_filesystem(known)
 
     def engine(self, on_event: Callable[[Event], None] | None = None) -> Engine:
         """An engine on this metastore, with Spark as the options say."""
         from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
 
         client = self.client()
-        # Only an explicit wish is checked against what the metastore knows.
-        known = client.catalog.set_warehouse(self.warehouse_uri())
-        if self.warehouse is not None and known.rstrip("/") != as_uri(self.warehouse):
-            say(f"the metastore's warehouse is {known}; --warehouse {self.warehouse} is not used")
         launcher = SparkSubmitLauncher(self.spark_master, conf=self.spark_conf)
-        return Engine(client, launcher, known, on_event=on_event, agent_info=AGENT)
+        return Engine(client, launcher, self._warehouse_of(client), on_event=on_event, agent_info=AGENT)
+
+    def _warehouse_of(self, client: MetastoreClient) -> str | None:
+        """The warehouse in force, set now if nobody has said where it is and we may.
+
+        Only an embedded metastore gets the home directory's without being told: others are shared.
+        """
+        wanted = self.warehouse
+        if wanted is None and client.database.path is not None:
+            wanted = str(home() / "warehouse")
+        known = client.catalog.warehouse()
+        if known is None and wanted is not None:
+            known = client.catalog.set_warehouse(as_uri(wanted))
+        if known and self.warehouse and parse_location(known) != parse_location(as_uri(self.warehouse)):
+            say(f"the warehouse of {client.database.where} is {known}; --warehouse {self.warehouse} is not used")
+        return known
 
     def close(self) -> None:
         """Close the metastore's connections."""

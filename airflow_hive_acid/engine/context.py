@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 class Context:
     """Shared by everything one engine does.
 
-    :param warehouse: URI below which CREATE DATABASE makes databases.
+    :param warehouse: where managed tables go if the catalog does not know yet.
     :param agent_info: how our txns and locks name us in the metastore.
     :param views: temporary views of the session, by lower-case name.
     """
 
     client: MetastoreClient
     application: SharedApplication
-    warehouse: str
+    warehouse: str | None
     emit: Callable[[Event], None]
     agent_info: str
     views: dict[str, Source] = field(default_factory=dict)

@@ -37,7 +37,7 @@ class Engine:
 
     :param client: the metastore.
     :param launcher: starts Spark applications.
-    :param warehouse: directory or URI below which databases are made, if the metastore does not know one yet.
+    :param warehouse: directory or URI below which managed tables go; used if the metastore does not know one yet.
     :param on_event: told what happens (see ``events``), in the thread that runs the statement.
     :param agent_info: who we are, as SHOW TRANSACTIONS and SHOW LOCKS print it.
     """
@@ -46,7 +46,7 @@ class Engine:
         self,
         client: MetastoreClient,
         launcher: JobLauncher,
-        warehouse: str,
+        warehouse: str | None,
         *,
         on_event: Callable[[Event], None] | None = None,
         agent_info: str = "hive-acid",

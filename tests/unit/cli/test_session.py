@@ -12,7 +12,6 @@ def test_home_comes_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("HIVE_ACID_HOME", str(tmp_path))
     assert home() == tmp_path
     assert CliSession().url == f"sqlite:///{tmp_path}/metastore.db"
-    assert CliSession().warehouse_uri() == f"file:{tmp_path}/warehouse"
 
 
 def test_home_is_in_the_users_directory_by_default(monkeypatch):
@@ -21,9 +20,7 @@ def test_home_is_in_the_users_directory_by_default(monkeypatch):
 
 
 def test_options_win_over_the_home_directory():
-    session = CliSession("postgresql://u@h/db", "hdfs://nn/warehouse/")
-    assert session.url == "postgresql://u@h/db"
-    assert session.warehouse_uri() == "hdfs://nn/warehouse"
+    assert CliSession("postgresql://u@h/db").url == "postgresql://u@h/db"
 
 
 @pytest.mark.parametrize(
@@ -43,3 +40,44 @@ def test_settings_are_pairs():
     assert parse_pairs("--set", ["a=b", "c=d=e", "f="]) == {"a": "b", "c": "d=e", "f": ""}
     with pytest.raises(InvalidArgumentsError, match="'nonsense' is no setting; write --set key=value"):
         parse_pairs("--set", ["nonsense"])
+
+
+def test_new_embedded_metastore_is_created_and_says_so(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("HIVE_ACID_HOME", str(tmp_path))
+    session = CliSession()
+    assert session.client().catalog.warehouse() == f"file:{tmp_path}/warehouse"
+    session.close()
+    output = capsys.readouterr()
+    assert output.err == (
+        f"the metastore sqlite:///{tmp_path}/metastore.db is ready; warehouse file:{tmp_path}/warehouse\n"
+    )
+    assert output.out == ""
+    again = CliSession()
+    again.client()
+    again.close()
+    assert capsys.readouterr().err == ""
+
+
+def test_other_warehouse_than_the_metastores_is_not_used_silently(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path}/m.db"
+    first = CliSession(url, str(tmp_path / "one"))
+    first.client()
+    first.close()
+    capsys.readouterr()
+    second = CliSession(url, str(tmp_path / "two"))
+    assert second.filesystem().exists(f"file:{tmp_path}/m.db")
+    second.close()
+    assert f"is file:{tmp_path}/one; --warehouse {tmp_path}/two is not used" in capsys.readouterr().err
+
+
+def test_settings_come_from_hive_site_and_from_the_command_line(tmp_path):
+    site = tmp_path / "hive-site.xml"
+    site.write_text(
+        "<configuration><property><name>hive.txn.timeout</name><value>77s</value></property>"
+        "<property><name>hive.lock.numretries</name><value>5</value></property></configuration>"
+    )
+    session = CliSession(hive_site=site, hive_settings={"hive.lock.numretries": "3"})
+    assert session.settings().seconds("hive.txn.timeout") == 77
+    assert session.settings().integer("hive.lock.numretries") == 3
+    with pytest.raises(InvalidArgumentsError, match="no such setting"):
+        CliSession(hive_settings={"hive.typo": "1"}).settings()
