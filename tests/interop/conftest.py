@@ -57,7 +57,7 @@ def hive_database(hive: Hive) -> Iterator[str]:
     hive.rollback_all()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(hive: Hive) -> Iterator[MetastoreClient]:
     """Our client on the metastore that Hive is using at the same moment."""
     from airflow_hive_acid.metastore import MetastoreClient

@@ -323,6 +323,29 @@ def test_hive_and_we_may_insert_at_the_same_time(hive: Hive, client: MetastoreCl
     assert hive.snapshot(table).reader[table] == f"{table}:3:{2**63 - 1}::"
 
 
+def test_both_sides_at_work_at_once_never_share_an_id(
+    hive: Hive, client: MetastoreClient, table: str, beside: ThreadPoolExecutor
+) -> None:
+    """Two threads of ours and two sessions of Hive's insert as fast as they can: no error, no write id twice."""
+
+    def insert_often(times: int) -> list[tuple[int, int]]:
+        found = []
+        for _ in range(times):
+            with client.transaction({table: "insert"}) as ours:
+                found.append((ours.txn_id, ours.write_ids[table]))
+        return found
+
+    ours = [beside.submit(insert_often, 30) for _ in range(2)]
+    theirs = [hive.submit(f"insert into {table} values (9, 'x')", f"at work {n}") for n in (1, 2) for _ in range(3)]
+    for statement in theirs:
+        statement.result()
+    pairs = [pair for future in ours for pair in future.result(SECONDS)]
+    assert len({txn for txn, _ in pairs}) == len({write_id for _, write_id in pairs}) == 60
+    assert hive.snapshot(table).reader[table] == f"{table}:67:{2**63 - 1}::"  # 1 before, 60 of ours, 6 of Hive's
+    assert str(client.get_valid_write_ids(table)[table]) == hive.snapshot(table).reader[table]
+    assert len(hive.run(f"select * from {table} where id = 9")) == 6
+
+
 # --- what is left behind ----------------------------------------------------------------------------------------
 
 
