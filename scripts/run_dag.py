@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import time
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 DEFAULT_STATE = REPOSITORY / "build" / "demo"
 #: A file of this name says that a directory is ours.
 MARKER = ".hive-acid-state"
-
-_STORY_LOGGERS = (
-    "airflow_hive_acid",
-    "airflow.task.operators.airflow_hive_acid",
-    "airflow.task.hooks.airflow_hive_acid",
-)
 
 
 class UnusableStateError(Exception):
@@ -46,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     # Airflow reads its configuration while it is imported, so this comes first.
-    os.environ.update(environment(options.state, os.environ))
+    os.environ.update(environment(options.state, os.environ, options.verbose))
     print(f"{options.dag} on {'the state of an earlier run' if second else 'new state'} in {options.state}", flush=True)
     state, failed = _run(options.dag, {"directory": str(options.state / "data"), **options.conf})
     seconds = time.monotonic() - started
@@ -81,7 +76,7 @@ def prepare_state(directory: Path) -> bool:
     return False
 
 
-def environment(state: Path, given: Any) -> dict[str, str]:
+def environment(state: Path, given: Any, verbose: bool = False) -> dict[str, str]:
     """Variables for an Airflow whose state lies in one directory; connections that are set already stay."""
     spark = {"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}
     hive_acid = {
@@ -94,7 +89,8 @@ def environment(state: Path, given: Any) -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{state / 'airflow' / 'airflow.db'}",
-        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        # Our own loggers say what happens; Airflow's messages would bury it.
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO" if verbose else "CRITICAL",
     }
     for name, connection in (("SPARK_DEFAULT", spark), ("HIVE_ACID_DEFAULT", hive_acid)):
         if f"AIRFLOW_CONN_{name}" not in given:
@@ -120,26 +116,44 @@ def _run(dag_id: str, conf: dict[str, Any]) -> tuple[str | None, list[str]]:
         print(f"{dag_id} cannot be run; the DAGs that can are {known}", file=sys.stderr)
         return None, []
     _print_story()
+    for operator in dag.tasks:
+        if operator.is_mapped:
+            operator.partial_kwargs["on_failure_callback"] = [_tell_failure]
+        else:
+            operator.on_failure_callback = [_tell_failure]
     run = dag.test(run_conf={key: value for key, value in conf.items() if key in dag.params})
     failed = [instance.task_id for instance in run.get_task_instances() if instance.state == "failed"]
     return str(run.state), failed
 
 
+def _tell_failure(context: Any) -> None:
+    """Why a task failed; with the way there, unless the error is one that speaks for itself."""
+    from airflow_hive_acid.errors import HiveAcidError
+
+    error = context["exception"]
+    cause = error.__cause__ if isinstance(error.__cause__, HiveAcidError) else error
+    print(f"\n{context['task'].task_id} FAILED  {type(cause).__name__}: {cause}", file=sys.stderr)
+    for note in getattr(cause, "__notes__", ()):
+        print(note, file=sys.stderr)
+    if not isinstance(cause, HiveAcidError):
+        traceback.print_exception(error)
+
+
 def _print_story() -> None:
-    """Print what our own code logs as plain lines; Airflow's own messages stay at warnings."""
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    for name in _STORY_LOGGERS:
-        logger = logging.getLogger(name)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
-        logger.handlers = [handler]
+    """Print what our own code logs as plain lines."""
+    from airflow_hive_acid.dag_factories.demo.story import StoryHandler
+
+    logger = logging.getLogger("airflow_hive_acid")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers = [StoryHandler(sys.stdout)]
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run one DAG of this repository in this process.")
     parser.add_argument("dag", help="id of the DAG, for example hive_acid_demo")
     parser.add_argument("--state", type=Path, default=DEFAULT_STATE, help="directory for everything it makes")
+    parser.add_argument("--verbose", action="store_true", help="print Airflow's own log as well")
     parser.add_argument("--conf", type=json.loads, default={}, help="the run's parameters, as a JSON object")
     options = parser.parse_args(arguments)
     options.state = options.state.expanduser().absolute()

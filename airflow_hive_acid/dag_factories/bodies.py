@@ -22,12 +22,13 @@ def initiate(conn_id: str) -> int:
     :return: number of requests put into the queue.
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.maintenance import run_initiator
+    from airflow_hive_acid.maintenance.decisions import Kind
+    from airflow_hive_acid.maintenance.initiator import run_initiator
 
     with HiveAcidHook(conn_id) as hook:
         decisions = run_initiator(hook.get_conn(), hook.get_filesystem())
     _tell(decisions)
-    return sum(1 for decision in decisions if decision.enqueued)
+    return sum(decision.kind in (Kind.MAJOR, Kind.MINOR) for decision in decisions)
 
 
 def skip_unless(number: int, reason: str) -> None:
@@ -67,7 +68,6 @@ def compact(conn_id: str, worker_id: str, limit: int | None = None) -> dict[str,
 
     with HiveAcidHook(conn_id) as hook, hook.get_engine(agent_info=worker_id) as engine:
         outcomes = engine.run_compactions(worker_id, limit)
-    _tell(outcomes)
     counts: dict[str, int] = {}
     for outcome in outcomes:
         counts[outcome.kind.value] = counts.get(outcome.kind.value, 0) + 1
@@ -83,7 +83,7 @@ def clean(conn_id: str) -> int:
     :return: number of directories and files removed.
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.maintenance import run_cleaner
+    from airflow_hive_acid.maintenance.cleaner import run_cleaner
 
     with HiveAcidHook(conn_id) as hook:
         outcomes = run_cleaner(hook.get_conn(), hook.get_filesystem())
@@ -94,7 +94,7 @@ def clean(conn_id: str) -> int:
 def reap(conn_id: str) -> None:
     """Abort txns and release locks whose heartbeat has stopped."""
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.maintenance import run_reaper
+    from airflow_hive_acid.maintenance.reaper import run_reaper
 
     with HiveAcidHook(conn_id) as hook:
         _tell([run_reaper(hook.get_conn(), hook.get_filesystem())])
@@ -103,7 +103,7 @@ def reap(conn_id: str) -> None:
 def purge_history(conn_id: str) -> None:
     """Forget old compactions, as many as the retention settings allow."""
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.maintenance import run_history_purge
+    from airflow_hive_acid.maintenance.history import run_history_purge
 
     with HiveAcidHook(conn_id) as hook:
         _tell([run_history_purge(hook.get_conn())])

@@ -7,6 +7,7 @@ connection.
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
 
 from airflow_hive_acid.errors import HiveAcidError
-from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.settings import Settings
+
+
+log = logging.getLogger(__name__)
 
 
 class HiveAcidHook(BaseHook):
@@ -107,8 +111,8 @@ class HiveAcidHook(BaseHook):
         return require_warehouse(self.connection)
 
     def get_filesystem(self) -> Filesystem:
-        """The filesystem the warehouse lies on."""
-        return open_filesystem(self.warehouse)
+        """Every filesystem that tables lie on."""
+        return AnyFilesystem()
 
     def get_launcher(self) -> AirflowSparkLauncher:
         """What starts Spark applications.
@@ -159,7 +163,8 @@ class HiveAcidHook(BaseHook):
             client.close()
 
     def _log_event(self, event: Event) -> None:
-        self.log.info("%s", event)
+        # Not self.log: a handler can see what kind of event it is.
+        log.info("%s", event, extra={"hive_acid_event": event})
 
 
 def _read(connection: Connection) -> HiveAcidConnection:

@@ -38,7 +38,6 @@ def demo_dag() -> DAG:
             "retries": 0,
             "on_execute_callback": story.task_begins,
             "on_success_callback": story.task_ends,
-            "on_failure_callback": story.task_fails,
         },
     ) as dag:
         reader = _open_reader(_CONN)

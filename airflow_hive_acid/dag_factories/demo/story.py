@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+from airflow_hive_acid.engine.events import StatementFinished, TransactionAborted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 log = logging.getLogger("airflow_hive_acid.demo")
+
+_MARGIN = "    "
+_STATEMENT = 48
 
 _started: dict[str, float] = {}
 
@@ -20,7 +25,7 @@ _started: dict[str, float] = {}
 def say(text: str) -> None:
     """One or more lines of the story."""
     for line in text.splitlines():
-        log.info("    %s", line)
+        log.info("%s%s", _MARGIN, line)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -51,10 +56,36 @@ def task_ends(context: Any) -> None:
         say(f"{time.monotonic() - started:.1f} s")
 
 
-def task_fails(context: Any) -> None:
-    """Airflow callback: why a task failed, in one line or as many as the error has."""
-    error = context.get("exception")
-    say(f"FAILED  {type(error).__name__}: {error}")
+class StoryHandler(logging.StreamHandler[TextIO]):
+    """Prints log lines as they are; of what an engine says about a statement, only how it ended."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.addFilter(_matters)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A line of the story."""
+        event = getattr(record, "hive_acid_event", None)
+        if isinstance(event, StatementFinished):
+            return f"{_MARGIN}{_statement(event)}"
+        if event is not None or record.name != log.name:
+            return f"{_MARGIN}{record.getMessage()}"
+        return record.getMessage()
+
+
+def _matters(record: logging.LogRecord) -> bool:
+    event = getattr(record, "hive_acid_event", None)
+    return event is None or isinstance(event, StatementFinished | TransactionAborted)
+
+
+def _statement(event: StatementFinished) -> str:
+    """The beginning of a statement, and what became of it."""
+    result = event.result
+    begin = " ".join(result.statement.split())
+    begin = begin if len(begin) <= _STATEMENT else f"{begin[: _STATEMENT - 1]}…"
+    counts = {"inserted": result.inserted, "updated": result.updated, "deleted": result.deleted}
+    told = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
+    return f"{begin:<{_STATEMENT}}  {result.seconds:5.1f} s  {told}".rstrip()
 
 
 def _cell(value: Any) -> str:
