@@ -1,0 +1,82 @@
+"""The DAGs of dags/: all load, none does two things at once, and the maintenance DAGs run on an empty metastore."""
+
+from __future__ import annotations
+
+import ast
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from airflow.sdk import AssetOrTimeSchedule
+
+from airflow_hive_acid.resources import dags_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.airflow
+
+MAINTENANCE = {
+    "hive_acid_initiator": timedelta(seconds=300),
+    "hive_acid_worker": None,
+    "hive_acid_cleaner": timedelta(seconds=60),
+    "hive_acid_reaper": timedelta(seconds=180),
+    "hive_acid_compaction_history_purge": timedelta(seconds=120),
+}
+
+
+def test_all_dags_load_and_are_the_documented_ones(dags):
+    assert set(dags) == {*MAINTENANCE, "hive_acid_demo"}
+
+
+@pytest.mark.parametrize("dag_id", [*MAINTENANCE, "hive_acid_demo"])
+def test_every_dag_runs_once_at_a_time_and_never_catches_up(dags, dag_id):
+    dag = dags[dag_id]
+    assert dag.max_active_runs == 1
+    assert dag.catchup is False
+    assert "hive-acid" in dag.tags
+    assert dag.doc_md
+
+
+@pytest.mark.parametrize(("dag_id", "interval"), [(d, i) for d, i in MAINTENANCE.items() if i])
+def test_schedules_are_the_intervals_of_hives_settings(dags, dag_id, interval):
+    assert dags[dag_id].timetable.delta == interval
+
+
+def test_worker_runs_on_news_of_the_initiator_and_on_a_schedule(dags):
+    timetable = dags["hive_acid_worker"].timetable
+    assert isinstance(timetable, AssetOrTimeSchedule)
+    assert timetable.timetable.delta == timedelta(seconds=300)
+    (outlet,) = dags["hive_acid_initiator"].get_task("announce").outlets
+    assert list(timetable.asset_condition.objects) == [outlet]
+
+
+def test_worker_maps_one_task_per_spark_application_and_claims_inside(dags):
+    assert dags["hive_acid_worker"].get_task("compact").is_mapped
+
+
+@pytest.mark.parametrize("path", sorted(dags_folder().glob("*.py")), ids=lambda p: p.stem)
+def test_dag_files_hold_no_logic(path: Path):
+    body = ast.parse(path.read_text()).body
+    assert [type(node) for node in body] == [ast.Expr, ast.ImportFrom, ast.Assign]
+
+
+@pytest.mark.parametrize("dag_id", MAINTENANCE)
+def test_maintenance_dag_succeeds_on_an_empty_metastore(dags, run, connections, dag_id):
+    states = run(dags[dag_id])
+    assert states.pop("") == "success"
+    assert set(states.values()) <= {"success", "skipped"}
+
+
+def test_maintenance_dag_fails_with_a_clear_text_without_a_connection(dags, run, monkeypatch):
+    monkeypatch.delenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", raising=False)
+    dag = dags["hive_acid_reaper"]
+    seen = []
+    dag.get_task("reap").on_failure_callback = [lambda context: seen.append(str(context["exception"]))]
+    dag.get_task("reap").retries = 0
+    try:
+        assert run(dag)[""] == "failed"
+    finally:
+        dag.get_task("reap").on_failure_callback = []
+        dag.get_task("reap").retries = 2
+    assert "hive_acid_default" in seen[0]
