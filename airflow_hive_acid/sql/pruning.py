@@ -36,6 +36,11 @@ _COMPARISONS: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.GT: operator.gt,
     exp.GTE: operator.ge,
 }
+_OF_COMPARISONS = frozenset({"this", "expression"})
+_UNDERSTOOD: dict[type[exp.Expr], frozenset[str]] = {
+    exp.In: frozenset({"this", "expressions"}),
+    exp.Between: frozenset({"this", "low", "high"}),
+}
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 
 
@@ -131,6 +136,10 @@ def _evaluate(term: exp.Expr, row: Mapping[str, _Value]) -> Outcomes:
     """The possible outcomes of a condition for a partition."""
     if isinstance(term, exp.Paren):
         return _evaluate(term.this, row)
+    if isinstance(term, exp.Like) and term.args.get("negate"):
+        plain = term.copy()
+        plain.set("negate", None)
+        return _evaluate(exp.Not(this=plain), row)
     if isinstance(term, exp.Not):
         return frozenset(None if outcome is None else not outcome for outcome in _evaluate(term.this, row))
     if isinstance(term, exp.And | exp.Or):
@@ -145,6 +154,8 @@ def _evaluate(term: exp.Expr, row: Mapping[str, _Value]) -> Outcomes:
 def _evaluate_test(term: exp.Expr, row: Mapping[str, _Value]) -> Outcomes:
     """The possible outcomes of a test of one column."""
     kind = type(term)
+    if {name for name, given in term.args.items() if given} - _UNDERSTOOD.get(kind, _OF_COMPARISONS):
+        return _ANYTHING  # NOT LIKE, BETWEEN SYMMETRIC and their like mean something else
     if kind in _COMPARISONS:
         value, literal = _column(term.this, row), term.args["expression"]
         if value is None:
@@ -178,7 +189,7 @@ def _same_type(value: _Value, literal: exp.Expr) -> tuple[Any, Any] | None:
     kind, negative = value.kind, isinstance(literal, exp.Neg)
     if isinstance(literal, exp.Neg):
         literal = literal.this
-    is_date = isinstance(literal, exp.Cast) and literal.to.is_type("date") and not negative
+    is_date = isinstance(literal, exp.Cast) and literal.to.is_type("date") and not literal.args.get("format")
     if is_date:
         literal = literal.this
     if isinstance(literal, exp.Boolean) and kind == "boolean" and value.text.lower() in ("true", "false"):
@@ -224,10 +235,12 @@ def _column(node: exp.Expr, row: Mapping[str, _Value]) -> _Value | None:
 
 def _in(tests: Sequence[Outcomes]) -> Outcomes:
     """True for one is true for all; otherwise anything that one of them may be, without going through combinations."""
+    possible = frozenset(outcome for outcomes in tests for outcome in outcomes)
     if any(outcomes == {True} for outcomes in tests):
         return frozenset({True})
-    possible = frozenset(outcome for outcomes in tests for outcome in outcomes)
-    return possible if len(possible) == 1 else possible | {False, None}
+    if all(len(outcomes) == 1 for outcomes in tests):
+        return frozenset({None}) if None in possible else possible
+    return possible | {False, None}
 
 
 def _and(one: Outcome, other: Outcome) -> Outcome:

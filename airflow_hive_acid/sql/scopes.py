@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.plans import TableFacts
 
 ROW_ID = "row__id"
-_GENERATORS = (exp.Explode, exp.Posexplode, exp.Inline, exp.Aliases)
-_GENERATOR_NAMES = frozenset(
-    ["stack", "json_tuple", "explode_outer", "posexplode_outer", "inline_outer", "variant_explode"]
-)
+_GENERATORS = (exp.Explode, exp.Inline, exp.Stack, exp.Aliases)
+_GENERATOR_NAMES = frozenset({"json_tuple", "inline_outer", "variant_explode", "variant_explode_outer"})
 _OUTER_JOINS = ("RIGHT", "FULL")
 
 Columns = tuple[str, ...] | None

@@ -81,12 +81,13 @@ class SourceText:
         details = (getattr(error, "errors", None) or [{}])[0]
         place = (details.get("line"), details.get("col"))
         index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), len(tokens) - 1)
+        last = index == len(tokens) - 1
         problem = str(details.get("description") or "this cannot be read").replace("Invalid expression / ", "")
         if problem == _OPAQUE:
             return self.syntax_error("something here is no part of a query", tokens[0].start, tokens[-1].end)
-        if "SENTINEL" in problem or "missing for" in problem or index == len(tokens) - 1:
+        if "SENTINEL" in problem or "missing for" in problem or (last and not problem.startswith("Unexpected")):
             # The parser names its own classes here; what a reader can see is where it stopped.
-            after = "the end of the statement" if index == len(tokens) - 1 else repr(tokens[index].text)
+            after = "the end of the statement" if last else repr(tokens[index].text)
             missing = problem.split(" but got")[0] if problem.startswith("Expect") else "the statement is incomplete"
             problem = f"{missing} (at {after})"
         return self.syntax_error(problem[:1].lower() + problem[1:], tokens[index].start, tokens[index].end)
