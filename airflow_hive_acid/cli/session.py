@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.cli.output import say
-from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.paths import parse_location
 
 if TYPE_CHECKING:
@@ -90,14 +90,10 @@ class CliSession:
         say(f"the metastore {client.database.where} is ready; {where}")
 
     def filesystem(self) -> Filesystem:
-        """The filesystem of the warehouse."""
-        from airflow_hive_acid.filesystem import open_filesystem
+        """The files of the warehouse, wherever they are."""
+        from airflow_hive_acid.filesystem import AnyFilesystem
 
-        client = self.client()
-        known = self._warehouse_of(client)
-        if known is None:
-            raise ConfigurationError(f"{client.database.where} does not know its warehouse yet: give --warehouse")
-        return open_filesystem(known)
+        return AnyFilesystem()
 
     def engine(self, on_event: Callable[[Event], None] | None = None) -> Engine:
         """An engine on this metastore, with Spark as the options say."""

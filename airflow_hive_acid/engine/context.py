@@ -1,12 +1,11 @@
-"""What the parts of the engine share: the metastore, the Spark application, filesystems, and whom to tell."""
+"""What the parts of the engine share: the metastore, the Spark application, the warehouse's files, and whom to tell."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.filesystem import open_filesystem
-from airflow_hive_acid.filesystem.uris import scheme_of
+from airflow_hive_acid.filesystem import AnyFilesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.settings import Settings
 
 
 @dataclass(slots=True)
@@ -33,8 +33,9 @@ class Context:
     warehouse: str | None
     emit: Callable[[Event], None]
     agent_info: str
+    settings: Settings
     views: dict[str, Source] = field(default_factory=dict)
-    _filesystems: dict[str, Filesystem] = field(default_factory=dict)
+    filesystem: Filesystem = field(default_factory=AnyFilesystem)
 
     def table(self, name: str) -> Table:
         """A table of the catalog.
@@ -42,10 +43,3 @@ class Context:
         :raises NoSuchObjectError: naming the tables that are spelt like it.
         """
         return self.client.catalog.get_table(name)
-
-    def filesystem(self, uri: str) -> Filesystem:
-        """The filesystem a location lies on; one per scheme and authority."""
-        key = scheme_of(uri) if "//" not in uri else "/".join(uri.split("/")[:3])
-        if key not in self._filesystems:
-            self._filesystems[key] = open_filesystem(uri)
-        return self._filesystems[key]

@@ -48,7 +48,7 @@ def _create_database(context: Context, statement: CreateDatabase) -> None:
         statement.name, statement.location, statement.if_not_exists, description=statement.comment
     )
     for location in {database.location, database.managed_location}:
-        context.filesystem(location).make_directory(location)
+        context.filesystem.make_directory(location)
 
 
 def _create_table(context: Context, statement: CreateTable) -> None:
@@ -77,12 +77,12 @@ def _create_table(context: Context, statement: CreateTable) -> None:
             # What a former table left there would become rows of this one.
             _require_empty(context, name, planned.location)
     table = catalog.create_table(definition, statement.if_not_exists)
-    context.filesystem(table.location).make_directory(table.location)
+    context.filesystem.make_directory(table.location)
 
 
 def _require_empty(context: Context, table: str, location: str) -> None:
     try:
-        entries = context.filesystem(location).list_files(location)
+        entries = context.filesystem.list_files(location)
     except FileNotFoundError:
         return
     except NotADirectoryError:
@@ -126,11 +126,11 @@ def _remove_files(context: Context, dropped: DroppedTable) -> None:
     if not dropped.delete_data:
         return
     for location in dropped.locations:
-        context.filesystem(location).delete(location, inside=_parent(location))
+        context.filesystem.delete(location, inside=_parent(location))
 
 
 def _remove_if_empty(context: Context, location: str) -> None:
-    filesystem = context.filesystem(location)
+    filesystem = context.filesystem
     try:
         if not filesystem.list_files(location):
             filesystem.delete(location, inside=_parent(location))

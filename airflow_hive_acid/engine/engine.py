@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.settings import Settings
 
 
 class Engine:
@@ -38,6 +39,7 @@ class Engine:
     :param client: the metastore.
     :param launcher: starts Spark applications.
     :param warehouse: directory or URI below which managed tables go; used if the metastore does not know one yet.
+    :param settings: the settings in force; the client's by default.
     :param on_event: told what happens (see ``events``), in the thread that runs the statement.
     :param agent_info: who we are, as SHOW TRANSACTIONS and SHOW LOCKS print it.
     """
@@ -48,12 +50,15 @@ class Engine:
         launcher: JobLauncher,
         warehouse: str | None,
         *,
+        settings: Settings | None = None,
         on_event: Callable[[Event], None] | None = None,
         agent_info: str = "hive-acid",
     ) -> None:
         emit = on_event or (lambda _event: None)
         self._application = SharedApplication(launcher, emit)
-        self._context = Context(client, self._application, warehouse, emit, agent_info)
+        self._context = Context(
+            client, self._application, warehouse, emit, agent_info, settings or client.settings
+        )
 
     def __enter__(self) -> Self:
         return self

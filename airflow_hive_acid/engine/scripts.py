@@ -19,7 +19,7 @@ from airflow_hive_acid.engine.queries import run_query
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.shows import show
 from airflow_hive_acid.engine.transactions import StatementTransaction
-from airflow_hive_acid.errors import AlreadyExistsError
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.sql import plan
 from airflow_hive_acid.sql.plans import combine_operations
 from airflow_hive_acid.sql.statements import (
@@ -132,7 +132,21 @@ class Script:
 
 def plan_of(context: Context, statement: DataStatement) -> Plan:
     """The plan of a statement, by the catalog and the session's views as they are now."""
-    return plan(statement, context.table, context.views)
+    planned = plan(statement, context.table, context.views)
+    _check_partition_mode(context, planned)
+    return planned
+
+
+def _check_partition_mode(context: Context, planned: Plan) -> None:
+    """Hive's guard against a forgotten PARTITION clause, for those who switch it on."""
+    write, key = planned.write, "hive.exec.dynamic.partition.mode"
+    if planned.kind != "insert" or write is None or not write.dynamic_partition or write.static_partition:
+        return
+    if context.settings.text(key).lower() == "strict":
+        raise InvalidArgumentsError(
+            f"{key} is strict, and the INSERT into {write.table} names no value for any of the partition columns "
+            f"{', '.join(write.dynamic_partition)}; name one in PARTITION (…), or set {key} to nonstrict"
+        )
 
 
 def declared_operations(context: Context, statements: Sequence[Statement]) -> dict[str, str]:

@@ -239,7 +239,7 @@ class StatementTransaction:
         self._emit_finished(plan, result)
         target = self._target(table, (*written.statement_ids, *ids))
         started = time.monotonic()
-        filesystem = context.filesystem(table.location)
+        filesystem = context.filesystem
         manifest = read_staging(filesystem, staging, result, target)
         context.client.jobs.record_manifest(job_id, manifest.to_document())
         publish(filesystem, staging, manifest, table.location)
@@ -321,7 +321,7 @@ class StatementTransaction:
         for name, written in self._written.items():
             table = written.table
             target = self._target(table, tuple(written.statement_ids))
-            check_published(context.filesystem(table.location), target, written.manifests)
+            check_published(context.filesystem, target, written.manifests)
             made = {p: self._known_partitions(table)[p] for p in written.made}
             if made:
                 key, write_id = table_name(name), self._txn.write_ids[name]

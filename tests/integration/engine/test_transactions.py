@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import (
     BadRecordError,
     CommitStateUnknownError,
@@ -18,6 +19,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.codes import LockState
+from airflow_hive_acid.settings import Source
 
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
 UPDATE = "UPDATE w.t SET b = 'y' WHERE a = 1"
@@ -359,6 +361,14 @@ def test_two_inserts_into_the_same_new_partition_both_commit(engine, other, fake
     engine.run("INSERT INTO w.p PARTITION (k='1') VALUES (1)")
     assert [p.name for p in client.catalog.list_partitions("w.p")] == ["k=1"]
     assert client.get_valid_write_ids("w.p")["w.p"].is_valid(1)
+
+
+def test_strict_mode_wants_a_static_partition(client, fake, engine, warehouse):
+    settings = client.settings.with_overrides(Source.REQUEST, {"hive.exec.dynamic.partition.mode": "strict"})
+    strict = Engine(client, fake, warehouse, settings=settings)
+    with pytest.raises(InvalidArgumentsError, match="names no value for any of the partition columns k"):
+        strict.run("INSERT INTO w.p SELECT 1, 'x'")
+    strict.run("INSERT INTO w.p PARTITION (k='1') VALUES (1)")
 
 
 def test_insert_overwrite_of_a_partition_writes_a_base(engine, listing):

@@ -65,8 +65,8 @@ def test_other_warehouse_than_the_metastores_is_not_used_silently(tmp_path, caps
     first.close()
     capsys.readouterr()
     second = CliSession(url, str(tmp_path / "two"))
-    assert second.filesystem().exists(f"file:{tmp_path}/m.db")
-    second.close()
+    with second.engine():
+        second.close()
     assert f"is file:{tmp_path}/one; --warehouse {tmp_path}/two is not used" in capsys.readouterr().err
 
 
