@@ -1,0 +1,263 @@
+"""The operators: what they hand on, what they return, and how they end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+
+from airflow_hive_acid.engine.results import Rows, StatementResult
+from airflow_hive_acid.errors import JobFailedError, SqlSyntaxError
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.operators.compact import HiveAcidCompactOperator, partition_text
+from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document, script_of
+
+CONTEXT = {
+    "ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1),
+}
+INSERT = StatementResult("INSERT …", "insert", inserted=3, txn_id=5, write_ids={"db.t": 2}, seconds=1.2)
+SELECT = StatementResult(
+    "SELECT …", "select", rows=Rows((Column("a", "int"), Column("b", "string")), [[1, "x"], [2, "y"], [3, "z"]])
+)
+
+
+class FakeEngine:
+    """Remembers what it was asked, and answers with results or an error."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.asked = []
+        self.closed = False
+        self.cancelled = threading.Event()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.closed = True
+
+    def run(self, sql, *, one_transaction):
+        self.asked.append((sql, one_transaction))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer() if callable(self.answer) else self.answer
+
+    def cancel(self):
+        self.cancelled.set()
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    def define(answer):
+        engine = FakeEngine(answer)
+        monkeypatch.setattr(HiveAcidHook, "get_engine", lambda self, agent_info: engine)
+        return engine
+
+    return define
+
+
+def test_result_says_what_each_statement_did_and_holds_the_last_rows(engine):
+    fake = engine([INSERT, SELECT])
+    document = HiveAcidOperator(task_id="t", sql=["INSERT …", "SELECT …"], one_transaction=True).execute(CONTEXT)
+    assert fake.asked == [("INSERT …\n;\nSELECT …", True)]
+    assert fake.closed
+    assert document["inserted"] == 3
+    assert document["rows"] == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": 3, "b": "z"}]
+    assert [s["kind"] for s in document["statements"]] == ["insert", "select"]
+    assert document["statements"][0]["txn_id"] == 5
+    json.dumps(document)
+
+
+def test_rows_beyond_the_limit_are_counted_not_returned():
+    document = result_document([SELECT], 2)
+    assert document["rows"] == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+    assert document["rows_left_out"] == 1
+
+
+def test_document_without_a_query_has_no_rows():
+    assert "rows" not in result_document([INSERT], 10)
+
+
+def test_passing_failure_lets_airflow_retry(engine):
+    engine(JobFailedError("the cluster is full"))
+    with pytest.raises(AirflowException, match="JobFailedError: the cluster is full") as caught:
+        HiveAcidOperator(task_id="t", sql="x").execute(CONTEXT)
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_statement_that_does_not_parse_fails_for_good(engine):
+    engine(SqlSyntaxError("SELEC 1\n^^^^^"))
+    with pytest.raises(AirflowFailException, match="SELEC 1"):
+        HiveAcidOperator(task_id="t", sql="SELEC 1").execute(CONTEXT)
+
+
+def test_kill_cancels_the_running_engine(engine):
+    """Time line:
+
+    t1  the task runs its statement
+    t2  Airflow calls on_kill
+    t3  the engine is cancelled; the statement fails; the task fails
+    """
+    operator = HiveAcidOperator(task_id="t", sql="x")
+
+    def killed_meanwhile():
+        operator.on_kill()
+        assert fake.cancelled.wait(5)
+        raise JobFailedError("cancelled")
+
+    fake = engine(killed_meanwhile)
+    with pytest.raises(AirflowException, match="cancelled"):
+        operator.execute(CONTEXT)
+
+
+def test_kill_without_a_running_engine_does_nothing():
+    HiveAcidOperator(task_id="t", sql="x").on_kill()
+
+
+def test_kill_returns_even_when_the_engine_does_not(engine, monkeypatch):
+    from airflow_hive_acid.operators import hive_acid
+
+    monkeypatch.setattr(hive_acid, "_KILL_SECONDS", 0.05)
+    operator = HiveAcidOperator(task_id="t", sql="x")
+    release = threading.Event()
+    operator._engine = SimpleNamespace(cancel=release.wait)
+    operator.on_kill()
+    release.set()
+
+
+def test_sql_files_and_templates_are_rendered(tmp_path):
+    (tmp_path / "change.sql").write_text("DELETE FROM db.t WHERE day = '{{ params.day }}'")
+    with DAG("d", schedule=None, template_searchpath=[str(tmp_path)], params={"day": "2013-01-01"}) as dag:
+        operator = HiveAcidOperator(task_id="t", sql="change.sql", hive_acid_conn_id="{{ params.day }}")
+    operator.resolve_template_files()
+    operator.render_template_fields({"params": dag.params.dump()})
+    assert operator.sql == "DELETE FROM db.t WHERE day = '2013-01-01'"
+    assert operator.hive_acid_conn_id == "2013-01-01"
+
+
+def test_spark_settings_are_not_shown_in_the_rendered_template():
+    assert "spark_conf" not in HiveAcidOperator.template_fields
+
+
+def test_script_is_one_text():
+    assert script_of("a; b") == "a; b"
+    assert script_of(["a -- comment", "b"]) == "a -- comment\n;\nb"
+
+
+# --- compaction ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tables(monkeypatch, client, metastore_url, warehouse):
+    """A connection ``acid`` to a metastore with a partitioned and an unpartitioned table."""
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_ACID", json.dumps({"conn_type": "hive_acid", "extra": {"metastore_url": metastore_url}})
+    )
+    client.catalog.set_warehouse(warehouse)
+    client.catalog.create_database("db")
+    column, acid = (Column("a", "int"),), {"transactional": "true"}
+    client.catalog.create_table(TableDefinition(db="db", name="t", columns=column, properties=acid))
+    client.catalog.create_table(
+        TableDefinition(db="db", name="p", columns=column, partition_columns=(Column("month", "int"),), properties=acid)
+    )
+    client.catalog.create_table(
+        TableDefinition(db="db", name="plain", columns=column, properties={"transactional": "false"})
+    )
+    return client
+
+
+def compact(**arguments):
+    return HiveAcidCompactOperator(task_id="c", hive_acid_conn_id="acid", **arguments)
+
+
+def test_request_is_queued_and_its_id_returned(tables):
+    found = compact(table="db.t").execute(CONTEXT)
+    (request,) = tables.compactions.active()
+    assert found == {"request_id": request.id, "state": "initiated", "accepted": True}
+    assert request.type.name == "MAJOR"
+
+
+def test_partition_may_be_a_name_or_a_mapping(tables):
+    compact(table="db.p", partition={"month": 6}, type="minor").execute(CONTEXT)
+    compact(table="db.p", partition="month=7").execute(CONTEXT)
+    assert [(r.resource.partition, r.type.name) for r in tables.compactions.active()] == [
+        ("month=6", "MINOR"),
+        ("month=7", "MAJOR"),
+    ]
+    assert partition_text({"a": "x/y", "b": None}) == "a=x%2Fy/b=__HIVE_DEFAULT_PARTITION__"
+
+
+def test_second_request_is_the_first_one(tables):
+    first = compact(table="db.t").execute(CONTEXT)
+    second = compact(table="db.t", type="minor").execute(CONTEXT)
+    assert second == {**first, "accepted": False}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"table": "db.p"}, "db.p is partitioned; name the partition"),
+        ({"table": "db.t", "partition": "month=1"}, "db.t has no partitions"),
+        ({"table": "db.plain"}, "db.plain is not transactional"),
+        ({"table": "db.t", "type": "huge"}, "must be one of major, minor, not 'huge'"),
+        ({"table": "db.nothing"}, "db.nothing"),
+    ],
+)
+def test_request_that_cannot_be_meant_fails_for_good(tables, arguments, words):
+    with pytest.raises(AirflowFailException, match=words):
+        compact(**arguments).execute(CONTEXT)
+
+
+def test_waiting_without_a_slot_goes_on_when_the_request_is_served(tables):
+    """Time line:
+
+    t1  the operator queues a request and defers
+    t2  the trigger looks: initiated
+    t3  a worker claims it: working
+    t4  the worker refuses it: there was nothing to do
+    t5  the trigger says so, and the task fails
+    """
+    operator = compact(table="db.t", wait=True, deferrable=True, timeout=30)
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute(CONTEXT)
+    trigger = deferred.value.trigger
+    assert trigger.check(tables) is None
+    request = tables.compactions.claim("worker-1")
+    assert trigger.check(tables) is None
+    tables.compactions.mark_refused(request, "nothing to compact")
+    with pytest.raises(JobFailedError, match=r"ended as refused: nothing to compact"):
+        trigger.check(tables)
+    with pytest.raises(AirflowException, match="no luck"):
+        operator.execute_complete(
+            CONTEXT, {"status": "error", "type": "JobFailedError", "message": "no luck"}, **deferred.value.kwargs
+        )
+
+
+def test_waiting_in_the_slot_ends_when_the_time_is_up(tables):
+    operator = compact(table="db.t", wait=True, deferrable=False, timeout=0.05, poll_interval=0.01)
+    with pytest.raises(AirflowException, match="was not served in 0 s and stays queued"):
+        operator.execute(CONTEXT)
+
+
+def test_waiting_in_the_slot_returns_how_the_request_ended(tables):
+    operator = compact(table="db.t", wait=True, deferrable=False, poll_interval=0.01)
+
+    def work():
+        while (request := tables.compactions.claim("worker-1")) is None:
+            pass
+        txn = tables.open_txn()
+        tables.compactions.update_state(request, highest_write_id=1, txn_id=txn)
+        tables.compactions.mark_compacted(request)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    found = operator.execute(CONTEXT)
+    worker.join()
+    assert found["state"] == "ready for cleaning"
+    assert found["txn_id"] == 1
