@@ -108,9 +108,8 @@ class Scopes:
         while parent is not None:
             if isinstance(parent, exp.Select):
                 found.append(self.of(parent))
-            if isinstance(parent, exp.CTE) or (
-                isinstance(parent, exp.Subquery) and isinstance(parent.parent, exp.From | exp.Join)
-            ):
+            derived = isinstance(parent, exp.Subquery) and isinstance(parent.this, exp.Query)
+            if isinstance(parent, exp.CTE) or (derived and isinstance(parent.parent, exp.From | exp.Join)):
                 return found
             parent = parent.parent
         return [*found, self.outer] if self.outer.relations else found

@@ -70,6 +70,11 @@ SELECTS = [
         {"ha1_t": "default.t", "ha2_users": "demo.users"},
     ),
     ("SELECT id FROM t TABLESAMPLE (1 ROWS) x", "SELECT id FROM ha1_t TABLESAMPLE (1 ROWS) x", {"ha1_t": "default.t"}),
+    (
+        "SELECT * FROM (t JOIN demo.users ON t.id = demo.users.id)",
+        "SELECT * FROM (ha1_t AS `t` JOIN ha2_users AS `users` ON t.id = `users`.id)",
+        {"ha1_t": "default.t", "ha2_users": "demo.users"},
+    ),
     ("VALUES (1, 'a'), (2, 'b')", "VALUES (1, 'a'), (2, 'b')", {}),
     # Nothing but names is exchanged: sqlglot would change what these functions do, or break them.
     (
@@ -101,13 +106,15 @@ def test_a_view_name_of_ours_never_meets_one_of_the_script(plan_of: PlanOf) -> N
 
 def test_row_id_is_asked_for_and_stays_out_of_the_star(plan_of: PlanOf) -> None:
     plan = plan_of(
-        "SELECT ROW__ID, *, t.*, u.*, row__id.writeid FROM t JOIN demo.users u ON t.id = u.id ORDER BY t.row__id"
+        "SELECT t.ROW__ID, *, t.*, u.*, u.row__id.writeid FROM t JOIN demo.users u ON t.id = u.id ORDER BY t.row__id"
     )
     assert plan.template == SelectTemplate(
-        "SELECT ROW__ID, * EXCEPT (`t`.row__id, `u`.row__id), t.* EXCEPT (row__id), u.* EXCEPT (row__id), "
-        "row__id.writeid FROM ha1_t AS `t` JOIN ha2_users u ON t.id = u.id ORDER BY t.row__id"
+        "SELECT t.ROW__ID, * EXCEPT (`t`.row__id, `u`.row__id), t.* EXCEPT (row__id), u.* EXCEPT (row__id), "
+        "u.row__id.writeid FROM ha1_t AS `t` JOIN ha2_users u ON t.id = u.id ORDER BY t.row__id"
     )
     assert [read.pseudo_columns for read in plan.reads] == [True, True]
+    alone = plan_of("SELECT ROW__ID, *, row__id.writeid FROM t")
+    assert alone.template == SelectTemplate("SELECT ROW__ID, * EXCEPT (`t`.row__id), row__id.writeid FROM ha1_t AS `t`")
 
 
 def test_a_table_read_with_and_without_row_id_is_two_views(plan_of: PlanOf) -> None:
