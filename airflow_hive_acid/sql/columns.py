@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.plans import TableFacts
     from airflow_hive_acid.sql.scopes import Scope, Scopes
 
-# Words without parentheses that Spark reads as functions or units, not as columns.
+# Words without parentheses that Spark reads as functions, units or (ORDER BY ALL) otherwise, not as columns.
 _UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
 _FUNCTIONS = ("current_date", "current_timestamp", "current_time", "current_user", "session_user", "user", "now")
-_BARE_WORDS = frozenset((*_UNITS, *(f"{unit}s" for unit in _UNITS), *_FUNCTIONS, "localtimestamp", "grouping__id"))
+_BARE_WORDS = frozenset((*_UNITS, *(f"{unit}s" for unit in _UNITS), *_FUNCTIONS, "grouping__id", "all"))
 
 
 def column_names(facts: TableFacts) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from airflow_hive_acid.sql.statements import Delete, Fragment, Insert, Merge, Me
 if TYPE_CHECKING:
     from airflow_hive_acid.sql.cursor import Cursor
 
-_QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "(", "MAP", "REDUCE", "TABLE")
+_QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "(")
 _CHANGES = (TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
 _CLAUSES = {"from_": "FROM", "where": "WHERE", "group": "GROUP BY", "order": "ORDER BY", "limit": "LIMIT"}
 

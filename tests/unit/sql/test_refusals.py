@@ -31,6 +31,7 @@ SYNTAX = [
     ("UPDATE t SET a = 1 AS b", 1, 18, "expected one expression"),
     ("DELETE t WHERE a = 1", 1, 8, "expected FROM, found 't'"),
     ("INSERT INTO t", 1, 14, "expected VALUES or SELECT, found the end of the statement"),
+    ("INSERT INTO t TABLE u", 1, 15, "expected VALUES or SELECT, found 'TABLE'"),
     ("INSERT INTO t (a, a) VALUES (1, 2)", 1, 19, "column a is given twice"),
     ("INSERT INTO t VALUES (1) x", 1, 26, "the statement should end after VALUES (…)"),
     ("INSERT INTO t PARTITION (a=1, a=2) VALUES (1)", 1, 31, "partition column a is given twice"),
