@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import fail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from airflow_hive_acid.spark.schema import TableColumn
 
@@ -27,8 +27,8 @@ _COMPLEX = (T.ArrayType, T.MapType, T.StructType)
 _STRINGS = (T.StringType, T.CharType, T.VarcharType)
 
 
-def assigned(value: Column, given: T.DataType, column: TableColumn, table: str) -> Column:
-    """``value`` of type ``given`` as the column stores it.
+def assigned(value: str, given: T.DataType, column: TableColumn, table: str) -> str:
+    """An expression of type ``given`` as the column stores it.
 
     :raises InvalidArgumentsError: when no value of that type can be converted.
     """
@@ -36,39 +36,38 @@ def assigned(value: Column, given: T.DataType, column: TableColumn, table: str) 
     if column.length is None:
         return text
     text = stored(text, column)
-    fits = F.coalesce(F.length(text) <= F.lit(column.length), F.lit(True))
     # Blanks beyond the length are dropped, as the SQL standard has it; anything else would be lost.
-    only_blanks = F.length(F.rtrim(text)) <= F.lit(column.length)
     too_long = _refusal(column, table, text, f"is longer than {column.length} characters")
-    cut = F.when(only_blanks, F.substring(text, 1, column.length)).otherwise(too_long)
-    return F.when(fits, text).otherwise(cut)
+    cut = f"if(length(rtrim({text})) <= {column.length}, substring({text}, 1, {column.length}), {too_long})"
+    return f"if(coalesce(length({text}), 0) <= {column.length}, {text}, {cut})"
 
 
-def stored(value: Column, column: TableColumn) -> Column:
+def stored(value: str, column: TableColumn) -> str:
     """A value of the column as files hold it: char without the blanks that readers add."""
-    return F.rtrim(value) if column.is_char else value
+    return f"rtrim({value})" if column.is_char else value
 
 
-def _converted(value: Column, given: T.DataType, column: TableColumn, table: str) -> Column:
+def _converted(value: str, given: T.DataType, column: TableColumn, table: str) -> str:
     wanted = column.type
     if given == wanted or (isinstance(given, _STRINGS) and isinstance(wanted, T.StringType)):
         return value
+    target = schema.sql_type(wanted)
     if isinstance(given, T.NullType):
-        return value.cast(wanted)
+        return f"cast({value} as {target})"
     if isinstance(given, _COMPLEX) or isinstance(wanted, _COMPLEX):
         if type(given) is not type(wanted):
             raise _no_conversion(given, column, table)
         # Element by element: here the error is Spark's own and does not name the column.
-        return value.cast(wanted)
+        return f"cast({value} as {target})"
     if _incompatible(given, wanted):
         raise _no_conversion(given, column, table)
     refusal = _refusal(column, table, value, f"is no {column.hive_type}")
-    return F.coalesce(value.try_cast(wanted), F.when(value.isNotNull(), refusal.cast(wanted)))
+    return f"coalesce(try_cast({value} as {target}), if({value} is null, null, {refusal}))"
 
 
-def _refusal(column: TableColumn, table: str, value: Column, complaint: str) -> Column:
-    shown = F.substring(value.cast("string"), 1, _LONGEST_SHOWN)
-    return fail(BadRecordError, f"column {column.name} of {table}: the value '", shown, f"' {complaint}")
+def _refusal(column: TableColumn, table: str, value: str, complaint: str) -> str:
+    shown = f"substring(cast({value} as string), 1, {_LONGEST_SHOWN})"
+    return fail(BadRecordError, f"column {column.name} of {table}: the value '{{}}' {complaint}", shown)
 
 
 def _incompatible(given: T.DataType, wanted: T.DataType) -> bool:
@@ -103,9 +102,9 @@ def assign_all(rows: DataFrame, columns: Sequence[TableColumn], table: str) -> D
         )
     # By position: names may repeat or hold anything.
     positional = rows.toDF(*[f"c{i}" for i in range(len(given))])
-    return positional.select(
+    return positional.selectExpr(
         *[
-            assigned(F.col(f"c{i}"), field.dataType, column, table).alias(column.name)
+            f"{assigned(f'c{i}', field.dataType, column, table)} as {schema.quoted(column.name)}"
             for i, (field, column) in enumerate(zip(given, columns, strict=True))
         ]
     )

@@ -16,16 +16,15 @@ from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatement
 from airflow_hive_acid.format.names import delete_delta_name, delta_name
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.assign import assigned, stored
-from airflow_hive_acid.spark.events import delete_event, insert_event, task_row_number
+from airflow_hive_acid.spark.events import delete_event, insert_event, row_of, task_row_number
 from airflow_hive_acid.spark.output import Destination, write_events
-from airflow_hive_acid.spark.reader import OpenTable, identity_columns, row_id_column, table_rows
+from airflow_hive_acid.spark.reader import IDENTITY, ROW_ID, OpenTable, table_rows
 from airflow_hive_acid.spark.scan import bucket_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql import types as T
+    from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import Assignment, Delete, Update, WrittenDirectory
     from airflow_hive_acid.spark.output import Staging
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 _GROUP = f"{schema.INTERNAL_PREFIX}group"
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
 _KEY = f"{schema.INTERNAL_PREFIX}out"
-_BUCKET_INDEX = f"{schema.INTERNAL_PREFIX}bucket_index"
 NEW = f"{schema.INTERNAL_PREFIX}new_"
 """Prefix of the columns that hold the new values of a changed row."""
 CHANGED = f"{schema.INTERNAL_PREFIX}changed"
@@ -44,20 +42,17 @@ def delete(spark: SparkSession, step: Delete, table: OpenTable, staging: Staging
     """Run a DELETE; no directory when nothing matches."""
     rows = matching(spark, table, step.alias, step.where)
     writer = ChangeWriter(table, step.write_id, step.statement_id, None)
-    return writer.write(spark, rows.select(*identity_columns(), schema.PARTITION), staging)
+    return writer.write(spark, rows.selectExpr(*IDENTITY, schema.PARTITION), staging)
 
 
 def update(spark: SparkSession, step: Update, table: OpenTable, staging: Staging) -> list[WrittenDirectory]:
     """Run an UPDATE; no directory when nothing matches."""
-    rows = matching(spark, table, step.alias, step.where)
     check_assignable(table, step.assignments, "UPDATE")
-    new = assigned_expressions(rows, step.assignments, table.columns, table.name)
-    changed = rows.select(
-        *identity_columns(),
-        schema.PARTITION,
-        F.lit(True).alias(CHANGED),
-        *[new.get(c.name, F.col(f"`{step.alias}`.`{c.name}`")).alias(NEW + c.name) for c in table.columns],
-    )
+    rows = matching(spark, table, step.alias, step.where)
+    rows, new = with_assigned(rows, step.assignments, table.columns, table.name)
+    after = [new.get(c.name) or schema.quoted(step.alias, c.name) for c in table.columns]
+    values = [f"{value} as {NEW}{i}" for i, value in enumerate(after)]
+    changed = rows.selectExpr(*IDENTITY, schema.PARTITION, f"true as {CHANGED}", *values)
     writer = ChangeWriter(table, step.write_id, step.delete_statement_id, step.insert_statement_id)
     return writer.write(spark, changed, staging)
 
@@ -65,12 +60,12 @@ def update(spark: SparkSession, step: Update, table: OpenTable, staging: Staging
 def matching(spark: SparkSession, table: OpenTable, alias: str, where: str | None) -> DataFrame:
     """The rows of the target that a statement is about, with their identity, under its alias."""
     rows = target_rows(spark, table, alias)
-    return rows if where is None else rows.where(F.expr(where))
+    return rows if where is None else rows.where(where)
 
 
 def target_rows(spark: SparkSession, table: OpenTable, alias: str) -> DataFrame:
     """All rows of the target under its alias, with identity columns and ``row__id``."""
-    return table_rows(spark, table, identity=True).select("*", row_id_column()).alias(alias)
+    return table_rows(spark, table, identity=True).selectExpr("*", ROW_ID).alias(alias)
 
 
 def check_assignable(table: OpenTable, assignments: Sequence[Assignment], statement: str) -> None:
@@ -93,15 +88,27 @@ def check_assignable(table: OpenTable, assignments: Sequence[Assignment], statem
             raise InvalidArgumentsError(f"{statement} of {table.name}: there is no column {name}; it has {[*known]}")
 
 
-def assigned_expressions(
-    rows: DataFrame, assignments: Sequence[Assignment], columns: Sequence[schema.TableColumn], table: str
-) -> dict[str, Column]:
-    """The new values that assignments over ``rows`` give to columns, by column name."""
+def with_assigned(
+    rows: DataFrame,
+    assignments: Sequence[Assignment],
+    columns: Sequence[schema.TableColumn],
+    table: str,
+    label: str = "0",
+) -> tuple[DataFrame, dict[str, str]]:
+    """Evaluate assignments over ``rows``.
+
+    :param label: tells the values of several lists of assignments over the same rows apart.
+    :return: the rows with the raw values added, and per assigned column the expression that stores its value.
+    """
+    if not assignments:
+        return rows, {}
     known = {c.name: c for c in columns}
-    types = expression_types(rows, [a.expression for a in assignments])
-    return {
-        a.column.lower(): assigned(F.expr(a.expression), given, known[a.column.lower()], table)
-        for a, given in zip(assignments, types, strict=True)
+    raw = [f"{schema.INTERNAL_PREFIX}value_{label}_{i}" for i in range(len(assignments))]
+    valued = rows.selectExpr("*", *[f"({a.expression}) as {name}" for a, name in zip(assignments, raw, strict=True)])
+    types = {f.name: f.dataType for f in valued.schema.fields}
+    return valued, {
+        a.column.lower(): assigned(name, types[name], known[a.column.lower()], table)
+        for a, name in zip(assignments, raw, strict=True)
     }
 
 
@@ -130,14 +137,9 @@ class ChangeWriter:
             return []
         groups = len(buckets) * len(self.table.snapshot.partitions)
         tasks = min(groups, int(spark.conf.get("spark.sql.shuffle.partitions") or 200))
-        group = F.col(schema.PARTITION) * F.lit(len(buckets)) + F.col(_BUCKET_INDEX)
-        index = bucket_index(bucket_number(identity_columns()[1]), buckets)
+        group = f"{schema.PARTITION} * {len(buckets)} + {bucket_index(bucket_number(IDENTITY[1]), buckets)}"
         # One task per group: a bucket of a directory has exactly one writer.
-        gathered = (
-            rows.select("*", index.alias(_BUCKET_INDEX))
-            .select("*", group.alias(_GROUP))
-            .repartitionById(tasks, F.col(_GROUP) % F.lit(tasks))
-        )
+        gathered = rows.selectExpr("*", f"{group} as {_GROUP}").repartitionById(tasks, F.expr(f"{_GROUP} % {tasks}"))
         # Sorted by key first, so that Spark adds no sort of its own; then as delete files must be, which insert
         # events, numbered before, satisfy as well.
         events = self._events(gathered, len(buckets)).sortWithinPartitions(_KEY, *schema.IDENTITY)
@@ -147,21 +149,19 @@ class ChangeWriter:
     def _events(self, rows: DataFrame, buckets: int) -> DataFrame:
         """One or two events per row, with the key of the file they belong to."""
         # Slot 0 of a partition takes its insert events, slot i + 1 the delete events of its i-th bucket.
-        first = F.col(schema.PARTITION) * F.lit(buckets + 1)
+        first = f"{schema.PARTITION} * {buckets + 1}"
         row = schema.row_type(self.table.columns)
-        deleted = delete_event(identity_columns(), self.write_id, row)
-        delete_key = (first + F.col(_BUCKET_INDEX) + F.lit(1)).alias(_KEY)
+        deleted = [*delete_event(IDENTITY, self.write_id, row), f"{first} + 1 + {_GROUP} % {buckets} as {_KEY}"]
         if self.insert_statement_id is None:
-            return rows.select(*deleted, delete_key)
-        numbered = rows.select("*", task_row_number().alias(_NUMBER))
-        renamed = F.struct(*[stored(F.col(f"`{NEW}{c.name}`"), c).alias(c.name) for c in self.table.columns]).cast(row)
+            return rows.selectExpr(*deleted)
+        new = row_of((c.name, stored(f"{NEW}{i}", c)) for i, c in enumerate(self.table.columns))
         inserted = [
-            *insert_event((), self.write_id, self.insert_statement_id, row_number=F.col(_NUMBER))[:-1],
-            renamed.alias(schema.ROW),
+            *insert_event(new, self.write_id, self.insert_statement_id, row_number=_NUMBER),
+            f"{first} as {_KEY}",
         ]
-        pair = F.array(F.struct(*deleted, delete_key), F.struct(*inserted, first.alias(_KEY)))
-        only = F.array(F.struct(*deleted, delete_key))
-        return numbered.select(F.inline(F.when(F.col(CHANGED), pair).otherwise(only)))
+        only, pair = f"struct({', '.join(deleted)})", f"struct({', '.join(inserted)})"
+        numbered = rows.selectExpr("*", f"{task_row_number()} as {_NUMBER}")
+        return numbered.selectExpr(f"inline(if({CHANGED}, array({only}, {pair}), array({only})))")
 
     def _place(self, key: int, buckets: int) -> Destination:
         ordinal, slot = divmod(key, buckets + 1)
@@ -173,14 +173,8 @@ class ChangeWriter:
         return Destination(partition.name, partition.values, name)
 
 
-def expression_types(rows: DataFrame, expressions: Sequence[str]) -> list[T.DataType]:
-    """The types of expressions over ``rows``, in one look at the plan."""
-    probe = rows.select(*[F.expr(e).alias(f"e{i}") for i, e in enumerate(expressions)])
-    return [field.dataType for field in probe.schema.fields]
-
-
-def bucket_index(bucket: Column, buckets: Sequence[int]) -> Column:
+def bucket_index(bucket: str, buckets: Sequence[int]) -> str:
     """Position of a bucket number among those of the table; usually they are 0, 1, 2 … and it is the number."""
     if list(buckets) == list(range(len(buckets))):
-        return bucket
-    return (F.array_position(F.array(*[F.lit(b) for b in buckets]), bucket) - F.lit(1)).cast("int")
+        return f"({bucket})"
+    return f"(cast(array_position(array({', '.join(map(str, buckets))}), {bucket}) as int) - 1)"

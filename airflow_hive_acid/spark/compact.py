@@ -88,7 +88,8 @@ class _Compaction:
 
     def _copied_deletes(self, files: Sequence[EventFile]) -> DataFrame:
         row = schema.row_type(self._table.columns)
-        return delete_events(self._spark, self._table, files).withColumn(schema.ROW, F.lit(None).cast(row))
+        null = f"cast(null as {schema.sql_type(row)}) as row"
+        return delete_events(self._spark, self._table, files).selectExpr(*schema.HEADER, null)
 
     def _copied_originals(self, files: Sequence[OriginalDataFile]) -> DataFrame:
         return originals.rows(self._spark, self._table, files, identity=True)
@@ -104,8 +105,8 @@ class _Compaction:
         if hit:
             parts.append(live_events(self._spark, self._table, hit))
         # A row of a base is its insert event; who changed what is over.
-        current = F.col(schema.ORIGINAL_WRITE_ID).alias(schema.CURRENT_WRITE_ID)
-        return union([p.select(schema.OPERATION, *schema.IDENTITY, current, schema.ROW) for p in parts])
+        current = f"{schema.ORIGINAL_WRITE_ID} as {schema.CURRENT_WRITE_ID}"
+        return union([p.selectExpr(schema.OPERATION, *schema.IDENTITY, current, schema.ROW) for p in parts])
 
     def _live_originals(self, files: Sequence[OriginalDataFile]) -> DataFrame:
         return without_deleted(self._spark, self._table, self._copied_originals(files), {0})
@@ -139,8 +140,8 @@ class _Compaction:
 
     def _gathered(self, events: DataFrame, buckets: Sequence[int]) -> DataFrame:
         """One task per bucket, events in the order of their rows; of two about one row the later comes first."""
-        index = bucket_index(bucket_number(F.col(schema.BUCKET)), buckets)
-        exchanged = events.repartitionById(len(buckets), index)
+        index = bucket_index(bucket_number(schema.BUCKET), buckets)
+        exchanged = events.repartitionById(len(buckets), F.expr(index))
         return exchanged.sortWithinPartitions(*schema.IDENTITY, F.desc(schema.CURRENT_WRITE_ID))
 
     def _save(self, events: DataFrame, name: str, label: str) -> list[WrittenDirectory]:

@@ -50,13 +50,15 @@ REQUIRED = {
     "spark.sql.sources.useV1SourceList": "avro,csv,json,kafka,orc,parquet,text",
     "spark.sql.optimizer.plannedWrite.enabled": "true",
     "spark.sql.catalogImplementation": "in-memory",
+    # Every column expression would tell the JVM its line number, in five calls.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Version 2 of the committer leaves files of failed attempts behind.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 
 # Settings of Spark's core, or static ones: they exist once per application and cannot be set in a running session.
-_ONCE = ("spark.hadoop.", "spark.sql.catalogImplementation")
+_ONCE = ("spark.hadoop.", "spark.sql.catalogImplementation", "spark.python.sql.dataFrameDebugging.enabled")
 
 
 def session_settings() -> dict[str, str]:

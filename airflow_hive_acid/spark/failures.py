@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import functions as F
 
 from airflow_hive_acid import errors
 from airflow_hive_acid.errors import (
@@ -24,27 +23,35 @@ from airflow_hive_acid.errors import (
     SqlSyntaxError,
 )
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.spark import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
-_MARKED = re.compile(r"\[hive-acid (\w+)\] (.*?) \[end hive-acid\]", re.DOTALL)
+_MARKED = re.compile(r"\[USER_RAISED_EXCEPTION\] \[hive-acid (\w+)\] (.*?) \[end hive-acid\]", re.DOTALL)
 # Spark ends a condition's text with the SQLSTATE; what follows are details of the Java side.
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.*?)(?:\s*SQLSTATE: \w+|\n\s*at |\Z)", re.DOTALL)
 _FAILED_FILE = re.compile(r"\[FAILED_READ_FILE[.A-Z_]*\].*?file:? ?((?:[a-z0-9]+:)?/\S.*?)\. {1,2}", re.DOTALL)
+# Names that Spark suggests for a misspelt one; users never see these.
+_OURS = re.compile(rf"(?:, )?`{schema.INTERNAL_PREFIX}\w+`")
 _NOT_THE_CAUSE = ("FAILED_READ_FILE", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
 _LONGEST = 2000
 
 
-def fail(error: type[HiveAcidError], *pieces: Column | str) -> Column:
-    """An expression that ends the job with this error as soon as it is evaluated.
+def fail(error: type[HiveAcidError], message: str, *values: str) -> str:
+    """Spark SQL that ends the job with this error as soon as it is evaluated.
 
-    :param pieces: the message; columns are shown as strings.
+    :param message: the text; each ``{}`` in it stands for one of ``values``, which are expressions.
     """
-    parts = [F.lit(p) if isinstance(p, str) else F.coalesce(p.cast("string"), F.lit("NULL")) for p in pieces]
-    return F.raise_error(F.concat(F.lit(f"[hive-acid {error.__name__}] "), *parts, F.lit(" [end hive-acid]")))
+    pieces = message.split("{}")
+    if len(pieces) != len(values) + 1:
+        raise ValueError(f"{message!r} has {len(pieces) - 1} places for {len(values)} values")
+    parts = [schema.sql_text(f"[hive-acid {error.__name__}] {pieces[0]}")]
+    for value, piece in zip(values, pieces[1:], strict=True):
+        parts += [f"coalesce(cast({value} as string), 'NULL')", schema.sql_text(piece)]
+    return f"raise_error(concat({', '.join(parts)}, ' [end hive-acid]'))"
 
 
 def explain(spark: SparkSession, failure: BaseException, tables: Iterable[str]) -> HiveAcidError:
@@ -54,6 +61,11 @@ def explain(spark: SparkSession, failure: BaseException, tables: Iterable[str]) 
     """
     if isinstance(failure, HiveAcidError):
         return failure
+    if isinstance(failure, ParseException):
+        return SqlSyntaxError(str(failure).strip()[:_LONGEST])
+    if isinstance(failure, AnalysisException):
+        said = _condition(str(failure)) or str(failure).partition("\n")[0]
+        return InvalidArgumentsError(f"Spark cannot run the statement: {_OURS.sub('', said)}")
     text = full_text(spark, failure)
     marked = _MARKED.search(text)
     if marked is not None:
@@ -62,10 +74,6 @@ def explain(spark: SparkSession, failure: BaseException, tables: Iterable[str]) 
     damaged = _damaged_file(text, tables)
     if damaged is not None:
         return damaged
-    if isinstance(failure, ParseException):
-        return SqlSyntaxError(str(failure).strip()[:_LONGEST])
-    if isinstance(failure, AnalysisException):
-        return InvalidArgumentsError(f"Spark cannot run the statement: {_condition(str(failure))}")
     condition = _condition(text)
     if condition is not None and _is_about_values(text):
         return InvalidArgumentsError(f"an expression of the statement failed: {condition}")

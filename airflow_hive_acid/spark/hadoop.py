@@ -7,7 +7,9 @@ statuses come back as one JSON text, many directories are listed at a time, rena
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -17,11 +19,13 @@ from airflow_hive_acid.errors import CorruptTableError, JobFailedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _THREADS = 8
 _DIRECTORIES_PER_CALL = 128
 _COPY_BUFFER = 1 << 16
+_ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -51,36 +55,47 @@ class OrcSummary(NamedTuple):
 class HadoopFilesystem:
     """Hadoop's FileSystem of whatever scheme a URI has, with the credentials of the Spark application."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm
-        self._conf: Any = spark._jsc.hadoopConfiguration()
-        self._mapper = self._status_mapper()
+    def __init__(self, jvm: Any, conf: Any) -> None:
+        self._conf = conf
+        # A dotted name costs a call for each of its parts, and a search of the class path: look classes up once.
+        hadoop = jvm.org.apache.hadoop
+        self._path = hadoop.fs.Path
+        self._file_util = hadoop.fs.FileUtil
+        self._to_paths = hadoop.util.StringUtils.stringToPath
+        self._orc_file = jvm.org.apache.orc.OrcFile
+        self._io_utils = jvm.org.apache.commons.io.IOUtils
+        self._class = jvm.java.lang.Class.forName
         self._strings = self._class("[Ljava.lang.String;")
+        self._mapper = self._status_mapper(jvm.com.fasterxml.jackson)
+        self._filesystems: dict[str, Any] = {}
 
-    def _class(self, name: str) -> Any:
-        return self._jvm.java.lang.Class.forName(name)
+    @classmethod
+    def of(cls, spark: SparkSession) -> HadoopFilesystem:
+        """The one of this application."""
+        return _of_application(spark.sparkContext)
 
-    def _status_mapper(self) -> Any:
+    def _status_mapper(self, jackson: Any) -> Any:
         """A JSON writer for paths and statuses: one call instead of three per file."""
-        jackson = self._jvm.com.fasterxml.jackson.databind
-        module = jackson.module.SimpleModule()
-        to_string = jackson.ser.std.ToStringSerializer.instance
+        module = jackson.databind.module.SimpleModule()
+        to_string = jackson.databind.ser.std.ToStringSerializer.instance
         for name in ("org.apache.hadoop.fs.Path", "org.apache.hadoop.fs.FileStatus"):
             module.addSerializer(self._class(name), to_string)
-        mapper = jackson.ObjectMapper()
+        mapper = jackson.databind.ObjectMapper()
         mapper.registerModule(module)
         return mapper
 
-    def _path(self, uri: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(uri)
-
     def _filesystem(self, uri: str) -> Any:
-        return self._path(uri).getFileSystem(self._conf)
+        """Hadoop's FileSystem for a URI; the same for all of one scheme and authority."""
+        match = _ROOT.match(uri)
+        root = match[0] if match else ""
+        found = self._filesystems.get(root)
+        if found is None:
+            found = self._filesystems[root] = self._path(uri).getFileSystem(self._conf)
+        return found
 
     def qualify(self, uri: str) -> str:
         """The URI as this filesystem spells it in listings."""
-        path = self._path(uri)
-        return str(path.getFileSystem(self._conf).makeQualified(path).toString())
+        return str(self._filesystem(uri).makeQualified(self._path(uri)).toString())
 
     def is_directory(self, uri: str) -> bool:
         """Whether a directory of that name exists."""
@@ -114,9 +129,7 @@ class HadoopFilesystem:
 
     def _list_chunk(self, uris: list[str]) -> dict[str, list[Entry] | None]:
         filesystem = self._filesystem(uris[0])
-        paths = self._jvm.org.apache.hadoop.util.StringUtils.stringToPath(
-            self._mapper.readValue(json.dumps(uris), self._strings)
-        )
+        paths = self._to_paths(self._mapper.readValue(json.dumps(uris), self._strings))
         try:
             statuses = filesystem.listStatus(paths)
         except Py4JJavaError as error:
@@ -138,8 +151,7 @@ class HadoopFilesystem:
         return found
 
     def _entries(self, statuses: Any) -> Iterable[Entry]:
-        file_util = self._jvm.org.apache.hadoop.fs.FileUtil
-        paths = json.loads(self._mapper.writeValueAsString(file_util.stat2Paths(statuses)))
+        paths = json.loads(self._mapper.writeValueAsString(self._file_util.stat2Paths(statuses)))
         texts = json.loads(self._mapper.writeValueAsString(statuses))
         for path, text in zip(paths, texts, strict=True):
             yield _entry(path, text)
@@ -171,7 +183,7 @@ class HadoopFilesystem:
                 return None
             raise
         try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+            return bytes(self._io_utils.toByteArray(stream)).decode()
         finally:
             stream.close()
 
@@ -194,7 +206,7 @@ class HadoopFilesystem:
 
     def orc_summary(self, uri: str) -> OrcSummary:
         """Rows and bucket values of an ACID file, from its footer."""
-        orc = self._jvm.org.apache.orc.OrcFile
+        orc = self._orc_file
         reader = orc.createReader(self._path(uri), orc.readerOptions(self._conf))
         try:
             rows = int(reader.getNumberOfRows())
@@ -211,7 +223,7 @@ class HadoopFilesystem:
 
         :raises CorruptTableError: when the footer cannot be read.
         """
-        orc = self._jvm.org.apache.orc.OrcFile
+        orc = self._orc_file
         try:
             reader = orc.createReader(self._path(uri), orc.readerOptions(self._conf))
         except Py4JJavaError as error:
@@ -220,6 +232,11 @@ class HadoopFilesystem:
             return int(reader.getNumberOfRows())
         finally:
             reader.close()
+
+
+@lru_cache(maxsize=1)
+def _of_application(context: SparkContext) -> HadoopFilesystem:
+    return HadoopFilesystem(context._jvm, context._jsc.hadoopConfiguration())
 
 
 class TextWriter:

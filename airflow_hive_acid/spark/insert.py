@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -16,13 +15,13 @@ from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, partition_name
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.assign import assign_all
-from airflow_hive_acid.spark.events import insert_event
+from airflow_hive_acid.spark.events import insert_event, row_of
 from airflow_hive_acid.spark.output import Destination, start_directory, write_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import Insert, WrittenDirectory
     from airflow_hive_acid.spark.output import Staging
@@ -45,10 +44,10 @@ def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenD
     filled = _filled_columns(step, columns, dynamic)
     rows = assign_all(spark.sql(step.query), filled, table)
     given = {c.name for c in filled}
-    missing = [F.lit(None).cast(c.type).alias(c.name) for c in columns if c.name not in given]
+    missing = [null_as(c) for c in columns if c.name not in given]
     name = base_name(step.write_id) if step.overwrite else delta_name(step.write_id, step.write_id, step.statement_id)
     writer = InsertWriter(step.write_id, step.statement_id, name, columns, partition_columns, static)
-    rows = in_one_file_if_small(rows.select("*", *missing))
+    rows = in_one_file_if_small(rows.selectExpr("*", *missing))
     written = writer.write(rows, staging, step.target.properties)
     if not written and step.overwrite and not dynamic:
         written = [start_directory(staging, writer.destination(()))]
@@ -109,21 +108,26 @@ class InsertWriter:
         dynamic = [c for c in self._partition_columns if c.name not in self._static]
         keys = [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(dynamic))]
         if keys:
-            texts = [partition_text(F.col(f"`{c.name}`"), c).alias(k) for c, k in zip(dynamic, keys, strict=True)]
-            rows = rows.select("*", *texts).sortWithinPartitions(*keys)
+            texts = [f"{partition_text(c)} as {key}" for c, key in zip(dynamic, keys, strict=True)]
+            rows = rows.selectExpr("*", *texts).sortWithinPartitions(*keys)
         # The last projection before the write: see events.py.
-        names = [c.name for c in self._columns]
-        event = insert_event(names, self._write_id, self._statement_id, bucket_offset=bucket_offset)
-        return write_events(staging, rows.select(*event, *keys), keys, self.destination, properties, label)
+        row = row_of((c.name, schema.quoted(c.name)) for c in self._columns)
+        event = insert_event(row, self._write_id, self._statement_id, bucket_offset=bucket_offset)
+        return write_events(staging, rows.selectExpr(*event, *keys), keys, self.destination, properties, label)
 
 
-def partition_text(value: Column, column: schema.TableColumn) -> Column:
+def partition_text(column: schema.TableColumn) -> str:
     """A partition value the way Hive spells it in names and in the catalog; never NULL."""
-    text = value.cast("string")
+    text = f"cast({schema.quoted(column.name)} as string)"
     if isinstance(column.type, T.DecimalType):
         # Hive's decimals have no trailing zeros.
-        text = F.when(text.contains("."), F.regexp_replace(text, r"\.?0+$", "")).otherwise(text)
-    return F.coalesce(F.nullif(text, F.lit("")), F.lit(DEFAULT_PARTITION))
+        text = f"if(contains({text}, '.'), rtrim('.', rtrim('0', {text})), {text})"
+    return f"coalesce(nullif({text}, ''), {schema.sql_text(DEFAULT_PARTITION)})"
+
+
+def null_as(column: schema.TableColumn) -> str:
+    """A column without values."""
+    return f"cast(null as {schema.sql_type(column.type)}) as {schema.quoted(column.name)}"
 
 
 def _static_values(step: Insert, partition_columns: Sequence[schema.TableColumn]) -> dict[str, str]:

@@ -20,18 +20,18 @@ from airflow_hive_acid.spark.change import (
     CHANGED,
     NEW,
     ChangeWriter,
-    assigned_expressions,
     check_assignable,
     target_rows,
+    with_assigned,
 )
-from airflow_hive_acid.spark.insert import InsertWriter
+from airflow_hive_acid.spark.insert import InsertWriter, null_as
 from airflow_hive_acid.spark.output import merged
-from airflow_hive_acid.spark.reader import identity_columns
+from airflow_hive_acid.spark.reader import IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import Merge, MergeClause, WrittenDirectory
     from airflow_hive_acid.spark.output import Staging
@@ -77,7 +77,7 @@ class _Merge:
         kept: list[DataFrame] = []
         try:
             # Kept, because the numbers of its rows must not change between its uses, and its size must be known.
-            source = _keep(source.select("*", F.monotonically_increasing_id().alias(_SOURCE_ROW)), kept)
+            source = _keep(source.selectExpr("*", f"monotonically_increasing_id() as {_SOURCE_ROW}"), kept)
             source = source.alias(self._step.source_alias)
             target = target_rows(self._spark, self._table, self._step.target_alias)
             joined = target.join(_broadcast_if_small(source), F.expr(self._step.on), "inner")
@@ -95,38 +95,34 @@ class _Merge:
 
     def _decided(self, joined: DataFrame) -> DataFrame:
         """The matches: identity, which clause takes them, new values, and the number of the source row."""
-        numbers = [F.col(_SOURCE_ROW)] if self._not_matched else []
+        numbers = [_SOURCE_ROW] if self._not_matched else []
         if not self._matched:
-            return joined.select(*numbers)
-        decided = joined.select("*", _first_clause(self._matched).alias(_CLAUSE))
+            return joined.selectExpr(*numbers)
+        decided = joined.selectExpr("*", f"{_first_clause(self._matched)} as {_CLAUSE}")
         updates = [i for i, clause in enumerate(self._matched) if clause.action == "update"]
-        values = self._new_values(decided, updates) if updates else []
-        changed = F.coalesce(F.col(_CLAUSE).isin(updates), F.lit(False)) if updates else F.lit(False)
-        return decided.select(
-            *identity_columns(),
-            schema.PARTITION,
-            _CLAUSE,
-            changed.alias(CHANGED),
-            *values,
-            *numbers,
+        values: list[str] = []
+        if updates:
+            decided, values = self._new_values(decided, updates)
+        changed = f"coalesce({_CLAUSE} in ({', '.join(map(str, updates))}), false)" if updates else "false"
+        return decided.selectExpr(
+            *IDENTITY, schema.PARTITION, _CLAUSE, f"{changed} as {CHANGED}", *values, *numbers
         )
 
-    def _new_values(self, rows: DataFrame, updates: Sequence[int]) -> list[Column]:
+    def _new_values(self, rows: DataFrame, updates: Sequence[int]) -> tuple[DataFrame, list[str]]:
         """The columns after the update clauses; NULL where a row is not updated (nobody will look)."""
         alias = self._step.target_alias
-        values = {c.name: F.lit(None).cast(c.type) for c in self._table.columns}
-        for index in reversed(updates):
+        cases: dict[str, list[str]] = {c.name: [] for c in self._table.columns}
+        for index in updates:
             assignments = self._matched[index].assignments
             check_assignable(self._table, assignments, "MERGE … UPDATE")
-            new = assigned_expressions(rows, assignments, self._table.columns, self._table.name)
-            for column in self._table.columns:
-                value = new.get(column.name, F.col(f"`{alias}`.`{column.name}`"))
-                values[column.name] = F.when(F.col(_CLAUSE) == index, value).otherwise(values[column.name])
-        return [values[c.name].alias(NEW + c.name) for c in self._table.columns]
+            rows, new = with_assigned(rows, assignments, self._table.columns, self._table.name, str(index))
+            for name, whens in cases.items():
+                whens.append(f"when {index} then {new.get(name) or schema.quoted(alias, name)}")
+        values = [f"case {_CLAUSE} {' '.join(whens)} end as {NEW}{i}" for i, whens in enumerate(cases.values())]
+        return rows, values
 
     def _check_cardinality(self, matches: DataFrame) -> None:
-        keys = [F.col(schema.PARTITION), *identity_columns()]
-        twice = matches.groupBy(*keys).count().where(F.col("count") > 1).limit(1).collect()
+        twice = matches.groupBy(schema.PARTITION, *IDENTITY).count().where("count > 1").limit(1).collect()
         if twice:
             ordinal, write_id, bucket, number, count = twice[0]
             partition = self._table.snapshot.partitions[ordinal].name
@@ -145,14 +141,14 @@ class _Merge:
             self._step.delete_statement_id,
             self._step.insert_statement_id if updates else None,
         )
-        return writer.write(self._spark, matches.where(F.col(_CLAUSE).isNotNull()), self._staging, "write_1")
+        return writer.write(self._spark, matches.where(f"{_CLAUSE} is not null"), self._staging, "write_1")
 
     def _write_inserts(
         self, source: DataFrame, matches: DataFrame, changes: Sequence[WrittenDirectory]
     ) -> list[WrittenDirectory]:
         """Source rows that matched nothing, through the first WHEN NOT MATCHED clause that takes them."""
         new = source.join(matches.select(_SOURCE_ROW), _SOURCE_ROW, "left_anti").alias(self._step.source_alias)
-        decided = new.select("*", _first_clause(self._not_matched).alias(_CLAUSE)).where(F.col(_CLAUSE).isNotNull())
+        decided = new.selectExpr("*", f"{_first_clause(self._not_matched)} as {_CLAUSE}")
         name = delta_name(self._step.write_id, self._step.write_id, self._step.insert_statement_id)
         writer = InsertWriter(
             self._step.write_id,
@@ -165,42 +161,43 @@ class _Merge:
         # Updates may have written into the same directories: their buckets are taken.
         taken = [parse_bucket_file(f.name) for d in changes if d.name == name for f in d.files]
         offset = 1 + max((b.bucket for b in taken if b is not None), default=-1)
-        rows = decided.select(*self._inserted_values(decided))
+        rows = self._inserted(decided.where(f"{_CLAUSE} is not null"))
         return writer.write(rows, self._staging, self._table.snapshot.properties, "write_2", offset)
 
-    def _inserted_values(self, rows: DataFrame) -> list[Column]:
-        """The columns of a new row, partition columns included; what no clause assigns is NULL."""
+    def _inserted(self, rows: DataFrame) -> DataFrame:
+        """The new rows, partition columns included; what no clause assigns is NULL."""
         columns = (*self._table.columns, *self._table.partition_columns)
-        known = {c.name for c in columns}
-        values = {c.name: F.lit(None).cast(c.type) for c in columns}
-        for index in reversed(range(len(self._not_matched))):
-            assignments = self._not_matched[index].assignments
-            for name in (a.column.lower() for a in assignments):
-                if name not in known:
+        cases: dict[str, list[str]] = {c.name: [] for c in columns}
+        for index, clause in enumerate(self._not_matched):
+            for name in (a.column.lower() for a in clause.assignments):
+                if name not in cases:
                     raise InvalidArgumentsError(
-                        f"MERGE … INSERT of {self._table.name}: there is no column {name}; it has {[*values]}"
+                        f"MERGE … INSERT of {self._table.name}: there is no column {name}; it has {[*cases]}"
                     )
-            new = assigned_expressions(rows, assignments, columns, self._table.name)
+            rows, new = with_assigned(rows, clause.assignments, columns, self._table.name, str(index))
             for name, value in new.items():
-                values[name] = F.when(F.col(_CLAUSE) == index, value).otherwise(values[name])
-        return [value.alias(name) for name, value in values.items()]
+                cases[name].append(f"when {index} then {value}")
+        return rows.selectExpr(
+            *[
+                f"case {_CLAUSE} {' '.join(cases[c.name])} end as {schema.quoted(c.name)}"
+                if cases[c.name]
+                else null_as(c)
+                for c in columns
+            ]
+        )
 
 
-def _first_clause(clauses: Sequence[MergeClause]) -> Column:
+def _first_clause(clauses: Sequence[MergeClause]) -> str:
     """Index of the first clause whose condition holds, NULL when there is none."""
-    choice = F.lit(None).cast("int")
-    for index in reversed(range(len(clauses))):
-        condition = clauses[index].condition
-        taken = F.lit(index)
-        choice = taken if condition is None else F.when(F.expr(condition), taken).otherwise(choice)
-    return choice
+    whens = [f"when {clause.condition or 'true'} then {index}" for index, clause in enumerate(clauses)]
+    return f"case {' '.join(whens)} end"
 
 
 def _broadcast_if_small(source: DataFrame) -> DataFrame:
     """Spread a small source to all tasks, so that the target is joined where it lies."""
     source.count()  # fills the cache; only then Spark knows the size
     size = source._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
-    return F.broadcast(source) if int(size.toString()) <= BROADCAST_SOURCE_BYTES else source
+    return F.broadcast(source) if int(str(size)) <= BROADCAST_SOURCE_BYTES else source
 
 
 def _keep(frame: DataFrame, kept: list[DataFrame]) -> DataFrame:

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from airflow_hive_acid.format.buckets import encode_bucket
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.events import task_row_number
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem, in_threads
 from airflow_hive_acid.spark.scan import (
     PATH,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.spark.files import OriginalDataFile
     from airflow_hive_acid.spark.reader import OpenTable
 
-_ROW_NUMBER_MASK = (1 << 33) - 1
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
 _KNOWN_PATH = f"{schema.INTERNAL_PREFIX}original_path"
 _WRITE_ID = f"{schema.INTERNAL_PREFIX}original_write_id"
@@ -57,27 +57,28 @@ def rows(spark: SparkSession, table: OpenTable, files: Sequence[OriginalDataFile
     """
     row = schema.row_type(table.columns)
     wanted = [ScanFile(f.uri, f.partition) for f in files]
-    nested = F.struct(*[F.col(f"`{name}`") for name in row.names]).alias(schema.ROW)
+    nested = f"struct({', '.join(schema.quoted(name) for name in row.names)}) as row"
     others = [schema.PARTITION, *table.partitions.internal_names]
     if not identity:
-        nothing = [F.lit(None).cast(schema.header_type(n)).alias(n) for n in schema.HEADER]
-        return scan(spark, row, wanted, table.partitions).select(*nothing, nested, *others)
+        nothing = [f"cast(null as {schema.header_type(n).simpleString()}) as {n}" for n in schema.HEADER]
+        return scan(spark, row, wanted, table.partitions).selectExpr(*nothing, nested, *others)
     read_files_whole(spark, max(f.size for f in files))
     # The number must be taken before anything can filter rows: the projection is not deterministic, so no predicate
     # passes below it.
-    number = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_NUMBER_MASK)).alias(_NUMBER)
-    numbered = scan(spark, row, wanted, table.partitions).select("*", number)
-    known = lookup_table(spark, _identities(HadoopFilesystem(spark), files), _LOOKUP)
-    joined = numbered.join(F.broadcast(known), F.col(PATH) == F.col(_KNOWN_PATH), "left")
-    write_id = found_or_fail(_WRITE_ID, "no row numbers are known for file ")
-    header = {
-        schema.OPERATION: F.lit(schema.INSERTED),
-        schema.ORIGINAL_WRITE_ID: write_id,
-        schema.BUCKET: F.col(_BUCKET),
-        schema.ROW_NUMBER: F.col(_NUMBER) + F.col(_OFFSET),
-        schema.CURRENT_WRITE_ID: write_id,
-    }
-    return joined.select(*[value.alias(name) for name, value in header.items()], nested, *others)
+    number = f"{task_row_number()} as {_NUMBER}"
+    numbered = scan(spark, row, wanted, table.partitions).selectExpr("*", number)
+    known = lookup_table(spark, _identities(HadoopFilesystem.of(spark), files), _LOOKUP)
+    joined = numbered.join(F.broadcast(known), F.expr(f"{PATH} = {_KNOWN_PATH}"), "left")
+    write_id = found_or_fail(_WRITE_ID, "no row numbers are known for file {}")
+    return joined.selectExpr(
+        f"{schema.INSERTED} as operation",
+        f"{write_id} as originalTransaction",
+        f"{_BUCKET} as bucket",
+        f"{_NUMBER} + {_OFFSET} as rowId",
+        f"{write_id} as currentTransaction",
+        nested,
+        *others,
+    )
 
 
 def _identities(fs: HadoopFilesystem, files: Sequence[OriginalDataFile]) -> list[dict[str, object]]:

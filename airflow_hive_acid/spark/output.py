@@ -157,8 +157,11 @@ def _bucket_of(file: _PartFile, summary: OrcSummary, destination: Destination) -
 def start_directory(staging: Staging, destination: Destination) -> WrittenDirectory:
     """A directory with nothing but Hive's version file: for an overwrite or a compaction, the empty table."""
     directory = staging.directory(destination)
-    staging.fs.make_directories(directory)
-    staging.fs.write_text(paths.join(directory, ACID_VERSION_FILE), ACID_VERSION)
+    version = paths.join(directory, ACID_VERSION_FILE)
+    # The two writes of a MERGE may share a directory.
+    if not staging.fs.exists(version):
+        staging.fs.make_directories(directory)
+        staging.fs.write_text(version, ACID_VERSION)
     return WrittenDirectory(destination.partition, destination.values, destination.name, ())
 
 

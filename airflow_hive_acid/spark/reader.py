@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 
 BROADCAST_DELETES_BYTES = 64 << 20
 """Compressed size of delete files up to which their events are broadcast; a delete event takes 1 to 4 bytes there."""
+IDENTITY = tuple(schema.internal(name) for name in schema.IDENTITY)
+"""The columns that ``table_rows`` adds: write id, bucket value and row number."""
+ROW_ID = (
+    f"named_struct('writeid', {IDENTITY[0]}, 'bucketid', {IDENTITY[1]}, 'rowid', {IDENTITY[2]})"
+    f" as {schema.PSEUDO_COLUMN}"
+)
+"""The pseudo column ``row__id``, from the identity columns."""
+_DELETED = f"{schema.INTERNAL_PREFIX}deleted_"
+_DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 _INSERT_ONLY = "transactional_properties"
 
 
@@ -76,7 +85,7 @@ def open_table(spark: SparkSession, snapshot: TableSnapshot, compactor: bool = F
         columns,
         partition_columns,
         PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions)),
-        snapshot_files(HadoopFilesystem(spark), snapshot, write_ids),
+        snapshot_files(HadoopFilesystem.of(spark), snapshot, write_ids),
     )
 
 
@@ -91,26 +100,10 @@ def read_snapshot(spark: SparkSession, snapshot: TableSnapshot, row_ids: bool = 
         return _read_plain(spark, snapshot)
     table = open_table(spark, snapshot)
     rows = table_rows(spark, table, identity=row_ids)
-    names = [F.col(f"`{c.name}`") for c in (*table.columns, *table.partition_columns)]
-    return rows.select(*names, *([row_id_column()] if row_ids else []))
-
-
-def row_id_column() -> Column:
-    """The pseudo column ``row__id``, from the internal identity columns."""
-    write_id, bucket, number = identity_columns()
-    return F.struct(write_id.alias("writeid"), bucket.alias("bucketid"), number.alias("rowid")).alias(
-        schema.PSEUDO_COLUMN
-    )
-
-
-def identity_columns() -> list[Column]:
-    """The internal columns that ``table_rows`` adds: write id, bucket value and row number."""
-    return [F.col(internal(name)) for name in schema.IDENTITY]
-
-
-def internal(name: str) -> str:
-    """Name of a header column among user columns."""
-    return f"{schema.INTERNAL_PREFIX}{name}"
+    if not row_ids:
+        return rows
+    names = [schema.quoted(c.name) for c in (*table.columns, *table.partition_columns)]
+    return rows.selectExpr(*names, ROW_ID)
 
 
 def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) -> DataFrame:
@@ -119,19 +112,19 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
     :param identity: add the internal identity columns and the partition ordinal.
     """
     files = table.files
-    ids = [F.col(name).alias(internal(name)) for name in schema.IDENTITY] + [F.col(schema.PARTITION)]
+    ids = [f"{name} as {schema.internal(name)}" for name in schema.IDENTITY] + [schema.PARTITION]
     columns = [*_data_columns(table), *table.partitions.outputs(), *(ids if identity else [])]
     row = schema.row_type(table.columns)
     parts = []
     if files.clean:
-        parts.append(scan_events(spark, row, files.clean, table.partitions).select(*columns))
+        parts.append(_project(scan_events(spark, row, files.clean, table.partitions), columns))
     if files.filtered:
-        parts.append(live_events(spark, table, files.filtered).select(*columns))
+        parts.append(_project(live_events(spark, table, files.filtered), columns))
     if files.originals:
         found = originals.rows(spark, table, files.originals, identity=identity or bool(files.deletes))
         if files.deletes:
             found = without_deleted(spark, table, found, {f.partition for f in files.originals})
-        parts.append(found.select(*columns))
+        parts.append(_project(found, columns))
     if not parts:
         return _no_rows(spark, (*table.columns, *table.partition_columns), identity)
     return union(parts)
@@ -151,11 +144,12 @@ def only_seen(events: DataFrame, table: OpenTable, files: Sequence[EventFile]) -
         return events
     seen = table.write_ids
     low, high = min(f.min_write_id for f in checked), max(f.max_write_id for f in checked)
+    hidden = ", ".join(str(i) for i in seen.exceptions if low <= i <= high)
     # coalesce: must not be pushed down into the ORC reader, which would look for a user's column of that name.
-    current = F.coalesce(F.col(schema.CURRENT_WRITE_ID), F.lit(0).cast("long"))
-    hidden = [i for i in seen.exceptions if low <= i <= high]
-    kept = events.where(current <= F.lit(seen.high_watermark))
-    return kept.where(~current.isin(hidden)) if hidden else kept
+    current = "coalesce(currentTransaction, 0L)"
+    return events.where(
+        f"{current} <= {seen.high_watermark}L" + (f" and {current} not in ({hidden})" if hidden else "")
+    )
 
 
 def without_deleted(spark: SparkSession, table: OpenTable, events: DataFrame, ordinals: set[int]) -> DataFrame:
@@ -164,11 +158,10 @@ def without_deleted(spark: SparkSession, table: OpenTable, events: DataFrame, or
     if not deletes:
         return events
     keys = [*schema.IDENTITY, *([schema.PARTITION] if len(ordinals) > 1 else [])]
-    found = delete_events(spark, table, deletes).select(*[F.col(k).alias(f"__acid_deleted_{k}") for k in keys])
+    found = delete_events(spark, table, deletes).selectExpr(*[f"{k} as {_DELETED}{k}" for k in keys])
     if sum(f.size for f in deletes) <= BROADCAST_DELETES_BYTES:
         found = F.broadcast(found)
-    same = [events[k] == found[f"__acid_deleted_{k}"] for k in keys]
-    return events.join(found, same, "left_anti")
+    return events.join(found, F.expr(" and ".join(f"{k} = {_DELETED}{k}" for k in keys)), "left_anti")
 
 
 def delete_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:
@@ -179,29 +172,40 @@ def delete_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFi
     return only_seen(scan_events(spark, narrow, files, table.partitions, schema.DELETED), table, files)
 
 
-def _data_columns(table: OpenTable) -> list[Column]:
-    return [presented(F.col(schema.ROW)[c.name], c).alias(c.name, **_char_metadata(c)) for c in table.columns]
+def _data_columns(table: OpenTable) -> list[str | Column]:
+    return [_presented(schema.quoted(schema.ROW, c.name), c) for c in table.columns]
 
 
-def presented(value: Column, column: schema.TableColumn) -> Column:
-    """A stored value as readers see it: char is padded, varchar cut, to the declared length (Hive does both)."""
+def _presented(value: str, column: schema.TableColumn) -> str | Column:
+    """A stored value as readers see it: char is padded, varchar cut, to the declared length (Hive does both).
+
+    Spark compares a char column with texts of any padding if it knows the declared type.
+    """
+    name = schema.quoted(column.name)
     if column.length is None:
-        return value
-    cut = F.substring(value, 1, column.length)
-    return F.rpad(cut, column.length, " ") if column.is_char else cut
+        return f"{value} as {name}"
+    cut = f"substring({value}, 1, {column.length})"
+    if not column.is_char:
+        return f"{cut} as {name}"
+    padded = F.expr(f"rpad({cut}, {column.length}, ' ')")
+    return padded.alias(column.name, metadata={_DECLARED_TYPE: column.hive_type})
 
 
-def _char_metadata(column: schema.TableColumn) -> dict[str, dict[str, str]]:
-    """Spark compares a char column with literals of any padding when it knows the declared type."""
-    return {"metadata": {"__CHAR_VARCHAR_TYPE_STRING": column.hive_type}} if column.is_char else {}
+def _project(frame: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
+    """Like ``selectExpr``, for texts and columns."""
+    texts = [c for c in columns if isinstance(c, str)]
+    if len(texts) == len(columns):
+        return frame.selectExpr(*texts)
+    return frame.select(*[F.expr(c) if isinstance(c, str) else c for c in columns])
 
 
-def _no_rows(spark: SparkSession, all_columns: Sequence[schema.TableColumn], identity: bool) -> DataFrame:
-    columns = [F.lit(None).cast(c.type).alias(c.name, **_char_metadata(c)) for c in all_columns]
+def _no_rows(spark: SparkSession, columns: Sequence[schema.TableColumn], identity: bool) -> DataFrame:
+    values = [_presented(f"cast(null as {schema.sql_type(c.type)})", c) for c in columns]
     if identity:
-        columns += [F.lit(None).cast(schema.header_type(n)).alias(internal(n)) for n in schema.IDENTITY]
-        columns.append(F.lit(None).cast("int").alias(schema.PARTITION))
-    return spark.range(0).select(*columns)
+        values += [f"cast(null as {schema.header_type(n).simpleString()}) as {schema.internal(n)}"
+                   for n in schema.IDENTITY]
+        values.append(f"cast(null as int) as {schema.PARTITION}")
+    return _project(spark.range(0), values)
 
 
 def _read_plain(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame:
@@ -209,10 +213,10 @@ def _read_plain(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame:
     columns = schema.table_columns(snapshot.columns, snapshot.table)
     partition_columns = schema.table_columns(snapshot.partition_columns, snapshot.table)
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
-    fs = HadoopFilesystem(spark)
+    fs = HadoopFilesystem.of(spark)
     found = [ScanFile(uri, ordinal) for uri, ordinal in plain_files(fs, snapshot)]
     if not found:
         return _no_rows(spark, (*columns, *partition_columns), identity=False)
     rows = scan(spark, schema.row_type(columns), found, partitions)
-    data = [presented(F.col(f"`{c.name}`"), c).alias(c.name, **_char_metadata(c)) for c in columns]
-    return rows.select(*data, *partitions.outputs())
+    data = [_presented(schema.quoted(c.name), c) for c in columns]
+    return _project(rows, [*data, *partitions.outputs()])

@@ -117,7 +117,7 @@ def _result(spark: SparkSession, spec: JobSpec, written: Sequence[WrittenDirecto
 def _staging(spark: SparkSession, spec: JobSpec) -> Staging:
     if spec.staging is None:
         raise InvalidArgumentsError(f"job {spec.job_id}: a step that writes needs a staging directory")
-    return Staging(HadoopFilesystem(spark), spec.staging)
+    return Staging(HadoopFilesystem.of(spark), spec.staging)
 
 
 def _tables(spec: JobSpec) -> list[TableSnapshot]:

@@ -25,7 +25,7 @@ from airflow_hive_acid.spark.failures import fail
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.spark.files import EventFile
 
@@ -33,6 +33,7 @@ MAX_BRANCHES = 32
 """Up to so many partitions a scan is a union of branches with literals; beyond, planning would cost too much."""
 
 PATH = f"{schema.INTERNAL_PREFIX}path"
+_FILE_PATH = f"_metadata.file_path as {PATH}"
 _KNOWN_PATH = f"{schema.INTERNAL_PREFIX}known_path"
 _QUOTED = re.compile(r"[^A-Za-z0-9_\-!.~'()*:@&=+$,;/\u0080-\U0010ffff]")
 _LOWEST_WRITE_ID = -(1 << 62)
@@ -50,17 +51,16 @@ class PartitionValues:
         """Names that cannot clash with columns of the file."""
         return [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(self.columns))]
 
-    def outputs(self) -> list[Column]:
+    def outputs(self) -> list[str]:
         """The partition columns under their own names."""
-        return [F.col(i).alias(c.name) for i, c in zip(self.internal_names, self.columns, strict=True)]
+        return [f"{i} as {schema.quoted(c.name)}" for i, c in zip(self.internal_names, self.columns, strict=True)]
 
-    def literals(self, ordinal: int) -> list[Column]:
+    def literals(self, ordinal: int) -> list[str]:
         """The values of one partition as typed constants."""
+        texts = ["null" if v is None else schema.sql_text(v) for v in _nullable(self.values[ordinal])]
         return [
-            F.lit(value).try_cast(column.type).alias(name)
-            for value, column, name in zip(
-                _nullable(self.values[ordinal]), self.columns, self.internal_names, strict=True
-            )
+            f"try_cast({text} as {schema.sql_type(column.type)}) as {name}"
+            for text, column, name in zip(texts, self.columns, self.internal_names, strict=True)
         ]
 
 
@@ -86,8 +86,8 @@ def scan(
     if len(by_partition) > MAX_BRANCHES:
         return _looked_up(spark, file_schema, files, partitions)
     branches = [
-        read_orc(spark, file_schema, uris).select(
-            "*", _file_path(), F.lit(ordinal).alias(schema.PARTITION), *partitions.literals(ordinal)
+        read_orc(spark, file_schema, uris).selectExpr(
+            "*", _FILE_PATH, f"{ordinal} as {schema.PARTITION}", *partitions.literals(ordinal)
         )
         for ordinal, uris in by_partition.items()
     ]
@@ -143,31 +143,26 @@ def keep_header(events: DataFrame, row: T.StructType, operation: int) -> DataFra
     column, so that its other columns can still be pruned.
     """
     cheapest = schema.cheapest_column(row)
-    witness = F.col(schema.ROW) if cheapest is None or operation == schema.DELETED else F.col(schema.ROW)[cheapest]
-
-    def known(name: str, otherwise: int) -> Column:
-        return F.coalesce(F.col(name), F.lit(otherwise).cast(schema.header_type(name)))
-
+    witness = schema.ROW if cheapest is None or operation == schema.DELETED else f"row.{schema.quoted(cheapest)}"
     # Tables from before Hive 3 may hold updates in place (1); without a major compaction by Hive they are unreadable.
     unreadable = fail(
-        CorruptTableError, "a data file holds events of kind ", F.col(schema.OPERATION), f" instead of {operation}: "
-        "it was written before Hive 3; run a major compaction with the Hive that wrote it, or remove what is foreign"
+        CorruptTableError,
+        f"a data file holds events of kind {{}} instead of {operation}: it was written before Hive 3, or does not "
+        "belong here; run a major compaction with the Hive that wrote it",
+        schema.OPERATION,
     )
-    expected = F.when(known(schema.OPERATION, operation) == F.lit(operation), F.lit(True)).otherwise(unreadable)
     return events.where(
-        expected
-        & (known(schema.ORIGINAL_WRITE_ID, 0) >= F.lit(_LOWEST_WRITE_ID))
-        & (known(schema.BUCKET, 0) >= F.lit(0))
-        & (known(schema.CURRENT_WRITE_ID, 0) >= F.lit(-1))
-        & (known(schema.ROW_NUMBER, 0) >= F.when(witness.isNull(), F.lit(-1)).otherwise(F.lit(0)))
+        f"if(coalesce(operation, {operation}) = {operation}, true, {unreadable})"
+        f" and coalesce(originalTransaction, 0L) >= {_LOWEST_WRITE_ID}L"
+        " and coalesce(bucket, 0) >= 0"
+        " and coalesce(currentTransaction, 0L) >= -1L"
+        f" and coalesce(rowId, 0L) >= if({witness} is null, -1L, 0L)"
     )
 
 
-def bucket_number(bucket: Column) -> Column:
-    """The bucket number in a ``bucket`` value, of version 1 or 0."""
-    return F.when(F.shiftrightunsigned(bucket, 29) == 1, F.shiftright(bucket, 16).bitwiseAND(F.lit(0xFFF))).otherwise(
-        bucket
-    )
+def bucket_number(bucket: str) -> str:
+    """Spark SQL for the bucket number in a ``bucket`` value, of version 1 or 0."""
+    return f"if(shiftrightunsigned({bucket}, 29) = 1, shiftright({bucket}, 16) & 4095, {bucket})"
 
 
 def lookup_table(spark: SparkSession, rows: Sequence[dict[str, object]], columns: T.StructType) -> DataFrame:
@@ -202,28 +197,24 @@ def _looked_up(
             *[T.StructField(text, T.StringType()) for text in texts],
         ]
     )
-    known = lookup_table(spark, rows, columns).select(
+    known = lookup_table(spark, rows, columns).selectExpr(
         _KNOWN_PATH,
         schema.PARTITION,
         *[
-            F.col(text).try_cast(column.type).alias(name)
+            f"try_cast({text} as {schema.sql_type(column.type)}) as {name}"
             for text, column, name in zip(texts, partitions.columns, partitions.internal_names, strict=True)
         ],
     )
-    found = read_orc(spark, file_schema, [f.uri for f in files]).select("*", _file_path())
-    joined = found.join(F.broadcast(known), F.col(PATH) == F.col(_KNOWN_PATH), "left")
-    names = [F.col(f"`{name}`") for name in (*file_schema.names, PATH)]
-    ordinal = found_or_fail(schema.PARTITION, "no partition is known for file ")
-    return joined.select(*names, ordinal.alias(schema.PARTITION), *partitions.internal_names)
+    found = read_orc(spark, file_schema, [f.uri for f in files]).selectExpr("*", _FILE_PATH)
+    joined = found.join(F.broadcast(known), F.expr(f"{PATH} = {_KNOWN_PATH}"), "left")
+    names = [schema.quoted(name) for name in (*file_schema.names, PATH)]
+    ordinal = found_or_fail(schema.PARTITION, "no partition is known for file {}")
+    return joined.selectExpr(*names, f"{ordinal} as {schema.PARTITION}", *partitions.internal_names)
 
 
-def found_or_fail(name: str, complaint: str) -> Column:
+def found_or_fail(name: str, complaint: str) -> str:
     """A column of a looked-up row; a file that the lookup does not know must not vanish silently."""
-    return F.coalesce(F.col(name), fail(JobFailedError, complaint, F.col(PATH)))
-
-
-def _file_path() -> Column:
-    return F.col("_metadata.file_path").alias(PATH)
+    return f"coalesce({name}, {fail(JobFailedError, complaint, PATH)})"
 
 
 def _nullable(values: Sequence[str]) -> list[str | None]:

@@ -146,6 +146,32 @@ def cheapest_column(row: T.StructType) -> str | None:
     return best.name if cost(best) < len(_BY_COST) else None
 
 
+def quoted(*names: str) -> str:
+    """A (qualified) name in Spark SQL, whatever characters it has."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
+def sql_type(kind: T.DataType) -> str:
+    """A type in Spark SQL; ``simpleString`` does not quote field names."""
+    if isinstance(kind, T.ArrayType):
+        return f"array<{sql_type(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"map<{sql_type(kind.keyType)},{sql_type(kind.valueType)}>"
+    if isinstance(kind, T.StructType):
+        return f"struct<{','.join(f'{quoted(f.name)}:{sql_type(f.dataType)}' for f in kind.fields)}>"
+    return kind.simpleString()
+
+
+def sql_text(text: str) -> str:
+    """A string constant in Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def internal(name: str) -> str:
+    """Name of a header column among user columns."""
+    return f"{INTERNAL_PREFIX}{name}"
+
+
 class _TypeParser:
     """Recursive descent over a Hive type text."""
 

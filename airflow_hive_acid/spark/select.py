@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_hive_acid.format.jobs import Column as ResultColumn
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import Select
 
@@ -43,7 +42,7 @@ def select(spark: SparkSession, step: Select) -> Selected:
     if step.limit is not None:
         found = found.limit(step.limit)
     rows = 0
-    with HadoopFilesystem(spark).writer(step.rows_uri) as writer:
+    with HadoopFilesystem.of(spark).writer(step.rows_uri) as writer:
         for row in json_lines(found).toLocalIterator(prefetchPartitions=True):
             writer.write(row[0] + "\n")
             rows += 1
@@ -53,36 +52,33 @@ def select(spark: SparkSession, step: Select) -> Selected:
 def json_lines(rows: DataFrame) -> DataFrame:
     """One column: the row as a JSON array."""
     positional = rows.toDF(*[f"c{i}" for i in range(len(rows.columns))])
-    values = [
-        F.coalesce(json_value(F.col(f"c{i}"), field.dataType), F.lit("null"))
-        for i, field in enumerate(rows.schema.fields)
-    ]
-    return positional.select(F.concat(F.lit("["), F.concat_ws(",", *values), F.lit("]")).alias("line"))
+    values = [f"coalesce({json_value(f'c{i}', f.dataType)}, 'null')" for i, f in enumerate(rows.schema.fields)]
+    return positional.selectExpr(f"concat('[', concat_ws(',', {', '.join(values)}), ']') as line")
 
 
-def json_value(value: Column, kind: T.DataType) -> Column:
-    """The JSON text of a value, NULL for NULL."""
+def json_value(value: str, kind: T.DataType) -> str:
+    """Spark SQL for the JSON text of a value, NULL for NULL."""
+    text = f"cast({value} as string)"
     if isinstance(kind, _AS_NUMBERS):
-        return value.cast("string")
+        return text
     if isinstance(kind, (T.FloatType, T.DoubleType)):
-        text = value.cast("string")
-        finite = ~text.isin("NaN", "Infinity", "-Infinity")
-        return F.when(finite, text).otherwise(_quoted(text))
+        return f"if({text} in ('NaN', 'Infinity', '-Infinity'), {_quoted(text)}, {text})"
     if isinstance(kind, _AS_TEXTS):
-        return _quoted(value.cast("string"))
+        return _quoted(text)
     if isinstance(kind, T.BinaryType):
-        return _quoted(F.hex(value))
+        return _quoted(f"hex({value})")
     if isinstance(kind, (T.StringType, T.CharType, T.VarcharType, T.ArrayType, T.MapType, T.StructType)):
-        return F.when(value.isNotNull(), _inside_array(value))
-    return F.when(value.isNotNull(), _inside_array(value.cast("string")))
+        return _inside_array(value)
+    return _inside_array(text)
 
 
-def _quoted(text: Column) -> Column:
+def _quoted(text: str) -> str:
     """Text without anything that JSON would escape."""
-    return F.concat(F.lit('"'), text, F.lit('"'))
+    return f"concat('\"', {text}, '\"')"
 
 
-def _inside_array(value: Column) -> Column:
+def _inside_array(value: str) -> str:
     """Spark's JSON writer takes only complex values: the text of a one-element array, without its brackets."""
-    text = F.to_json(F.array(value), _JSON_OPTIONS)
-    return F.substring(text, F.lit(2), F.length(text) - F.lit(2))
+    options = ", ".join(f"'{key}', '{option}'" for key, option in _JSON_OPTIONS.items())
+    text = f"to_json(array({value}), map({options}))"
+    return f"if({value} is null, null, substring({text}, 2, length({text}) - 2))"

@@ -8,8 +8,6 @@ statement does not use are converted too: a file either has the declared shape o
 from __future__ import annotations
 
 import re
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -23,11 +21,12 @@ from airflow_hive_acid.spark.scan import read_files_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from airflow_hive_acid.format.jobs import Source
 
 _ROW = f"{schema.INTERNAL_PREFIX}source_number"
+_MISFIT = f"{schema.INTERNAL_PREFIX}misfit"
 _CORRUPT = f"{schema.INTERNAL_PREFIX}corrupt"
 _TEXT_FORMATS = ("csv", "json")
 _COMPLEX = (T.ArrayType, T.MapType, T.StructType)
@@ -78,38 +77,35 @@ class _Opened:
         """The rows in their declared types; reading a row that does not fit fails."""
         rows = self._raw("FAILFAST")
         given = {f.name.lower(): f.dataType for f in rows.schema.fields}
-        values = [self._value_or_failure(c, given[c.name]).alias(c.name) for c in self._columns]
+        values = [f"{self._value_or_failure(c, given[c.name])} as {schema.quoted(c.name)}" for c in self._columns]
         # Refers to every column, so that none escapes its conversion. The row number keeps the optimizer from
         # moving the predicate below the projection, where each value would be converted a second time.
-        numbered = rows.select(*values, F.monotonically_increasing_id().alias(_ROW))
-        nulls = reduce(add, [F.col(f"`{c.name}`").isNull().cast("int") for c in self._columns])
-        return numbered.where(F.col(_ROW) >= -nulls).drop(_ROW)
+        numbered = rows.selectExpr(*values, f"monotonically_increasing_id() as {_ROW}")
+        nulls = " + ".join(f"if({schema.quoted(c.name)} is null, 1, 0)" for c in self._columns)
+        return numbered.where(f"{_ROW} >= -({nulls})").drop(_ROW)
 
     def first_bad_record(self) -> BadRecordError | None:
         """The first record, by file and position, that does not fit."""
         read_files_whole(self._spark, _LARGEST_FILE)
         rows = self._raw("PERMISSIVE", _CORRUPT)
         given = {f.name.lower(): f.dataType for f in rows.schema.fields}
-        values = [F.col(f"`{c.name}`") for c in self._columns]
-        misfits = [
-            value.isNotNull() & _converted(value, given[c.name], c, self._options).isNull()
-            for value, c in zip(values, self._columns, strict=True)
-        ]
-        index, shown = F.lit(None).cast("int"), F.lit(None).cast("string")
-        for i in reversed(range(len(misfits))):
-            index = F.when(misfits[i], F.lit(i)).otherwise(index)
-            shown = F.when(misfits[i], values[i].cast("string")).otherwise(shown)
-        if _CORRUPT in given:
-            broken = F.col(_CORRUPT).isNotNull()
-            shown = F.when(index.isNull() & broken, F.col(_CORRUPT)).otherwise(shown)
-            index = F.when(index.isNull() & broken, F.lit(-1)).otherwise(index)
-        located = rows.select(
-            F.col("_metadata.file_path").alias("file"),
-            F.monotonically_increasing_id().alias("number"),
-            index.alias("column"),
-            F.substring(shown, 1, _LONGEST_SHOWN).alias("shown"),
+        misfits, shown = [], []
+        for i, column in enumerate(self._columns):
+            value = schema.quoted(column.name)
+            fits = _converted(value, given[column.name], column, self._options)
+            misfits.append(f"when {value} is not null and ({fits}) is null then {i}")
+            shown.append(f"when {i} then cast({value} as string)")
+        broken = f"when {_CORRUPT} is not null then -1" if _CORRUPT in given else ""
+        whole = f"when -1 then {_CORRUPT}" if _CORRUPT in given else ""
+        located = rows.selectExpr(
+            "*", f"case {' '.join(misfits)} {broken} end as {_MISFIT}", f"monotonically_increasing_id() as {_ROW}"
+        ).selectExpr(
+            "_metadata.file_path as file",
+            f"{_ROW} as number",
+            f"{_MISFIT} as misfit",
+            f"substring(case {_MISFIT} {' '.join(shown)} {whole} end, 1, {_LONGEST_SHOWN}) as shown",
         )
-        problem = F.when(F.col("column").isNotNull(), F.struct("number", "column", "shown"))
+        problem = F.expr("if(misfit is null, null, struct(number, misfit, shown))")
         first = (
             located.groupBy("file")
             .agg(F.min("number").alias("start"), F.min(problem).alias("problem"))
@@ -121,7 +117,7 @@ class _Opened:
 
     def _describe(self, found: Any) -> BadRecordError:
         row = found["problem"]["number"] - found["start"] + 1
-        index, shown = found["problem"]["column"], found["problem"]["shown"]
+        index, shown = found["problem"]["misfit"], found["problem"]["shown"]
         where = f"{found['file']}, row {row}"
         if index < 0:
             return BadRecordError(
@@ -153,32 +149,30 @@ class _Opened:
         # Without pruning a record is taken apart as a whole, and a missing or surplus field is noticed.
         return reader.schema(T.StructType(fields)).option("mode", mode).option("columnPruning", "false").load()
 
-    def _value_or_failure(self, column: schema.TableColumn, given: T.DataType) -> Column:
-        value = F.col(f"`{column.name}`")
+    def _value_or_failure(self, column: schema.TableColumn, given: T.DataType) -> str:
+        value = schema.quoted(column.name)
         if given == column.type and column.length is None:
             return value
         refusal = fail(
             BadRecordError,
-            f"{self._name}, column {column.name}: '",
-            F.substring(value.cast("string"), 1, _LONGEST_SHOWN),
-            f"' is no {column.hive_type}",
+            f"{self._name}, column {column.name}: '{{}}' is no {column.hive_type}",
+            f"substring(cast({value} as string), 1, {_LONGEST_SHOWN})",
         )
         converted = _converted(value, given, column, self._options)
-        return F.coalesce(converted, F.when(value.isNotNull(), refusal.cast(column.type)))
+        return f"coalesce({converted}, if({value} is null, null, {refusal}))"
 
 
-def _converted(value: Column, given: T.DataType, column: schema.TableColumn, options: dict[str, str]) -> Column:
+def _converted(value: str, given: T.DataType, column: schema.TableColumn, options: dict[str, str]) -> str:
     """The value in the column's type, NULL when it does not fit."""
     if column.length is not None:
-        text = value.cast("string")
-        return F.when(F.length(F.rtrim(text)) <= column.length, F.substring(text, 1, column.length))
+        text = f"cast({value} as string)"
+        return f"if(length(rtrim({text})) <= {column.length}, substring({text}, 1, {column.length}), null)"
     if given == column.type:
         return value
-    if isinstance(column.type, _COMPLEX):
-        return value.cast(column.type)
     if isinstance(given, T.StringType):
         if isinstance(column.type, T.DateType) and "dateformat" in options:
-            return F.try_to_date(value, options["dateformat"])
+            return f"try_to_date({value}, {schema.sql_text(options['dateformat'])})"
         if isinstance(column.type, T.TimestampType) and "timestampformat" in options:
-            return F.try_to_timestamp(value, F.lit(options["timestampformat"]))
-    return value.try_cast(column.type)
+            return f"try_to_timestamp({value}, {schema.sql_text(options['timestampformat'])})"
+    keep = "cast" if isinstance(column.type, _COMPLEX) else "try_cast"
+    return f"{keep}({value} as {schema.sql_type(column.type)})"

@@ -47,7 +47,7 @@ class Spool:
         self, spark: SparkSession, uri: str, idle_seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._spark = spark
-        self._fs = HadoopFilesystem(spark)
+        self._fs = HadoopFilesystem.of(spark)
         self._uri = uri.rstrip("/")
         self._idle_seconds = idle_seconds
         self._clock = clock
