@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
+from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
 
@@ -25,7 +26,7 @@ def run_compactions(context: Context, worker_id: str, limit: int | None = None) 
     def run_job(spec: JobSpec) -> JobResult:
         return context.application.ready().run(spec)
 
-    return run_worker(context.client, context.filesystem, run_job, worker_id, limit)
+    return run_worker(context.client, AnyFilesystem(), run_job, worker_id, limit)
 
 
 def request_compaction(context: Context, statement: Compact) -> None:

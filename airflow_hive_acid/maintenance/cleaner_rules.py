@@ -13,14 +13,17 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.names import parse_directory
-from airflow_hive_acid.format.write_ids import MAX_ID, ValidTxnList
+from airflow_hive_acid.format.write_ids import MAX_ID
+from airflow_hive_acid.metastore.compaction_queue_horizon import RegisteredReaders
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from airflow_hive_acid.filesystem import FileInfo
-    from airflow_hive_acid.format.write_ids import OpenTxns
+    from airflow_hive_acid.metastore.compaction_queue_horizon import Holder, Horizon
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+
+_NOBODY = RegisteredReaders()
 
 
 class TxnFate(Enum):
@@ -41,60 +44,6 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """An open txn that may still need files.
-
-    :param who: user, host and agent information, as SHOW TRANSACTIONS prints them.
-    """
-
-    txn_id: int
-    who: str
-
-    def __str__(self) -> str:
-        return f"txn {self.txn_id} ({self.who})" if self.who else f"txn {self.txn_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Horizon:
-    """What open txns and readers still need, at one moment.
-
-    :param watermark: every txn below it has ended, and none can appear any more (MinOpenTxnIdWaterMark).
-    :param min_seen_open: the smallest txn that an open txn saw open; MAX_ID when none did.
-    :param open_txns: open and aborted txns of the same moment.
-    :param holders: who has the oldest open txns.
-    """
-
-    watermark: int
-    min_seen_open: int
-    open_txns: OpenTxns
-    holders: tuple[Holder, ...] = ()
-
-    @property
-    def safe(self) -> int:
-        """Below it every txn has ended, and every open txn knew that when it took its snapshot."""
-        return min(self.watermark, self.min_seen_open)
-
-    def txns(self) -> ValidTxnList:
-        """The Cleaner's txn list: it ends below ``safe``, and what is listed up to there is aborted."""
-        mark = self.safe - 1
-        listed = [txn for txn in self.open_txns.listed if txn.txn_id <= mark]
-        return ValidTxnList(
-            mark,
-            frozenset(txn.txn_id for txn in listed if not txn.aborted),
-            frozenset(txn.txn_id for txn in listed if txn.aborted),
-        )
-
-    def everything(self) -> ValidTxnList:
-        """The list of somebody who looks now: for what is left to be done."""
-        listed = self.open_txns.listed
-        return ValidTxnList(
-            self.open_txns.high_watermark,
-            frozenset(txn.txn_id for txn in listed if not txn.aborted),
-            frozenset(txn.txn_id for txn in listed if txn.aborted),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class CleaningDecision:
     """Whether to clean, why, and who is in the way."""
 
@@ -108,14 +57,12 @@ def may_clean(
     request: Compaction,
     horizon: Horizon,
     fate: TxnFate,
-    min_registered: int | None,
-    registered_by: Iterable[Holder] = (),
+    registered: RegisteredReaders = _NOBODY,
 ) -> CleaningDecision:
     """Whether what a compaction replaced may be removed now.
 
     :param fate: what became of the compaction's txn.
-    :param min_registered: smallest write id of the table that any reader registered; None when there is none.
-    :param registered_by: the readers who registered write ids that are too small.
+    :param registered: the readers that registered history of the table.
     """
     numbers: dict[str, int | float | str] = {
         "watermark": horizon.watermark,
@@ -125,8 +72,8 @@ def may_clean(
         numbers["min_seen_open"] = horizon.min_seen_open
     if request.next_txn_id is not None:
         numbers["next_txn_id"] = request.next_txn_id
-    if min_registered is not None:
-        numbers["min_registered_write_id"] = min_registered
+    if registered.min_write_id is not None:
+        numbers["min_registered_write_id"] = registered.min_write_id
 
     def decision(verdict: Verdict, reason: str, holders: Iterable[Holder] = ()) -> CleaningDecision:
         return CleaningDecision(verdict, reason, numbers, tuple(map(str, holders)))
@@ -142,12 +89,11 @@ def may_clean(
     if request.txn_id is not None and request.txn_id >= horizon.safe:
         return decision(
             Verdict.WAIT, f"an open txn saw txn {horizon.min_seen_open} open, so it may not see the compaction",
-            horizon.holders,
+            horizon.saw_oldest,
         )  # fmt: skip
-    if min_registered is not None and min_registered <= (request.highest_write_id or 0):
-        return decision(
-            Verdict.WAIT, f"a reader needs the history from write id {min_registered} on", registered_by
-        )
+    if registered.min_write_id is not None and registered.min_write_id <= (request.highest_write_id or 0):
+        needed = f"a reader needs the history from write id {registered.min_write_id} on"
+        return decision(Verdict.WAIT, needed, registered.holders)
     return decision(Verdict.CLEAN, "nobody can need what was replaced any more")
 
 

@@ -53,6 +53,11 @@ class Decision:
     numbers: Mapping[str, Number] = field(default_factory=dict)
     request_id: int | None = None
 
+    @property
+    def enqueued(self) -> bool:
+        """Whether it put a request into the queue."""
+        return self.request_id is not None and self.kind in (Kind.MAJOR, Kind.MINOR)
+
     def __str__(self) -> str:
         return _line(self.resource, self.kind, self.reason, self.request_id)
 

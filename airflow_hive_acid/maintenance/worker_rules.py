@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import PublishError
-from airflow_hive_acid.format.names import DirectoryKind, base_name, delete_delta_name, delta_name
+from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from airflow_hive_acid.format.acid_state import AcidState
     from airflow_hive_acid.metastore.catalog_model import Table
@@ -60,35 +60,28 @@ def needs_cleaning(state: AcidState) -> bool:
 
 
 def result_names(kind: CompactionType, state: AcidState, highest_write_id: int, txn_id: int) -> tuple[str, ...]:
-    """The directories a compaction may write."""
+    """The directories a compaction may write; none when its sources hold no file."""
     if kind is CompactionType.MAJOR:
         return (base_name(highest_write_id, txn_id),)
-    low = min(delta.directory.min_write_id for delta in state.deltas)
+    with_data = [delta for delta in state.deltas if delta.bucket_files() or delta.original_files()]
+    if not with_data:
+        return ()
+    low = min(delta.directory.min_write_id for delta in with_data)
     return (
         delta_name(low, highest_write_id, visibility_txn_id=txn_id),
         delete_delta_name(low, highest_write_id, visibility_txn_id=txn_id),
     )
 
 
-def check_result(kind: CompactionType, state: AcidState, written: Iterable[str], allowed: tuple[str, ...]) -> None:
+def check_result(kind: CompactionType, written: Sequence[str], allowed: tuple[str, ...]) -> None:
     """Refuse a result that is not the one asked for.
 
-    A major compaction always writes its base, even an empty one. A minor one writes each kind it has merged over the
-    whole range: a kind that is missing would be hidden by the other.
+    A major compaction always writes its base, even an empty one; a minor one leaves out a kind without a row.
 
     :raises PublishError: naming what is wrong.
     """
-    names = list(written)
-    unknown = sorted(set(names) - set(allowed))
-    if unknown or len(set(names)) != len(names):
-        raise PublishError(f"the compaction reported {unknown or names}, allowed is each of {list(allowed)} once")
-    if kind is CompactionType.MAJOR:
-        missing = set(allowed) - set(names)
-    else:
-        kinds = {d.directory.kind for d in state.deltas if any(not f.path.endswith("/") for f in d.files)}
-        missing = set()
-        for name, needed in zip(allowed, (DirectoryKind.DELTA, DirectoryKind.DELETE_DELTA), strict=True):
-            if needed in kinds and name not in names:
-                missing.add(name)
-    if missing:
-        raise PublishError(f"the compaction did not report {sorted(missing)}, which its sources call for")
+    unknown = sorted(set(written) - set(allowed))
+    if unknown or len(set(written)) != len(written):
+        raise PublishError(f"the compaction reported {unknown or list(written)}; it may write each of {allowed} once")
+    if kind is CompactionType.MAJOR and not written:
+        raise PublishError(f"the compaction did not report {allowed[0]}; without it the sources would stay for ever")

@@ -37,6 +37,7 @@ from airflow_hive_acid.metastore.catalog_partitions import (
     add_partitions,
     delete_partitions,
     find_partitions,
+    read_partition_properties,
     read_partitions,
 )
 from airflow_hive_acid.metastore.catalog_read import (
@@ -45,6 +46,8 @@ from airflow_hive_acid.metastore.catalog_read import (
     no_such_table,
     read_database,
     read_database_names,
+    read_database_properties,
+    read_owner_of,
     read_table_names,
     read_tables,
     read_warehouse,
@@ -101,6 +104,26 @@ class Catalog:
 
         return self._run(operation, IdKind.DATABASE)
 
+    def roots(self, name: str) -> list[str]:
+        """The directories below which files of a database lie by default: its own two, and the warehouse."""
+        lowered = database_name(name)
+
+        def operation(connection: Connection) -> list[str]:
+            found = read_database(connection, lowered)
+            own = [] if found is None else [found.managed_location, found.location]
+            warehouse = read_warehouse(connection)
+            return list(dict.fromkeys([*own, *([warehouse] if warehouse else [])]))
+
+        return self._database.read(operation)
+
+    def owner_of_location(self, location: str, *, around: bool = True) -> str | None:
+        """A table that lies at or in a directory, or has a partition there; None when there is none.
+
+        :param around: also one whose own directory is around it.
+        """
+        place = check_location(location)
+        return self._database.read(lambda connection: read_owner_of(connection, place, around=around))
+
     def warehouse(self) -> str | None:
         """The directory below which managed tables go, None while nobody has said."""
         return self._database.read(read_warehouse)
@@ -136,6 +159,11 @@ class Catalog:
         """
         lowered = database_name(name)
         return self._database.read(lambda connection: require_database(connection, lowered))
+
+    def database_properties(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The parameters of those of the databases that exist, by lower-case name."""
+        wanted = sorted({database_name(name) for name in names})
+        return self._database.read(lambda connection: read_database_properties(connection, wanted))
 
     def list_databases(self) -> list[str]:
         """All databases, sorted."""
@@ -307,6 +335,17 @@ class Catalog:
         def operation(connection: Connection) -> Partition:
             table = self.get_tables_in(connection, [key])[0]
             return self._partition(connection, table, spec)
+
+        return self._database.read(operation)
+
+    def partition_properties(self, name: str, partition: str) -> dict[str, str]:
+        """The parameters of a partition, by name; empty when it does not exist."""
+        key = table_name(name)
+
+        def operation(connection: Connection) -> dict[str, str]:
+            table = read_tables(connection, [key]).get(key)
+            found = {} if table is None else find_partitions(connection, table, [partition])
+            return read_partition_properties(connection, found[partition].id) if partition in found else {}
 
         return self._database.read(operation)
 

@@ -100,6 +100,14 @@ def find_partitions(connection: Connection, table: Table, names: Sequence[str]) 
     return found
 
 
+def read_partition_properties(connection: Connection, part_id: int) -> dict[str, str]:
+    """The parameters of a partition."""
+    own = select(PARTITION_PARAMS.c.PARAM_KEY, PARTITION_PARAMS.c.PARAM_VALUE).where(
+        PARTITION_PARAMS.c.PART_ID == part_id
+    )
+    return {str(key): str(value or "") for key, value in connection.execute(own)}
+
+
 def add_partitions(
     connection: Connection,
     table: Table,

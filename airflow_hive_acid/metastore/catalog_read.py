@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Text, bindparam, cast, literal, null, select, tuple_, union_all
+from sqlalchemy import Text, bindparam, cast, literal, null, or_, select, tuple_, union_all
 
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
@@ -21,6 +21,7 @@ from airflow_hive_acid.metastore.schema_catalog import (
     DATABASE_PARAMS,
     DBS,
     PARTITION_KEYS,
+    PARTITIONS,
     SDS,
     SORT_COLS,
     TABLE_PARAMS,
@@ -42,6 +43,11 @@ _SELECT_DATABASE = select(DBS).where(DBS.c.NAME == bindparam("name"), DBS.c.CTLG
 _SELECT_DATABASE_NAMES = select(DBS.c.NAME).where(DBS.c.CTLG_NAME == CATALOG).order_by(DBS.c.NAME)
 _SELECT_DATABASE_PARAMS = select(DATABASE_PARAMS.c.PARAM_KEY, DATABASE_PARAMS.c.PARAM_VALUE).where(
     DATABASE_PARAMS.c.DB_ID == bindparam("id")
+)
+_SELECT_PARAMS_BY_NAME = (
+    select(DBS.c.NAME, DATABASE_PARAMS.c.PARAM_KEY, DATABASE_PARAMS.c.PARAM_VALUE)
+    .outerjoin(DATABASE_PARAMS, DATABASE_PARAMS.c.DB_ID == DBS.c.DB_ID)
+    .where(DBS.c.CTLG_NAME == CATALOG, DBS.c.NAME.in_(bindparam("names", expanding=True)))
 )
 _SELECT_WAREHOUSE = select(CTLGS.c.LOCATION_URI).where(CTLGS.c.NAME == CATALOG)
 _SELECT_TABLE_NAMES = (
@@ -125,6 +131,17 @@ def managed_default(connection: Connection, name: str) -> str | None:
     return f"{warehouse}/{name}.db"
 
 
+def read_database_properties(connection: Connection, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The parameters of databases, by name; databases that do not exist are left out."""
+    found: dict[str, dict[str, str]] = {}
+    for batch in chunks(names):
+        for name, key, value in connection.execute(_SELECT_PARAMS_BY_NAME, {"names": list(batch)}):
+            properties = found.setdefault(name, {})
+            if key is not None:
+                properties[key] = value or ""
+    return found
+
+
 def read_database_names(connection: Connection) -> list[str]:
     """All databases, sorted."""
     return [str(row[0]) for row in connection.execute(_SELECT_DATABASE_NAMES)]
@@ -144,6 +161,24 @@ def read_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> dic
             details = _by_owner(connection, rows)
             found |= {(row.DB_NAME, row.TBL_NAME): _table(row, details) for row in rows}
     return found
+
+
+def read_owner_of(connection: Connection, location: str, *, around: bool) -> str | None:
+    """A table that owns a directory or something inside it; with ``around`` also one whose directory contains it."""
+    scheme, _, path = location.partition(":")
+    segments = path.split("/")
+    places = [f"{scheme}:{'/'.join(segments[:end])}" for end in range(len(segments), 1, -1)]
+    inside = SDS.c.LOCATION.startswith(f"{location}/", autoescape=True)
+    owns = or_(SDS.c.LOCATION.in_(places if around else places[:1]), inside)
+    of_table = select(DBS.c.NAME, TBLS.c.TBL_NAME).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    for statement in (
+        of_table.join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID),
+        of_table.join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID),
+    ):
+        row = connection.execute(statement.where(owns).limit(1)).first()
+        if row is not None:
+            return f"{row[0]}.{row[1]}"
+    return None
 
 
 def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectError:

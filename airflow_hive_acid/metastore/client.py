@@ -13,7 +13,7 @@ import socket
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hive_acid.errors import CommitStateUnknownError, InvalidArgumentsError, NoSuchTxnError
+from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
 from airflow_hive_acid.metastore import aborts, commits, schema, txns, write_ids
 from airflow_hive_acid.metastore.beginning import PendingTransaction, begin, prepare, start
@@ -22,10 +22,11 @@ from airflow_hive_acid.metastore.compaction_queue import CompactionQueue
 from airflow_hive_acid.metastore.database import Database, OutcomeUnknownError, Repeat
 from airflow_hive_acid.metastore.exclusive import hold_exclusively
 from airflow_hive_acid.metastore.failures import FailureRules
+from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
 from airflow_hive_acid.metastore.heartbeats import Heartbeater
 from airflow_hive_acid.metastore.housekeeping import Housekeeping
 from airflow_hive_acid.metastore.jobs import Jobs
-from airflow_hive_acid.metastore.locks import listing, manager, rebuild
+from airflow_hive_acid.metastore.locks import listing, manager, rebuild, waits
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
 from airflow_hive_acid.metastore.mutexes import Mutexes
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.catalog import Catalog
+    from airflow_hive_acid.metastore.locks.deadlocks import Victim, Wait
+
+AGENT = "hive-acid"
+"""Agent information of txns and locks that come without any."""
 
 
 class MetastoreClient:
@@ -132,7 +137,8 @@ class MetastoreClient:
         :raises TooManyOpenTxnsError: while ``hive.max.open.txns`` are open.
         """
         capped = min(number, self.settings.integer("hive.txn.max.open.batch"))
-        request = txns.OpenRequest(user or self.user, host or self.host, capped, type, agent_info)
+        # Never empty: Hive leaves it empty, and so our txns can be told from others.
+        request = txns.OpenRequest(user or self.user, host or self.host, capped, type, agent_info or AGENT)
 
         def operation(conn: Connection) -> list[int]:
             self._gate.check(conn)
@@ -215,7 +221,8 @@ class MetastoreClient:
             request = components
         else:
             parts = (components,) if isinstance(components, LockComponent) else tuple(components)
-            request = LockRequest(parts, self.user, self.host, txn_id, agent_info, zero_wait_read, exclusive_ctas)
+            request = LockRequest(parts, self.user, self.host, txn_id, agent_info or AGENT, zero_wait_read,
+                                  exclusive_ctas)
         return self.database.run(lambda conn: manager.enqueue(conn, request), Repeat.BEFORE_COMMIT)
 
     def check_lock(self, lock_id: int) -> LockResponse:
@@ -224,6 +231,23 @@ class MetastoreClient:
         :raises NoSuchLockError: when the lock does not exist (any more).
         """
         return self.database.run(lambda conn: manager.check_lock(conn, lock_id))
+
+    def wait_for_lock(self, response: LockResponse, *, txn_id: int = 0) -> LockResponse:
+        """Wait, with Hive's back-off, until a request is granted; give it up when that takes too long.
+
+        :param txn_id: the txn it belongs to; it is aborted when the wait fails, because it cannot go on.
+        :raises LockTimeoutError: when it was not granted in time; the request is withdrawn.
+        :raises DeadlockError: when the txn is the one to give way in a deadlock.
+        """
+        try:
+            return wait_until_granted(self, response, txn_id, f"lock {response.lock_id}")
+        except HiveAcidError as error:
+            with contextlib.suppress(HiveAcidError):
+                if txn_id:
+                    self.abort_txn(txn_id, abort_reason(error))
+                else:
+                    self.unlock(response.lock_id)
+            raise
 
     def unlock(self, lock_id: int) -> None:
         """Release locks outside a txn, or withdraw a waiting request.
@@ -253,6 +277,14 @@ class MetastoreClient:
     def show_transactions(self, *, include_committed: bool = False) -> list[listing.TxnRow]:
         """Open and aborted txns."""
         return self.database.read(lambda conn: listing.show_transactions(conn, include_committed=include_committed))
+
+    def show_waits(self) -> list[Wait]:
+        """Who waits for whom, for what, since when, and on whose behalf."""
+        return self.database.read(waits.read_waits)
+
+    def find_deadlocks(self) -> list[Victim]:
+        """The txns of ours that must give way so that others can go on; each aborts itself while it waits."""
+        return self.database.read(lambda conn: waits.deadlock_victims(conn, self.database.features(conn)))
 
     @contextlib.contextmanager
     def exclusive(self, tables: Iterable[str], *, agent_info: str | None = None) -> Iterator[int]:

@@ -354,6 +354,10 @@ class CompactionQueue:
         found = self._database.read(lambda connection: selects.show(connection, wanted))
         return found if limit is None else found[:limit]
 
+    def failed_resources(self) -> set[Resource]:
+        """Tables and partitions with a failed compaction in their history."""
+        return self._database.read(history.failed_resources)
+
     def is_failing(self, resource: Resource, threshold: int, retry_ms: int) -> bool:
         """Whether the last ``threshold`` compactions of a table or partition failed, so that it is left alone."""
 
@@ -377,16 +381,15 @@ class CompactionQueue:
         """Cleaning failed; the Cleaner waits for ``pause_ms`` from the commit on before it tries again."""
         self._set(request, CQ_CLEANER_START=None, CQ_RETRY_RETENTION=pause_ms, CQ_ERROR_MESSAGE=clean_text(error))
 
-    def mark_cleaned(self, request: Compaction, *, everything: bool = False) -> None:
+    def mark_cleaned(self, request: Compaction, covered: cleaning.Covered = cleaning.Covered.COMPACTED) -> None:
         """What the compaction replaced is gone: forget the writes it covered and the aborted ones among them.
 
-        :param everything: the table or partition itself is gone, so all of its writes are forgotten.
         :raises NoSuchObjectError: when the request is no longer in the queue.
         """
 
         def operation(connection: Connection) -> None:
             found = self._require(connection, request, CompactionState.READY_FOR_CLEANING)
-            cleaning.finish_cleaning(connection, found, everything=everything)
+            cleaning.finish_cleaning(connection, found, covered)
 
         self._database.run(operation, Repeat.BEFORE_COMMIT)
 

@@ -6,6 +6,7 @@ of aborted txns below. R4: the caller has fenced those txns' jobs and seen that 
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select, update
@@ -43,18 +44,25 @@ _ABORTED = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "a")
 _CLEANUP = CompactionType.ABORT_TXN_CLEANUP.value
 
 
-def finish_cleaning(connection: Connection, request: Compaction, *, everything: bool) -> None:
-    """Move a request whose row is locked to the history, and forget what it covered.
+class Covered(Enum):
+    """Which writes of a table or partition a cleaned request covers, so that they can be forgotten."""
 
-    :param everything: the table or partition is gone, so all of its writes are forgotten.
-    """
+    COMPACTED = "up to its highest write id"
+    EVERYTHING = "all: the table or partition is gone"
+    NOTHING = "none: another table of that name has taken its place"
+
+
+def finish_cleaning(connection: Connection, request: Compaction, covered: Covered) -> None:
+    """Move a request whose row is locked to the history, and forget what it covered."""
     resource = request.resource
     move_to_history(connection, request, CompactionState.SUCCEEDED, None)
+    if covered is Covered.NOTHING:
+        return
     retries = [_cq.CQ_DATABASE == resource.database, _cq.CQ_TABLE == resource.table, _cq.CQ_TYPE == _CLEANUP]
     if resource.partition is not None:
         retries.append(_cq.CQ_PARTITION == resource.partition)
     connection.execute(delete(COMPACTION_QUEUE).where(*retries))
-    highest = None if everything else request.highest_write_id or 0
+    highest = None if covered is Covered.EVERYTHING else request.highest_write_id or 0
     if highest == 0:
         return  # a foreign row without high-water mark does not say what may be forgotten
     written = [_ctc.CTC_DATABASE == resource.database, _ctc.CTC_TABLE == resource.table]

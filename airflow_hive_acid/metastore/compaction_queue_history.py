@@ -125,6 +125,13 @@ def last_finished(connection: Connection, resource: Resource, limit: int) -> lis
     return [compaction(row, "CC") for row in connection.execute(statement).mappings()]
 
 
+def failed_resources(connection: Connection) -> set[Resource]:
+    """Tables and partitions with a failed compaction in their history; few, and only they can be failing."""
+    statement = select(_cc.CC_DATABASE, _cc.CC_TABLE, _cc.CC_PARTITION).distinct()
+    failed = statement.where(_cc.CC_STATE == CompactionState.FAILED.value)
+    return {Resource(*row) for row in connection.execute(failed)}
+
+
 def is_failing(newest: Sequence[Compaction], threshold: int, retry_ms: int, now_ms: int) -> bool:
     """Whether compaction of a table is given up for now: the last ``threshold`` all failed.
 

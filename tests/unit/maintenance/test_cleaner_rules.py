@@ -9,8 +9,6 @@ import pytest
 from airflow_hive_acid.filesystem import FileInfo
 from airflow_hive_acid.format.write_ids import MAX_ID, fold_open_txns
 from airflow_hive_acid.maintenance.cleaner_rules import (
-    Holder,
-    Horizon,
     TxnFate,
     Verdict,
     aborted_directories,
@@ -18,6 +16,7 @@ from airflow_hive_acid.maintenance.cleaner_rules import (
     may_clean,
     retry_pause_ms,
 )
+from airflow_hive_acid.metastore.compaction_queue_horizon import Holder, Horizon, RegisteredReaders
 from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType, Resource
 
 OLD = 10_000
@@ -36,7 +35,7 @@ QUIET = horizon((9, "c"), watermark=10)
 
 
 def test_when_nobody_is_there_it_may_begin() -> None:
-    decision = may_clean(compaction(), QUIET, TxnFate.COMMITTED, None)
+    decision = may_clean(compaction(), QUIET, TxnFate.COMMITTED)
     assert decision.verdict is Verdict.CLEAN
     assert decision.numbers == {"watermark": 10, "highest_write_id": 5, "next_txn_id": 9}
 
@@ -52,7 +51,7 @@ def test_a_txn_opened_before_the_commit_holds_it_back_and_is_named(reader: int) 
     who = Holder(reader, "ann@host, dag sales")
     decision = may_clean(
         compaction(txn=7, next_txn=9), horizon((reader, "o"), (12, "o"), watermark=reader, holders=(who,)),
-        TxnFate.COMMITTED, None,
+        TxnFate.COMMITTED,
     )  # fmt: skip
     assert decision.verdict is Verdict.WAIT
     assert decision.blocked_by == (f"txn {reader} (ann@host, dag sales)",)
@@ -60,20 +59,20 @@ def test_a_txn_opened_before_the_commit_holds_it_back_and_is_named(reader: int) 
 
 def test_a_reader_that_saw_the_compaction_open_holds_it_back() -> None:
     """Its id is above the commit's mark, its snapshot older than the commit: only MIN_HISTORY_LEVEL knows."""
-    decision = may_clean(compaction(), horizon((12, "o"), watermark=12, seen=9), TxnFate.COMMITTED, None)
+    decision = may_clean(compaction(), horizon((12, "o"), watermark=12, seen=9), TxnFate.COMMITTED)
     assert decision.verdict is Verdict.WAIT
     assert "saw txn 9 open" in decision.reason
-    assert may_clean(compaction(), horizon((12, "o"), watermark=12, seen=10), TxnFate.COMMITTED, None).verdict is (
+    assert may_clean(compaction(), horizon((12, "o"), watermark=12, seen=10), TxnFate.COMMITTED).verdict is (
         Verdict.CLEAN
     )
 
 
 def test_a_registered_reader_holds_it_back_even_when_the_watermark_allows_it() -> None:
     who = Holder(20, "bob")
-    decision = may_clean(compaction(), QUIET, TxnFate.COMMITTED, 5, (who,))
+    decision = may_clean(compaction(), QUIET, TxnFate.COMMITTED, RegisteredReaders(5, (who,)))
     assert decision.verdict is Verdict.WAIT
     assert decision.blocked_by == ("txn 20 (bob)",)
-    assert may_clean(compaction(), QUIET, TxnFate.COMMITTED, 6).verdict is Verdict.CLEAN
+    assert may_clean(compaction(), QUIET, TxnFate.COMMITTED, RegisteredReaders(6, (who,))).verdict is Verdict.CLEAN
 
 
 @pytest.mark.parametrize(
@@ -86,16 +85,16 @@ def test_a_compaction_that_did_not_commit_is_never_cleaned_up_after(fate: TxnFat
     t1  worker marks its request compacted
     t2  worker dies; CQ_NEXT_TXN_ID stays NULL, which Hive's Cleaner takes for permission
     """
-    assert may_clean(compaction(next_txn=None), QUIET, fate, None).verdict is verdict
+    assert may_clean(compaction(next_txn=None), QUIET, fate).verdict is verdict
 
 
 def test_a_row_from_before_compaction_txns_is_cleaned_by_the_other_rules() -> None:
-    assert may_clean(compaction(None, None), QUIET, TxnFate.FORGOTTEN, None).verdict is Verdict.CLEAN
-    assert may_clean(compaction(None, None), QUIET, TxnFate.FORGOTTEN, 3).verdict is Verdict.WAIT
+    assert may_clean(compaction(None, None), QUIET, TxnFate.FORGOTTEN).verdict is Verdict.CLEAN
+    assert may_clean(compaction(None, None), QUIET, TxnFate.FORGOTTEN, RegisteredReaders(3)).verdict is Verdict.WAIT
 
 
 def test_a_txn_that_may_still_appear_is_waited_for() -> None:
-    decision = may_clean(compaction(), horizon((9, "c"), watermark=9), TxnFate.COMMITTED, None)
+    decision = may_clean(compaction(), horizon((9, "c"), watermark=9), TxnFate.COMMITTED)
     assert decision.verdict is Verdict.WAIT
     assert decision.blocked_by == ()
 
@@ -104,7 +103,6 @@ def test_the_cleaners_list_ends_below_every_txn_that_is_open_or_was_seen_open() 
     looked = horizon((3, "a"), (5, "o"), (7, "a"), (9, "c"), watermark=5)
     assert str(looked.txns()) == "4:9223372036854775807::3"
     assert str(replace(looked, min_seen_open=3).txns()) == "2:9223372036854775807::"
-    assert str(looked.everything()) == "9:5:5:3,7"
 
 
 def test_pauses_double_and_tell_how_often_it_failed() -> None:

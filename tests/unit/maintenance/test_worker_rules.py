@@ -120,20 +120,20 @@ def test_the_result_reaches_up_to_the_compactors_mark() -> None:
 def test_a_result_that_was_not_asked_for_is_refused() -> None:
     found = state("delta_0000001_0000001_0000", "delta_0000002_0000002_0000", "delete_delta_0000002_0000002_0001")
     base, both = result_names(MAJOR, found, 5, 9), result_names(MINOR, found, 5, 9)
-    check_result(MAJOR, found, base, base)
-    check_result(MINOR, found, both, both)
+    check_result(MAJOR, base, base)
+    check_result(MINOR, both, both)
+    check_result(MINOR, both[:1], both)
     for kind, written, allowed in (
         (MAJOR, (), base), (MAJOR, ("base_0000006_v0000009",), base), (MAJOR, base * 2, base), (MINOR, base, both),
     ):  # fmt: skip
         with pytest.raises(PublishError):
-            check_result(kind, found, written, allowed)
+            check_result(kind, written, allowed)
 
 
-@pytest.mark.rule("R18")
-def test_a_minor_result_without_the_deletes_of_its_sources_is_refused() -> None:
-    found = state("delta_0000001_0000001_0000", "delta_0000002_0000002_0000", "delete_delta_0000002_0000002_0001")
-    allowed = result_names(MINOR, found, 2, 9)
-    with pytest.raises(PublishError, match="delete_delta_0000001_0000002_v0000009"):
-        check_result(MINOR, found, allowed[:1], allowed)
-    only_inserts = state("delta_0000001_0000001_0000", "delta_0000002_0000002_0000")
-    check_result(MINOR, only_inserts, allowed[:1], allowed)
+def test_deltas_without_a_file_do_not_widen_the_result() -> None:
+    listing = [FileEntry("delta_0000001_0000001_0000/_orc_acid_version", 1),
+               FileEntry("delta_0000002_0000002_0000/bucket_00000", 9)]  # fmt: skip
+    writes = ValidWriteIdList(3, table="default.t").for_compactor()
+    found = acid_state(listing, writes, ValidTxnList(1000))
+    assert result_names(MINOR, found, 3, 9)[0] == "delta_0000002_0000003_v0000009"
+    assert result_names(MINOR, acid_state(listing[:1], writes, ValidTxnList(1000)), 3, 9) == ()

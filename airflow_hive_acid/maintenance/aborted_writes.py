@@ -1,0 +1,126 @@
+"""Removing what aborted txns have written, without any compaction (Hive's clean-up of aborts).
+
+Fence, delete, look again, forget: the components of an aborted txn go only when its jobs are fenced and none of its
+directories is left (R4). Only directories whose names prove that every row in them is aborted are touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.maintenance.cleaner_rules import aborted_directories, retry_pause_ms
+from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
+from airflow_hive_acid.maintenance.directories import enter
+from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_hive_acid.filesystem import FileInfo, Filesystem
+    from airflow_hive_acid.maintenance.decisions import Number
+    from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.compaction_queue_horizon import AbortedTxn
+    from airflow_hive_acid.metastore.compaction_queue_model import AbortedWrites
+
+log = logging.getLogger(__name__)
+
+
+def clean_aborted_writes(
+    client: MetastoreClient, filesystem: Filesystem, thresholds: CleanerThresholds, writes: AbortedWrites
+) -> CleaningOutcome:
+    """Remove what aborted txns have left in one table or partition; a failure is recorded for a later try."""
+    numbers: dict[str, Number] = {"components": writes.components}
+    try:
+        pause = _pause_left(client, writes)
+        if pause > 0:
+            reason = f"it failed before; trying again in {pause // 1000} s"
+            return CleaningOutcome(writes.resource, Kind.WAITING, reason, numbers)
+        return _clean(client, filesystem, writes, numbers)
+    except (HiveAcidError, OSError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        current = writes.retry.retry_retention if writes.retry is not None else 0
+        client.compactions.retry_aborted(writes, reason, retry_pause_ms(current, thresholds.retry_pause_ms))
+        return CleaningOutcome(writes.resource, Kind.ERROR, reason, numbers)
+
+
+def _pause_left(client: MetastoreClient, writes: AbortedWrites) -> int:
+    """How long to wait after an earlier failure; measured from the first one, as in Hive."""
+    if writes.retry is None or writes.retry.commit_time is None:
+        return 0
+    return writes.retry.commit_time + writes.retry.retry_retention - client.database.read(now_ms)
+
+
+def _clean(
+    client: MetastoreClient, filesystem: Filesystem, writes: AbortedWrites, numbers: dict[str, Number]
+) -> CleaningOutcome:
+    resource = writes.resource
+    aborted = client.database.read(lambda connection: read_aborted(connection, resource))
+    due = [txn for txn in aborted if writes.min_open_txn is None or txn.txn_id < writes.min_open_txn]
+    numbers["txns"] = len(due)
+    if not due:
+        blocker = f"txn {writes.min_open_txn}, which is open and older"
+        return CleaningOutcome(resource, Kind.WAITING, f"an older writer is open: {blocker}", numbers, (), (blocker,))
+    fences = fence_jobs_of(client, filesystem, [txn.txn_id for txn in due], "its txn is aborted")
+    locations = _locations(client, writes)
+    removed = _remove(filesystem, locations, due)
+    left = _find(filesystem, locations, due)
+    forgotten = [txn.txn_id for txn in due if txn.txn_id not in fences.alive_txns]
+    numbers["removed"] = len(removed)
+    if left:
+        shown = ", ".join(entry.relative for _, entry in left[:5])
+        raise FileExistsError(f"{shown} came back while the aborted writes of {resource} were removed")
+    if forgotten:
+        numbers["forgotten_components"] = client.compactions.forget_aborted(writes, forgotten)
+    paths = tuple(entry.path for _, entry in removed)
+    if fences.alive:
+        jobs = tuple(f"job {job.job_id} of txn {job.txn_id}" for job, _ in fences.alive)
+        return CleaningOutcome(resource, Kind.KEPT, "jobs may still write here", numbers, paths, jobs)
+    reason = f"{len(removed)} directories of {len(due)} aborted txns were removed"
+    return CleaningOutcome(resource, Kind.CLEANED, reason, numbers, paths)
+
+
+def _locations(client: MetastoreClient, writes: AbortedWrites) -> list[str]:
+    """Where the aborted txns may have written: the partition, or the table with all its partitions.
+
+    A table that the catalog does not know was dropped, and its files with it.
+    """
+    resource = writes.resource
+    name = str(resource.table_name)
+    table = client.catalog.find_tables([name]).get(name)
+    if table is None:
+        return []
+    if resource.partition is not None:
+        known = client.catalog.find_partitions(name, [resource.partition]).get(resource.partition)
+        # A partition that never made it into the catalog lies where Hive would put it.
+        return [known.location if known is not None else f"{table.location}/{resource.partition}"]
+    if not table.is_partitioned:
+        return [table.location]
+    elsewhere = {partition.location for partition in client.catalog.list_partitions(name)}
+    inside = f"{table.location}/"
+    return [table.location, *sorted(place for place in elsewhere if not place.startswith(inside))]
+
+
+def _find(
+    filesystem: Filesystem, locations: Sequence[str], due: Sequence[AbortedTxn]
+) -> list[tuple[str, FileInfo]]:
+    write_ids = {txn.write_id for txn in due if txn.write_id is not None}
+    compactions = {txn.txn_id for txn in due if txn.is_compaction}
+    found = []
+    for location, listing in list_many(filesystem, locations, recursive=True, descend=enter).items():
+        found += [(location, entry) for entry in aborted_directories(listing or (), write_ids, compactions)]
+    return found
+
+
+def _remove(
+    filesystem: Filesystem, locations: Sequence[str], due: Sequence[AbortedTxn]
+) -> list[tuple[str, FileInfo]]:
+    found = _find(filesystem, locations, due)
+    for location, entry in found:
+        filesystem.delete(entry.path, inside=location)
+    return found

@@ -1,0 +1,273 @@
+"""Cleaning up after one finished compaction, or removing one dropped directory."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.acid_state import acid_state
+from airflow_hive_acid.maintenance.cleaner_rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
+from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
+from airflow_hive_acid.maintenance.directories import enter, entries
+from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
+from airflow_hive_acid.metastore.compaction_queue_cleaning import Covered
+from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted, read_horizon, read_registered
+from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.snapshots import take_snapshot, valid_write_ids
+from airflow_hive_acid.metastore.txns import txn_facts, was_committed
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.filesystem import FileInfo, Filesystem
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+    from airflow_hive_acid.maintenance.cleaner_rules import CleaningDecision
+    from airflow_hive_acid.maintenance.decisions import Number
+    from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.catalog_model import Partition, Table
+    from airflow_hive_acid.metastore.compaction_queue_horizon import Horizon
+    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+
+log = logging.getLogger(__name__)
+
+_NO_CLEANUP = "no_cleanup"
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What was found in the metastore before anything is deleted."""
+
+    horizon: Horizon
+    decision: CleaningDecision
+    write_ids: ValidWriteIdList
+
+
+class Cleaning:
+    """Cleans up after one request that is ready for cleaning."""
+
+    def __init__(
+        self, client: MetastoreClient, filesystem: Filesystem, thresholds: CleanerThresholds, request: Compaction
+    ) -> None:
+        self._client = client
+        self._filesystem = filesystem
+        self._thresholds = thresholds
+        self._request = request
+        self._removed: list[str] = []
+
+    def outcome(self) -> CleaningOutcome:
+        """Do it, and say what was done; a failure is recorded for a later try."""
+        try:
+            if self._request.soft_deleted_location is not None:
+                return self._remove_dropped(self._request.soft_deleted_location)
+            return self._clean()
+        except (HiveAcidError, OSError) as error:
+            return self._failed(error)
+
+    # --- after a compaction ---------------------------------------------------------------------------------------
+
+    def _clean(self) -> CleaningOutcome:
+        table, partition = self._find()
+        resource = self._request.resource
+        if table is None or (resource.partition is not None and partition is None):
+            self._client.compactions.mark_cleaned(self._request, Covered.EVERYTHING)
+            return self._outcome(Kind.CLEANED, "the table or partition is gone, and its files with it")
+        if table.is_partitioned and partition is None:
+            reason = "a partitioned table is compacted partition by partition; nothing was replaced"
+            self._client.compactions.mark_failed(self._request, reason)
+            return self._outcome(Kind.FAILED, reason)
+        if self._is_disabled(table):
+            reason = f"the table or partition has {_NO_CLEANUP}=true; its files stay"
+            self._client.compactions.mark_refused(self._request, reason)
+            return self._outcome(Kind.REFUSED, reason)
+        looked = self._client.database.read(self._look)
+        if looked.decision.verdict is Verdict.WAIT:
+            return self._decided(Kind.WAITING, looked.decision)
+        if looked.decision.verdict is Verdict.FAIL:
+            self._client.compactions.mark_failed(self._request, looked.decision.reason)
+            return self._decided(Kind.FAILED, looked.decision)
+        location = table.location if partition is None else partition.location
+        self._client.compactions.start_cleaning(self._request)
+        return self._delete(location, looked)
+
+    def _find(self) -> tuple[Table | None, Partition | None]:
+        resource = self._request.resource
+        name = str(resource.table_name)
+        table = self._client.catalog.find_tables([name]).get(name)
+        if table is None or resource.partition is None or not table.is_partitioned:
+            return table, None
+        found = self._client.catalog.find_partitions(name, [resource.partition])
+        return table, found.get(resource.partition)
+
+    def _is_disabled(self, table: Table) -> bool:
+        own: dict[str, str] = {}
+        if self._request.resource.partition is not None:
+            own = self._client.catalog.partition_properties(table.qualified_name, self._request.resource.partition)
+        everywhere = [*own.items(), *table.properties.items()]
+        return any(key.lower() == _NO_CLEANUP and value.lower() == "true" for key, value in everywhere)
+
+    def _look(self, connection: Connection) -> _Looked:
+        """Everything the decision needs, in one consistent view."""
+        request = self._request
+        name = request.resource.table_name
+        features = self._client.database.features(connection)
+        horizon = read_horizon(connection, features, self._client.gap_timeout_ms)
+        registered = read_registered(connection, features, name)
+        decision = may_clean(request, horizon, self._fate(connection), registered)
+        lists = valid_write_ids(connection, [name], horizon.txns())
+        return _Looked(horizon, decision, lists[name].for_cleaner(request.highest_write_id or 0))
+
+    def _fate(self, connection: Connection) -> TxnFate:
+        txn_id = self._request.txn_id
+        if txn_id is None:
+            return TxnFate.FORGOTTEN
+        facts = txn_facts(connection, [txn_id]).get(txn_id)
+        if facts is None:
+            return TxnFate.COMMITTED if was_committed(connection, txn_id) else TxnFate.FORGOTTEN
+        return {
+            TxnState.OPEN: TxnFate.OPEN, TxnState.COMMITTED: TxnFate.COMMITTED, TxnState.ABORTED: TxnFate.ABORTED,
+        }[facts.state]  # fmt: skip
+
+    def _delete(self, location: str, looked: _Looked) -> CleaningOutcome:
+        """Fence, delete, look again, forget (R4)."""
+        request = self._request
+        aborted = self._client.database.read(lambda connection: read_aborted(connection, request.resource))
+        fences = fence_jobs_of(self._client, self._filesystem, [a.txn_id for a in aborted], "its txn is aborted")
+        superfluous = self._superfluous(location, looked.write_ids, looked.horizon.txns())
+        for entry in superfluous:
+            self._filesystem.delete(entry.path, inside=location)
+            self._removed.append(entry.path)
+        left = self._left(location)
+        numbers = {**looked.decision.numbers, "removed": len(self._removed), "left": len(left)}
+        if fences.alive:
+            self._client.compactions.stop_cleaning(request)
+            jobs = tuple(f"job {job.job_id} of txn {job.txn_id}" for job, _ in fences.alive)
+            return self._outcome(Kind.KEPT, "jobs of aborted txns may still write here", numbers, jobs)
+        if left:
+            self._client.compactions.stop_cleaning(request)
+            shown = ", ".join(entry.name for entry in left[:5])
+            return self._outcome(
+                Kind.KEPT, f"{len(left)} more can go when later txns have ended: {shown}", numbers,
+                tuple(map(str, looked.horizon.holders)),
+            )  # fmt: skip
+        self._client.compactions.mark_cleaned(request)
+        return self._outcome(
+            Kind.CLEANED, f"{len(self._removed)} obsolete or aborted directories and files were removed", numbers
+        )
+
+    def _superfluous(self, location: str, write_ids: ValidWriteIdList, txns: ValidTxnList) -> list[FileInfo]:
+        """Directories and original files that this list makes obsolete or aborted, none above the compaction's mark."""
+        try:
+            listing = self._filesystem.list_files(location, recursive=True, descend=enter)
+        except FileNotFoundError:
+            return []
+        by_path = {info.relative: info for info in listing}
+        try:
+            state = acid_state(entries(listing), write_ids, txns)
+        except SnapshotTooOldError:
+            # A later compaction was cleaned up after first, and took with it what this one had replaced.
+            return []
+        highest = write_ids.high_watermark
+        directories = [d for d in (*state.obsolete, *state.aborted) if d.directory.max_write_id <= highest]
+        paths_of = [*(d.name for d in directories), *(f.path for f in state.obsolete_originals)]
+        return [by_path[path] for path in paths_of if path in by_path]
+
+    def _left(self, location: str) -> list[FileInfo]:
+        """What a fresh look still finds superfluous up to the compaction's mark."""
+        name = self._request.resource.table_name
+        gap = self._client.gap_timeout_ms
+        fresh = self._client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap))
+        write_ids = fresh.write_ids[name].for_cleaner(self._request.highest_write_id or 0)
+        return self._superfluous(location, write_ids, fresh.valid_txns)
+
+    # --- dropped tables and partitions ----------------------------------------------------------------------------
+
+    def _remove_dropped(self, location: str) -> CleaningOutcome:
+        """Remove the directory of a soft-deleted table or partition, once no older txn can read it."""
+        request, resource = self._request, self._request.resource
+        looked = self._client.database.read(self._look)
+        if looked.decision.verdict is Verdict.FAIL:
+            reason = f"{location} stays: the txn that dropped {resource} did not commit"
+            self._client.compactions.mark_failed(request, reason)
+            return self._outcome(Kind.FAILED, reason)
+        if looked.decision.verdict is Verdict.WAIT:
+            return self._decided(Kind.WAITING, looked.decision)
+        root = self._root_of(location)
+        if root is None:
+            reason = f"{location} lies outside the warehouse and its database's directories; remove it by hand"
+            self._client.compactions.mark_refused(request, reason)
+            return self._outcome(Kind.REFUSED, reason)
+        table, partition = self._find()
+        if partition is not None and paths.relative_to(partition.location, location) == "":
+            # The partition was added again, in the same place: what is in it now is judged like any other.
+            return self._delete(location, looked)
+        owner = self._client.catalog.owner_of_location(location, around=resource.partition is None)
+        if owner is not None:
+            reason = f"{location} belongs to {owner} now; nothing was removed"
+            self._client.compactions.mark_refused(request, reason)
+            return self._outcome(Kind.REFUSED, reason)
+        if resource.partition is not None and not self._lock_and_delete(location, root):
+            return self._outcome(Kind.WAITING, f"{resource} is locked; looking again soon")
+        if resource.partition is None:
+            self._delete_one(location, root)
+        # What a new table of that name has written since is not covered by this.
+        self._client.compactions.mark_cleaned(request, Covered.EVERYTHING if table is None else Covered.NOTHING)
+        return self._outcome(Kind.CLEANED, f"the dropped directory {location} was removed")
+
+    def _lock_and_delete(self, location: str, root: str) -> bool:
+        """Nobody may add the partition again while its old files are being removed."""
+        resource = self._request.resource
+        component = LockComponent(
+            resource.database, resource.table, resource.partition, LockType.EXCL_WRITE, Operation.DELETE,
+            transactional=False,
+        )  # fmt: skip
+        response = self._client.lock([component], agent_info=f"cleaning {self._request.id}")
+        try:
+            if response.state is not LockState.ACQUIRED:
+                return False
+            self._delete_one(location, root)
+            return True
+        finally:
+            self._client.unlock(response.lock_id)
+
+    def _delete_one(self, location: str, root: str) -> None:
+        if self._filesystem.delete(location, inside=root):
+            self._removed.append(location)
+
+    def _root_of(self, location: str) -> str | None:
+        """The warehouse or database directory that contains a location."""
+        roots = self._client.catalog.roots(self._request.resource.database)
+        return next((root for root in roots if paths.is_inside(root, location)), None)
+
+    # --- saying so ------------------------------------------------------------------------------------------------
+
+    def _failed(self, error: Exception) -> CleaningOutcome:
+        """Try again later with growing pauses, and give up in the end (K14)."""
+        reason = f"{type(error).__name__}: {error}"
+        request, first = self._request, self._thresholds.retry_pause_ms
+        failed = attempts(request.retry_retention, first)
+        numbers: dict[str, Number] = {"failed_attempts": failed + 1, "removed": len(self._removed)}
+        try:
+            if failed >= self._thresholds.max_attempts:
+                self._client.compactions.mark_failed(request, reason)
+                return self._outcome(Kind.FAILED, reason, numbers)
+            pause = retry_pause_ms(request.retry_retention, first)
+            self._client.compactions.retry_cleaning(request, reason, pause)
+        except HiveAcidError as problem:
+            log.warning("the failed clean-up of compaction %d could not be recorded: %s", request.id, problem)
+            return self._outcome(Kind.ERROR, reason, numbers)
+        return self._outcome(Kind.ERROR, f"{reason}; trying again in {pause // 1000} s", numbers)
+
+    def _decided(self, kind: Kind, decision: CleaningDecision) -> CleaningOutcome:
+        return self._outcome(kind, decision.reason, decision.numbers, decision.blocked_by)
+
+    def _outcome(
+        self, kind: Kind, reason: str, numbers: dict[str, Number] | None = None, blocked_by: tuple[str, ...] = ()
+    ) -> CleaningOutcome:
+        return CleaningOutcome(
+            self._request.resource, kind, reason, numbers or {}, tuple(self._removed), blocked_by, self._request.id
+        )

@@ -1,0 +1,81 @@
+"""Fencing the jobs of dead txns, so that what is forgotten cannot come back (R4).
+
+Fence first: the staging directory becomes a file. Whoever forgets a txn then looks at the table again and removes what
+had been published before. Shared by reaper and Cleaner; fencing twice does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.filesystem import fence_staging
+from airflow_hive_acid.metastore.jobs import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.jobs import Job
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReport:
+    """Which jobs were fenced.
+
+    :param alive: jobs that could not be fenced, and why: their txns must not be forgotten.
+    """
+
+    fenced: tuple[Job, ...] = ()
+    alive: tuple[tuple[Job, str], ...] = ()
+
+    @property
+    def alive_txns(self) -> frozenset[int]:
+        """Txns with a job that may still write."""
+        return frozenset(job.txn_id for job, _ in self.alive)
+
+
+def fence_dead_jobs(client: MetastoreClient, filesystem: Filesystem) -> FenceReport:
+    """Fence every job whose txn is aborted or gone."""
+    return fence_jobs(client, filesystem, client.jobs.to_fence(), "its txn is aborted")
+
+
+def fence_jobs_of(client: MetastoreClient, filesystem: Filesystem, txn_ids: Iterable[int], why: str) -> FenceReport:
+    """Fence the jobs of txns that are being given up."""
+    jobs = [job for txn_id in txn_ids for job in client.jobs.of_txn(txn_id)]
+    return fence_jobs(client, filesystem, jobs, why)
+
+
+def fence_jobs(client: MetastoreClient, filesystem: Filesystem, jobs: Iterable[Job], why: str) -> FenceReport:
+    """Fence jobs; one that cannot be fenced does not keep the others from it."""
+    fenced: list[Job] = []
+    alive: list[tuple[Job, str]] = []
+    for job in jobs:
+        if job.state is JobState.FENCED:
+            continue
+        try:
+            problem = _fence(client, filesystem, job, why)
+        except (HiveAcidError, OSError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem is None:
+            fenced.append(job)
+        else:
+            log.warning("job %s of txn %d on %s may still write: %s", job.job_id, job.txn_id, job.table, problem)
+            alive.append((job, problem))
+    return FenceReport(tuple(fenced), tuple(alive))
+
+
+def _fence(client: MetastoreClient, filesystem: Filesystem, job: Job, why: str) -> str | None:
+    note = f"job {job.job_id} of txn {job.txn_id} on {job.table} was fenced: {why}"
+    if job.staging is not None:
+        fenced = fence_staging(filesystem, job.staging, inside=job.table_location, note=note)
+        if not fenced:
+            application = job.application_id or "not known"
+            return f"a file does not fence on this storage; make sure that its application ({application}) is dead"
+    client.jobs.mark_fenced(job.job_id, note)
+    return None

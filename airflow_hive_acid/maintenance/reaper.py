@@ -1,0 +1,87 @@
+"""The reaper: ends txns whose owners are gone, and what keeps the txn tables small (Hive's housekeepers).
+
+R4: the jobs of a txn are fenced before it is aborted for silence; jobs of txns that somebody else aborted are fenced
+in every pass, well inside the thresholds after which a Hive would forget them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.maintenance.fences import fence_dead_jobs, fence_jobs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.jobs import Job
+
+FENCED_JOBS_KEPT_MS = 7 * 86_400_000
+"""How long the record of a fenced job is kept, for people who look for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaperReport:
+    """What a pass of the reaper did.
+
+    :param aborted: txns that were silent for longer than ``hive.txn.timeout``.
+    :param expired_locks: locks outside txns that were.
+    :param fenced: jobs that cannot write any more.
+    :param alive: jobs of dead txns that could not be fenced, and why.
+    :param purged: rows removed by housekeeping task.
+    :param problems: tasks that failed or were skipped, and why.
+    """
+
+    aborted: tuple[int, ...] = ()
+    expired_locks: int = 0
+    fenced: tuple[Job, ...] = ()
+    alive: tuple[tuple[Job, str], ...] = ()
+    purged: Mapping[str, int] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{len(self.aborted)} txns aborted, {self.expired_locks} locks expired, {len(self.fenced)} jobs fenced; "
+            + ", ".join(f"{task}: {number} rows" for task, number in self.purged.items())
+        ]
+        if self.aborted:
+            lines.append(f"  aborted for silence: {', '.join(map(str, self.aborted))}")
+        lines += [f"  job {job.job_id} of txn {job.txn_id} may still write: {why}" for job, why in self.alive]
+        lines += [f"  {task}: {problem}" for task, problem in self.problems.items()]
+        return "\n".join(lines)
+
+
+def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
+    """Abort what is silent, fence what is dead, purge what is over; one task's failure does not stop the others."""
+    fenced: list[Job] = []
+
+    def fence_first(txn_ids: list[int]) -> None:
+        why = "its txn sent no heartbeat for too long"
+        fenced.extend(fence_jobs_of(client, filesystem, txn_ids, why).fenced)
+
+    house = client.housekeeping.run_house_keeper(before_abort=fence_first)
+    dead = fence_dead_jobs(client, filesystem)
+    forgotten = client.jobs.forget(FENCED_JOBS_KEPT_MS)
+    cleaner = client.housekeeping.run_txn_cleaner()
+    time_outs = house.done.get("time-outs")
+    purged: dict[str, int] = {"jobs": forgotten}
+    problems: dict[str, str] = {}
+    for name, report in (("housekeeping", house), ("forgetting txns", cleaner)):
+        if report.skipped:
+            problems[name] = "another service holds the mutex; skipped in this pass"
+        purged |= {task: int(count) for task, count in report.done.items() if _is_number(count)}
+        problems |= {task: str(error) for task, error in report.failed.items()}
+    return ReaperReport(
+        aborted=() if time_outs is None else time_outs.txns,
+        expired_locks=0 if time_outs is None else time_outs.locks,
+        fenced=(*fenced, *dead.fenced),
+        alive=dead.alive,
+        purged=purged,
+        problems=problems,
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int)

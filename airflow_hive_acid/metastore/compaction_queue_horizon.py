@@ -1,0 +1,172 @@
+"""What open txns and readers still need, and what aborted txns have left: the facts a Cleaner decides from.
+
+All facts of one decision are read in one consistent view. Hive's two history rules both appear here; whoever deletes
+must find that both allow it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, bindparam, select
+
+from airflow_hive_acid.format.write_ids import MAX_ID, OpenTxns, ValidTxnList
+from airflow_hive_acid.metastore.history import min_open_watermark, min_txn_seen_open
+from airflow_hive_acid.metastore.schema_transactions import (
+    MIN_HISTORY_LEVEL,
+    MIN_HISTORY_WRITE_ID,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    TXNS,
+)
+from airflow_hive_acid.metastore.snapshots import open_txns
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.compaction_queue_model import Resource
+    from airflow_hive_acid.metastore.database import Features
+    from airflow_hive_acid.metastore.objects import TableName
+
+_HOLDERS = 20
+_who = (TXNS.c.TXN_ID, TXNS.c.TXN_USER, TXNS.c.TXN_HOST, TXNS.c.TXN_AGENT_INFO)
+_OLDEST = select(*_who).where(TXNS.c.TXN_STATE == "o").order_by(TXNS.c.TXN_ID).limit(_HOLDERS)
+_SAW_OLDEST = (
+    select(*_who)
+    .join(MIN_HISTORY_LEVEL, MIN_HISTORY_LEVEL.c.MHL_TXNID == TXNS.c.TXN_ID)
+    .where(MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID <= bindparam("txn_id"))
+    .order_by(TXNS.c.TXN_ID)
+    .limit(_HOLDERS)
+)
+_REGISTERED = (
+    select(*_who, MIN_HISTORY_WRITE_ID.c.MH_WRITEID)
+    .join(MIN_HISTORY_WRITE_ID, MIN_HISTORY_WRITE_ID.c.MH_TXNID == TXNS.c.TXN_ID)
+    .where(MIN_HISTORY_WRITE_ID.c.MH_DATABASE == bindparam("db"), MIN_HISTORY_WRITE_ID.c.MH_TABLE == bindparam("tbl"))
+    .order_by(MIN_HISTORY_WRITE_ID.c.MH_WRITEID, TXNS.c.TXN_ID)
+    .limit(_HOLDERS)
+)
+_tc, _t2w = TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
+_ABORTED = (
+    select(_tc.TC_TXNID, _tc.TC_OPERATION_TYPE, _tc.TC_WRITEID, _t2w.T2W_WRITEID)
+    .join(TXNS, and_(TXNS.c.TXN_ID == _tc.TC_TXNID, TXNS.c.TXN_STATE == "a"))
+    .outerjoin(
+        TXN_TO_WRITE_ID,
+        and_(_t2w.T2W_TXNID == _tc.TC_TXNID, _t2w.T2W_DATABASE == _tc.TC_DATABASE, _t2w.T2W_TABLE == _tc.TC_TABLE),
+    )
+    .where(_tc.TC_DATABASE == bindparam("db"), _tc.TC_TABLE == bindparam("tbl"))
+    .order_by(_tc.TC_TXNID)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """An open txn that may still need files.
+
+    :param who: user, host and agent information, as SHOW TRANSACTIONS prints them.
+    """
+
+    txn_id: int
+    who: str
+
+    def __str__(self) -> str:
+        return f"txn {self.txn_id} ({self.who})" if self.who else f"txn {self.txn_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """What open txns still need, at one moment.
+
+    :param watermark: every txn below it has ended, and none can appear any more (MinOpenTxnIdWaterMark).
+    :param min_seen_open: the smallest txn that an open txn saw open; MAX_ID when none did.
+    :param open_txns: open and aborted txns of the same moment.
+    :param holders: who has the oldest open txns.
+    :param saw_oldest: who saw ``min_seen_open`` open.
+    """
+
+    watermark: int
+    min_seen_open: int
+    open_txns: OpenTxns
+    holders: tuple[Holder, ...] = ()
+    saw_oldest: tuple[Holder, ...] = ()
+
+    @property
+    def safe(self) -> int:
+        """Below it every txn has ended, and every open txn knew that when it took its snapshot."""
+        return min(self.watermark, self.min_seen_open)
+
+    def txns(self) -> ValidTxnList:
+        """The Cleaner's txn list: it ends below ``safe``, and what is listed up to there is aborted."""
+        mark = self.safe - 1
+        listed = [txn for txn in self.open_txns.listed if txn.txn_id <= mark]
+        return ValidTxnList(
+            mark,
+            frozenset(txn.txn_id for txn in listed if not txn.aborted),
+            frozenset(txn.txn_id for txn in listed if txn.aborted),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredReaders:
+    """Who registered what history of a table in MIN_HISTORY_WRITE_ID.
+
+    :param min_write_id: the smallest write id that anybody registered, None when nobody did.
+    """
+
+    min_write_id: int | None = None
+    holders: tuple[Holder, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTxn:
+    """An aborted txn that has components in a table or partition.
+
+    :param write_id: what it wrote under; None when it never got a write id, or when it is a compaction.
+    :param is_compaction: its files carry the txn in their name, not a write id.
+    """
+
+    txn_id: int
+    write_id: int | None
+    is_compaction: bool
+
+
+def read_horizon(connection: Connection, features: Features, gap_timeout_ms: int) -> Horizon:
+    """The horizon now."""
+    seen = min_txn_seen_open(connection, features)
+    return Horizon(
+        watermark=min_open_watermark(connection, gap_timeout_ms),
+        min_seen_open=seen,
+        open_txns=open_txns(connection, gap_timeout_ms),
+        holders=tuple(_holder(row) for row in connection.execute(_OLDEST)),
+        saw_oldest=()
+        if seen == MAX_ID
+        else tuple(_holder(row) for row in connection.execute(_SAW_OLDEST, {"txn_id": seen})),
+    )
+
+
+def read_registered(connection: Connection, features: Features, table: TableName) -> RegisteredReaders:
+    """Who registered history of a table."""
+    if not features.min_history_write_id:
+        return RegisteredReaders()
+    rows = connection.execute(_REGISTERED, {"db": table.database, "tbl": table.name}).all()
+    return RegisteredReaders(rows[0][4], tuple(_holder(row) for row in rows)) if rows else RegisteredReaders()
+
+
+def read_aborted(connection: Connection, resource: Resource) -> list[AbortedTxn]:
+    """The aborted txns with components of exactly this table or partition, ascending."""
+    partition = _tc.TC_PARTITION
+    condition = partition.is_(None) if resource.partition is None else partition == resource.partition
+    rows = connection.execute(_ABORTED.where(condition), {"db": resource.database, "tbl": resource.table})
+    found: dict[int, AbortedTxn] = {}
+    for txn_id, operation, stamped, allocated in rows:
+        # The write id of a compaction's component is how far it reached: committed data of others.
+        compaction = operation == "c"
+        write_id = None if compaction else (stamped if stamped is not None else allocated)
+        found[txn_id] = AbortedTxn(txn_id, write_id, compaction)
+    return [found[txn_id] for txn_id in sorted(found)]
+
+
+def _holder(row: Any) -> Holder:
+    txn_id, user, host, agent = tuple(row)[:4]
+    who = "@".join(part for part in (user, host) if part)
+    return Holder(txn_id, f"{who}, {agent}" if agent else who)
