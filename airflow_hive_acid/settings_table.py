@@ -89,6 +89,8 @@ _ROWS = (
     _duration(
         "hive.lock.sleep.between.retries", "60s", "s", "Longest pause between two tries; the first is 100 ms, doubling."
     ),
+    _flag("hive.acid.deadlock.detection", True,
+          "Ours: txns that wait in a circle are found, and the one that did the least gives way.", hive=False),
     _integer("hive.locks.max.partitions", -1, "More partitions than this are locked as the table; -1: no limit.",
              minimum=-1),
     _text("hive.query.exclusive.lock", "", "Names of advisory locks a statement takes exclusively, comma separated."),

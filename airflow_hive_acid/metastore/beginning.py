@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
-from airflow_hive_acid.errors import HiveAcidError, LockDeniedError, LockTimeoutError, WriteConflictError
+from airflow_hive_acid.errors import HiveAcidError, LockDeniedError, WriteConflictError
 from airflow_hive_acid.metastore.codes import AbortReason, LockState, TxnType
 from airflow_hive_acid.metastore.conflicts import early_conflict
 from airflow_hive_acid.metastore.database import execute_batch
+from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
 from airflow_hive_acid.metastore.history import register_steps
 from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 from airflow_hive_acid.metastore.snapshots import Snapshot, take_snapshot
 from airflow_hive_acid.metastore.transactions import Begun
-from airflow_hive_acid.metastore.waiting import back_off_ms
 from airflow_hive_acid.metastore.write_ids import allocate
 
 if TYPE_CHECKING:
@@ -121,24 +121,10 @@ def start(client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str |
 def wait_for_locks(pending: PendingTransaction, sleep: Callable[[float], None] = time.sleep) -> None:
     """Wait until the locks are granted, with Hive's back-off.
 
-    :raises LockTimeoutError: when they were not granted in time.
+    :raises LockTimeoutError: when they were not granted in time; :raises DeadlockError: when it must give way.
     """
-    if pending.granted:
-        return
-    settings = pending.client.settings
-    tries = settings.integer("hive.lock.numretries")
-    longest = settings.milliseconds("hive.lock.sleep.between.retries")
-    waited = 0
-    for pause in back_off_ms(tries, longest):
-        sleep(pause / 1000)
-        waited += pause
-        if pending.check():
-            return
-    raise LockTimeoutError(
-        f"txn {pending.txn_id} waited {waited / 1000:g} s for {', '.join(str(u.table) for u in pending.uses)}, last "
-        f"behind lock {pending.response.blocked_by}; the request is withdrawn. See 'hive-acid show locks'; "
-        "hive.lock.numretries and hive.lock.sleep.between.retries say how long to wait"
-    )
+    places = ", ".join(str(use.table) for use in pending.uses)
+    pending.response = wait_until_granted(pending.client, pending.response, pending.txn_id, places, sleep)
 
 
 def prepare(pending: PendingTransaction) -> Begun | None:
@@ -200,11 +186,8 @@ def abandon(pending: PendingTransaction, error: BaseException) -> None:
 
 
 def _abort_quietly(client: MetastoreClient, txn_id: int, error: BaseException) -> None:
-    reason: AbortReason | str = AbortReason.LOCK_TIMEOUT
-    if not isinstance(error, LockTimeoutError):
-        reason = f"{type(error).__name__}: {error}"
     try:
-        client.abort_txn(txn_id, reason)
+        client.abort_txn(txn_id, abort_reason(error))
     except HiveAcidError as problem:
         log.warning("txn %d could not be aborted and will time out: %s", txn_id, problem)
 

@@ -6,9 +6,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError, LockDeniedError, LockTimeoutError
-from airflow_hive_acid.metastore.codes import AbortReason, LockState
-from airflow_hive_acid.metastore.waiting import back_off_ms
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,32 +28,13 @@ def hold_exclusively(client: MetastoreClient, components: Sequence[LockComponent
     txn_id = client.open_txn(agent_info=agent_info)
     client.heartbeats.add(txn_id)
     try:
-        yield _acquire(client, txn_id, components, agent_info, sleep)
+        response = client.lock(components, txn_id=txn_id, agent_info=agent_info)
+        places = ", ".join(c.describe() for c in components)
+        yield wait_until_granted(client, response, txn_id, places, sleep).lock_id
     except BaseException as error:
         client.heartbeats.remove(txn_id)
         with contextlib.suppress(HiveAcidError):  # it then times out; the first error is the one to hear
-            client.abort_txn(txn_id, AbortReason.LOCK_TIMEOUT if isinstance(error, LockTimeoutError) else str(error))
+            client.abort_txn(txn_id, abort_reason(error))
         raise
     client.heartbeats.remove(txn_id)
     client.commit_txn(txn_id)
-
-
-def _acquire(client: MetastoreClient, txn_id: int, components: Sequence[LockComponent], agent_info: str | None,
-             sleep: Callable[[float], None]) -> int:
-    response = client.lock(components, txn_id=txn_id, agent_info=agent_info)
-    if response.state is LockState.NOT_ACQUIRED:
-        raise LockDeniedError(response.message or "the lock was refused")
-    waited = 0
-    pauses = back_off_ms(client.settings.integer("hive.lock.numretries"),
-                         client.settings.milliseconds("hive.lock.sleep.between.retries"))
-    for pause in pauses:
-        if response.state is LockState.ACQUIRED:
-            return response.lock_id
-        sleep(pause / 1000)
-        waited += pause
-        response = client.check_lock(response.lock_id)
-    if response.state is LockState.ACQUIRED:
-        return response.lock_id
-    places = ", ".join(c.describe() for c in components)
-    raise LockTimeoutError(f"{places} stayed locked by {response.blocked_by} for {waited / 1000:g} s; the request is "
-                           "withdrawn. See 'hive-acid show locks'")

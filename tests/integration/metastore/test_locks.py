@@ -331,7 +331,7 @@ def test_an_error_in_ddl_gives_the_locks_back(client: MetastoreClient, rows: Any
     with pytest.raises(RuntimeError, match="half way"), client.exclusive(["db.t"]):
         raise RuntimeError("half way")
     assert client.show_locks() == []
-    assert rows.txn_state(1) == ("a", "half way")
+    assert rows.txn_state(1) == ("a", "RuntimeError: half way")
 
 
 def test_a_refused_lock_of_a_transaction_aborts_it(client: MetastoreClient, rows: Any, lock_on: Any,
