@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
-from airflow_hive_acid.metastore import aborts, commits, schema, txns, write_ids
+from airflow_hive_acid.metastore import aborts, commits, replicated, schema, txns, write_ids
 from airflow_hive_acid.metastore.beginning import PendingTransaction, begin, prepare, start
 from airflow_hive_acid.metastore.codes import AbortReason, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.compaction_queue import CompactionQueue
@@ -31,6 +31,7 @@ from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
 from airflow_hive_acid.metastore.mutexes import Mutexes
 from airflow_hive_acid.metastore.objects import distinct_tables, table_name
+from airflow_hive_acid.metastore.replica import Replica
 from airflow_hive_acid.metastore.requests import TableUse, table_uses
 from airflow_hive_acid.metastore.snapshots import open_txns, take_snapshot, valid_write_ids
 from airflow_hive_acid.metastore.transactions import Begun, ReaderSnapshot, Transaction, read_document
@@ -202,12 +203,23 @@ class MetastoreClient:
         :raises NoSuchTxnError: when it is committed or was never opened.
         """
         why = reason or AbortReason.ROLLBACK
-        self.database.run(lambda conn: aborts.abort_txn(conn, txn_id, self.database.features(conn), why))
+
+        def operation(conn: Connection) -> None:
+            if aborts.abort_txn(conn, txn_id, self.database.features(conn), why):
+                replicated.note_incompatible(conn, [txn_id])
+
+        self.database.run(operation)
 
     def abort_txns(self, txn_ids: Sequence[int], reason: AbortReason | str | None = None) -> aborts.AbortedTxns:
         """Abort those of the txns that are open; the answer names the others."""
         why = reason or AbortReason.QUERY
-        return self.database.run(lambda conn: aborts.abort_txns(conn, txn_ids, self.database.features(conn), why))
+
+        def operation(conn: Connection) -> aborts.AbortedTxns:
+            answer = aborts.abort_txns(conn, txn_ids, self.database.features(conn), why)
+            replicated.note_incompatible(conn, answer.aborted)
+            return answer
+
+        return self.database.run(operation)
 
     # --- locks ----------------------------------------------------------------------------------------------------
 
@@ -340,6 +352,14 @@ class MetastoreClient:
         """Let the write ids of a table that has none start above ``seed``."""
         name = table_name(table)
         self.database.run(lambda conn: write_ids.seed_write_id(conn, name, seed))
+
+    def seed_txn_id(self, seed: int) -> None:
+        """Let txn ids go on at ``seed``."""
+        self.database.run(lambda conn: replicated.seed_txn_id(conn, seed))
+
+    def replica(self, policy: str) -> Replica:
+        """The verbs of a replication target."""
+        return Replica(self, policy)
 
     # --- the whole protocol ---------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
     COMPLETED_TXN_COMPONENTS,
     HIVE_LOCKS,
     MATERIALIZATION_REBUILD_LOCKS,
+    REPL_TXN_MAP,
     TXN_COMPONENTS,
     TXNS,
     WRITE_SET,
@@ -92,6 +93,11 @@ _COMPLETE = insert(COMPLETED_TXN_COMPONENTS).from_select(
         bindparam("flag", type_=sa.CHAR(1)),
     ).where(TXN_COMPONENTS.c.TC_TXNID == _TXN, TXN_COMPONENTS.c.TC_OPERATION_TYPE != "c"),
 )
+_COMPLETE_REPLAYED = insert(COMPLETED_TXN_COMPONENTS).values(
+    CTC_TXNID=_TXN, CTC_DATABASE=bindparam("db"), CTC_TABLE=bindparam("tbl"), CTC_PARTITION=bindparam("part"),
+    CTC_TIMESTAMP=clock_timestamp(), CTC_WRITEID=bindparam("write_id"), CTC_UPDATE_DELETE="N")
+_FORGET_MAP = delete(REPL_TXN_MAP).where(
+    REPL_TXN_MAP.c.RTM_REPL_POLICY == bindparam("policy"), REPL_TXN_MAP.c.RTM_SRC_TXN_ID == bindparam("source_txn"))
 _DELETE_COMPONENTS = delete(TXN_COMPONENTS).where(TXN_COMPONENTS.c.TC_TXNID == _TXN)
 _DELETE_LOCKS = delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == _TXN)
 _MARK = update(TXNS).where(TXNS.c.TXN_ID == _TXN).values(TXN_STATE="c")
@@ -126,6 +132,19 @@ class CommitHooks:
 
 
 @dataclass(frozen=True, slots=True)
+class Replayed:
+    """Commit of a txn that was opened for one of another Hive.
+
+    :param policy: replication policy; ``source_txn`` the other Hive's txn.
+    :param writes: what it wrote, as the source recorded it: (database, table, partition, write id).
+    """
+
+    policy: str
+    source_txn: int
+    writes: tuple[tuple[str, str, str | None, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CommitRequest:
     """A txn to commit.
 
@@ -137,6 +156,7 @@ class CommitRequest:
     check_conflicts: bool = True
     snapshot: ValidTxnList | None = None
     hooks: CommitHooks = field(default_factory=CommitHooks)
+    replayed: Replayed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +197,8 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> 
     # Hive would go on answering count(*) from statistics that this commit outdates.
     forget(conn, results[3].rows)
 
+    if request.replayed is not None:
+        return _finish(conn, request, found, _replayed_steps(request.replayed, txn_id, features))
     plan = _Plan.of(found.type, operations, features, check=request.check_conflicts)
     # Negative, so that nobody takes it for a commit id; random, so that no other commit under way has the same.
     temporary_id = -random.getrandbits(62) - 1
@@ -259,6 +281,18 @@ def _steps(plan: _Plan, txn_id: int, features: Features, kind: TxnType, temporar
     if kind is TxnType.MATER_VIEW_REBUILD:
         steps.append(Step(_DELETE_REBUILD_LOCK, me))
     return [*steps, Step(_DELETE_LOCKS, me), Step(_MARK, me), *forget_steps(features, txn_id)]
+
+
+def _replayed_steps(replayed: Replayed, txn_id: int, features: Features) -> list[Step]:
+    """A replayed txn has been checked where it came from; its components come from the source's record."""
+    me = {"txn_id": txn_id}
+    steps = [
+        Step(_COMPLETE_REPLAYED, {**me, "db": db, "tbl": tbl, "part": part, "write_id": write_id})
+        for db, tbl, part, write_id in replayed.writes
+    ]
+    forget_map = Step(_FORGET_MAP, {"policy": replayed.policy, "source_txn": replayed.source_txn})
+    return [*steps, Step(_DELETE_COMPONENTS, me), Step(_DELETE_LOCKS, me), Step(_MARK, me),
+            *forget_steps(features, txn_id), forget_map]
 
 
 def _finish(conn: Connection, request: CommitRequest, found: TxnFacts, steps: list[Step]) -> CommitOutcome:

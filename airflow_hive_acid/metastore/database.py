@@ -23,7 +23,7 @@ from sqlalchemy import event
 
 from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 from airflow_hive_acid.metastore.failures import Failure, FailureRules, explain
-from airflow_hive_acid.metastore.schema_transactions import TXN_LOCK_TBL
+from airflow_hive_acid.metastore.schema_transactions import TXN_LOCK_TBL, TXNS
 from airflow_hive_acid.metastore.urls import normalize_url, safe_url
 
 if TYPE_CHECKING:
@@ -268,6 +268,28 @@ def open_txn_lock(conn: Connection, *, exclusive: bool) -> Step:
 def lock_open_txns(conn: Connection, *, exclusive: bool) -> None:
     """Take the open-txn lock until the transaction ends."""
     conn.execute(open_txn_lock(conn, exclusive=exclusive).statement)
+
+
+_SQLITE_SEQUENCE = sa.table("sqlite_sequence", sa.column("name"), sa.column("seq"))
+_RESTART_POSTGRESQL = sa.select(
+    sa.func.setval(sa.func.pg_get_serial_sequence('"TXNS"', "TXN_ID"), sa.bindparam("seed"), sa.false()))
+_RESTART_SQLITE = (
+    sa.update(_SQLITE_SEQUENCE).where(_SQLITE_SEQUENCE.c.name == "TXNS").values(seq=sa.bindparam("seed") - 1))
+
+
+def restart_txn_ids(conn: Connection, seed: int) -> None:
+    """Let the next txn id be ``seed``; it must be larger than every id given so far."""
+    match conn.dialect.name:
+        case "postgresql":
+            conn.execute(_RESTART_POSTGRESQL, {"seed": seed})
+        case "sqlite":
+            conn.execute(_RESTART_SQLITE, {"seed": seed})
+        case _:
+            # AUTO_INCREMENT follows the largest id that was ever there.
+            row = {"TXN_ID": seed - 1, "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0, "TXN_USER": "",
+                   "TXN_HOST": "", "TXN_TYPE": 0}
+            conn.execute(sa.insert(TXNS), row)
+            conn.execute(sa.delete(TXNS).where(TXNS.c.TXN_ID == sa.bindparam("txn_id")), {"txn_id": seed - 1})
 
 
 # --- batches ------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from airflow_hive_acid.metastore.aborts import abort_timed_out, expire_locks, fi
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.history import low_boundary, min_open_watermark, min_txn_seen_open
 from airflow_hive_acid.metastore.locks.rebuild import expire_rebuild_locks
+from airflow_hive_acid.metastore.replicated import note_incompatible
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPLETED_TXN_COMPONENTS,
     HIVE_ACID_JOB,
@@ -171,8 +172,12 @@ class Housekeeping:
 
     def abort_timed_out(self, txn_ids: list[int]) -> list[int]:
         """Abort those of the txns that are still without heartbeat; returns them."""
-        return self._database.run(lambda conn: abort_timed_out(
-            conn, txn_ids, self._database.features(conn), self._timeout, self._repl_timeout))
+        def operation(conn: Connection) -> list[int]:
+            aborted = abort_timed_out(conn, txn_ids, self._database.features(conn), self._timeout, self._repl_timeout)
+            note_incompatible(conn, aborted)
+            return aborted
+
+        return self._database.run(operation)
 
     def expire_rebuild_locks(self) -> int:
         """Remove locks on materialized view rebuilds that stopped sending heartbeats."""
