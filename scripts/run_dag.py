@@ -8,6 +8,7 @@ other people's files in it is refused. Other DAGs, such as ``hive_acid_cleaner``
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import logging
 import os
@@ -16,7 +17,7 @@ import time
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DEFAULT_STATE = REPOSITORY / "build" / "demo"
@@ -37,9 +38,15 @@ def main(arguments: list[str] | None = None) -> int:
     started = time.monotonic()
     try:
         second = prepare_state(options.state)
+        lock = hold_state(options.state)
     except UnusableStateError as error:
         print(error, file=sys.stderr)
         return 2
+    with lock:
+        return _run_in(options, second, started)
+
+
+def _run_in(options: argparse.Namespace, second: bool, started: float) -> int:
     # Airflow reads its configuration while it is imported, so this comes first.
     os.environ.update(environment(options.state, os.environ, options.verbose))
     print(f"{options.dag} on {'the state of an earlier run' if second else 'new state'} in {options.state}", flush=True)
@@ -74,6 +81,22 @@ def prepare_state(directory: Path) -> bool:
     directory.mkdir(parents=True, exist_ok=True)
     marker.write_text("Made by scripts/run_dag.py; may be removed with everything in this directory.\n")
     return False
+
+
+def hold_state(directory: Path) -> IO[str]:
+    """Keep other processes off the state until the file is closed.
+
+    :raises UnusableStateError: when another process uses it.
+    """
+    file = (directory / MARKER).open("r+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UnusableStateError(
+            f"another run uses {directory} at this moment; wait for it, or name another directory with --state"
+        ) from None
+    return file
 
 
 def environment(state: Path, given: Any, verbose: bool = False) -> dict[str, str]:
@@ -128,6 +151,8 @@ def _run(dag_id: str, conf: dict[str, Any]) -> tuple[str | None, list[str]]:
 
 def _tell_failure(context: Any) -> None:
     """Why a task failed; with the way there, unless the error is one that speaks for itself."""
+    from airflow.sdk.exceptions import AirflowException
+
     from airflow_hive_acid.errors import HiveAcidError
 
     error = context["exception"]
@@ -135,7 +160,7 @@ def _tell_failure(context: Any) -> None:
     print(f"\n{context['task'].task_id} FAILED  {type(cause).__name__}: {cause}", file=sys.stderr)
     for note in getattr(cause, "__notes__", ()):
         print(note, file=sys.stderr)
-    if not isinstance(cause, HiveAcidError):
+    if not isinstance(cause, HiveAcidError | AirflowException):
         traceback.print_exception(error)
 
 

@@ -13,13 +13,18 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from airflow_hive_acid.maintenance.decisions import CleaningOutcome, CompactionOutcome, Decision
+
 log = logging.getLogger(__name__)
 
+#: So many failures are told in the error; all of them are in the log.
+_SHOWN = 5
 
-def initiate(conn_id: str) -> int:
+
+def initiate(conn_id: str) -> list[Decision]:
     """Queue compaction where it is needed.
 
-    :return: number of requests put into the queue.
+    :return: the decisions that led to a request.
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.decisions import Kind
@@ -28,7 +33,7 @@ def initiate(conn_id: str) -> int:
     with HiveAcidHook(conn_id) as hook:
         decisions = run_initiator(hook.get_conn(), hook.get_filesystem())
     _tell(decisions)
-    return sum(decision.kind in (Kind.MAJOR, Kind.MINOR) for decision in decisions)
+    return [decision for decision in decisions if decision.kind in (Kind.MAJOR, Kind.MINOR)]
 
 
 def skip_unless(number: int, reason: str) -> None:
@@ -56,11 +61,11 @@ def plan_workers(conn_id: str) -> list[int]:
     return list(range(1, workers + 1))
 
 
-def compact(conn_id: str, worker_id: str, limit: int | None = None) -> dict[str, int]:
+def compact(conn_id: str, worker_id: str, limit: int | None = None) -> list[CompactionOutcome]:
     """Serve compaction requests with one Spark application until none is left.
 
     :param limit: so many requests at most.
-    :return: number of requests by how they ended.
+    :return: what became of each.
     :raises AirflowFailException: when a request failed; the others have been served.
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
@@ -68,19 +73,17 @@ def compact(conn_id: str, worker_id: str, limit: int | None = None) -> dict[str,
 
     with HiveAcidHook(conn_id) as hook, hook.get_engine(agent_info=worker_id) as engine:
         outcomes = engine.run_compactions(worker_id, limit)
-    counts: dict[str, int] = {}
-    for outcome in outcomes:
-        counts[outcome.kind.value] = counts.get(outcome.kind.value, 0) + 1
     failed = [outcome for outcome in outcomes if outcome.kind is Kind.FAILED]
     if failed:
-        raise AirflowFailException("\n".join(["compactions failed:", *(f"  {outcome}" for outcome in failed)]))
-    return counts
+        shown = "\n".join(f"  {outcome}" for outcome in failed[:_SHOWN])
+        raise AirflowFailException(f"{len(failed)} of {len(outcomes)} compactions failed, the first are\n{shown}")
+    return outcomes
 
 
-def clean(conn_id: str) -> int:
+def clean(conn_id: str) -> list[CleaningOutcome]:
     """Remove what compaction has replaced and what aborted txns have left, where no reader needs it.
 
-    :return: number of directories and files removed.
+    :return: what was done about each finished compaction and each place with aborted writes.
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.cleaner import run_cleaner
@@ -88,7 +91,7 @@ def clean(conn_id: str) -> int:
     with HiveAcidHook(conn_id) as hook:
         outcomes = run_cleaner(hook.get_conn(), hook.get_filesystem())
     _tell(outcomes)
-    return sum(len(outcome.removed) for outcome in outcomes)
+    return outcomes
 
 
 def reap(conn_id: str) -> None:

@@ -29,7 +29,7 @@ def initiator_dag() -> DAG:
 
         @task
         def initiate(conn_id: str) -> int:
-            return bodies.initiate(conn_id)
+            return len(bodies.initiate(conn_id))
 
         @task(outlets=[COMPACTION_REQUESTS])
         def announce(requests: Any) -> None:
@@ -42,6 +42,7 @@ def initiator_dag() -> DAG:
 def worker_dag() -> DAG:
     """Serves the compaction queue: one task is one Spark application and serves one request after the other."""
     rule = ScheduleRule("worker_schedule", "hive.compactor.check.interval")
+    requests = conf.getint(SECTION, "worker_requests_per_task")
     with _dag("hive_acid_worker", rule, asset=COMPACTION_REQUESTS) as dag:
         dag.doc_md = worker_dag.__doc__
 
@@ -54,9 +55,9 @@ def worker_dag() -> DAG:
             map_index_template="{{ 'worker ' ~ task.op_kwargs['worker'] }}",
             execution_timeout=None,
         )
-        def compact(worker: int, conn_id: str, **context: Any) -> dict[str, int]:
+        def compact(worker: int, conn_id: str, **context: Any) -> int:
             # A request is claimed here, not in plan(): one that is claimed and never run would wait for a day.
-            return bodies.compact(conn_id, worker_id(context))
+            return len(bodies.compact(conn_id, worker_id(context), requests))
 
         compact.partial(conn_id=_CONN).expand(worker=plan(_CONN))
     return dag
@@ -65,7 +66,7 @@ def worker_dag() -> DAG:
 def cleaner_dag() -> DAG:
     """Removes the files that compaction has replaced, once no reader needs them any more."""
     rule = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval")
-    return _single_task_dag("hive_acid_cleaner", rule, "clean", bodies.clean, cleaner_dag.__doc__)
+    return _single_task_dag("hive_acid_cleaner", rule, "clean", _clean, cleaner_dag.__doc__)
 
 
 def reaper_dag() -> DAG:
@@ -80,6 +81,10 @@ def history_purge_dag() -> DAG:
     return _single_task_dag(
         "hive_acid_compaction_history_purge", rule, "purge", bodies.purge_history, history_purge_dag.__doc__
     )
+
+
+def _clean(conn_id: str) -> int:
+    return sum(len(outcome.removed) for outcome in bodies.clean(conn_id))
 
 
 def _single_task_dag(dag_id: str, rule: ScheduleRule, task_id: str, body: Any, doc: str | None) -> DAG:

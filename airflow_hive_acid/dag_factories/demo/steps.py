@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.dag_factories import bodies
-from airflow_hive_acid.dag_factories.demo import checks, data, expected, listing
-from airflow_hive_acid.dag_factories.demo.story import say, table
+from airflow_hive_acid.dag_factories.demo import checks, data, expected, listing, story
+from airflow_hive_acid.dag_factories.demo.story import say, some, table
 from airflow_hive_acid.engine.java import find_spark_submit, require_java
 from airflow_hive_acid.errors import ConfigurationError, WriteConflictError
 from airflow_hive_acid.filesystem import open_filesystem
@@ -81,15 +81,19 @@ def initiate(conn_id: str) -> None:
     with HiveAcidHook(conn_id) as hook:
         say("before compaction:")
         say(_listing(hook))
-    queued = bodies.initiate(conn_id)
+    with story.brief():
+        queued = bodies.initiate(conn_id)
+    say(some(queued))
     if not queued:
         raise checks.DemoCheckError("the Initiator queued nothing, although every month has several deltas")
 
 
 def compact(conn_id: str, worker_id: str) -> None:
     """The Worker serves the queue with one Spark application."""
-    counts = bodies.compact(conn_id, worker_id)
-    say(", ".join(f"{number} {state}" for state, number in sorted(counts.items())))
+    with story.brief():
+        outcomes = bodies.compact(conn_id, worker_id)
+    say(some(outcomes))
+    say(f"{sum(outcome.rows for outcome in outcomes):,} rows in {sum(o.seconds for o in outcomes):.1f} s of work")
 
 
 def clean_while_read(conn_id: str, reader: Mapping[str, Any]) -> None:
@@ -97,8 +101,10 @@ def clean_while_read(conn_id: str, reader: Mapping[str, Any]) -> None:
     before = _flight_directories(conn_id)
     with HiveAcidHook(conn_id) as hook:
         held = hook.get_conn().resume_snapshot(reader)
-        bodies.clean(conn_id)
+        with story.brief():
+            outcomes = bodies.clean(conn_id)
         held.release()
+        say(some(outcomes))
         say(_listing(hook))
     gone = set(before) - set(_flight_directories(conn_id))
     if gone:
@@ -124,7 +130,9 @@ def release_and_clean(conn_id: str, reader: Mapping[str, Any]) -> None:
     with HiveAcidHook(conn_id) as hook:
         hook.get_conn().resume_snapshot(reader).close()
         say(f"txn {reader['txn_id']} lets go")
-        bodies.clean(conn_id)
+        with story.brief():
+            outcomes = bodies.clean(conn_id)
+        say(some(outcomes))
         say("after the Cleaner:")
         say(_listing(hook))
     after = _flight_directories(conn_id)

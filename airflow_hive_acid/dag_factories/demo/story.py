@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from airflow_hive_acid.engine.events import StatementFinished, TransactionAborted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 log = logging.getLogger("airflow_hive_acid.demo")
 
@@ -20,12 +21,31 @@ _MARGIN = "    "
 _STATEMENT = 48
 
 _started: dict[str, float] = {}
+_brief: list[bool] = []
 
 
 def say(text: str) -> None:
     """One or more lines of the story."""
     for line in text.splitlines():
         log.info("%s%s", _MARGIN, line)
+
+
+def some(things: Sequence[object], shown: int = 3) -> str:
+    """The first few, one per line, and how many more there are."""
+    lines = [str(thing) for thing in things[:shown]]
+    if len(things) > shown:
+        lines.append(f"… and {len(things) - shown} more like these")
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def brief() -> Iterator[None]:
+    """Leave out of the story what others say at length meanwhile; in a deployment's log it stands all the same."""
+    _brief.append(True)
+    try:
+        yield
+    finally:
+        _brief.pop()
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -74,6 +94,8 @@ class StoryHandler(logging.StreamHandler[TextIO]):
 
 
 def _matters(record: logging.LogRecord) -> bool:
+    if _brief and record.levelno < logging.WARNING and record.name != log.name:
+        return False
     event = getattr(record, "hive_acid_event", None)
     return event is None or isinstance(event, StatementFinished | TransactionAborted)
 

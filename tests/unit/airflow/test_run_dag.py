@@ -47,6 +47,13 @@ def test_file_in_the_place_of_the_state_is_refused(run_dag, tmp_path):
         run_dag.prepare_state(file)
 
 
+def test_state_that_another_run_uses_is_refused(run_dag, tmp_path):
+    run_dag.prepare_state(tmp_path)
+    with run_dag.hold_state(tmp_path), pytest.raises(run_dag.UnusableStateError, match="another run uses"):
+        run_dag.hold_state(tmp_path)
+    run_dag.hold_state(tmp_path).close()
+
+
 def test_refusal_ends_with_code_2_before_airflow_is_imported(tmp_path):
     (tmp_path / "thesis.txt").write_text("x")
     done = subprocess.run(
