@@ -22,6 +22,9 @@ from airflow_hive_acid.errors import HiveAcidError
 if TYPE_CHECKING:
     from types import FrameType
 
+#: What typer makes of KeyboardInterrupt.
+_TYPER_INTERRUPTED = 130
+
 app = typer.Typer(
     name="hive-acid",
     help="Hive's ACID tables: SQL, transactions, locks, compaction.",
@@ -102,7 +105,9 @@ def main() -> None:
         for note in getattr(error, "__notes__", ()):
             say(note)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except SystemExit as end:
+        if end.code != _TYPER_INTERRUPTED:
+            raise
         say("interrupted")
         sys.exit(1)
 

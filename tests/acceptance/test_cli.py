@@ -1,0 +1,118 @@
+"""``hive-acid`` as users and scripts call it: a process of its own, standard output, exit code."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(sys.executable).parent / "hive-acid"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home directory of its own, so that nothing of the user's is touched."""
+    monkeypatch.setenv("HIVE_ACID_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HIVE_ACID_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HIVE_ACID_SPARK_MASTER", "local[2]")
+    for name in ("HIVE_ACID_METASTORE_URL", "HIVE_ACID_WAREHOUSE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home"
+
+
+def call(*arguments, stdin=None, **environment):
+    return subprocess.run(
+        [str(PROGRAM), *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+@pytest.mark.spark
+def test_script_of_a_file_on_a_server(metastore_url, tmp_path, home):
+    """The rows of the last SELECT, and nothing else, go to standard output; the URL comes from the environment."""
+    data = tmp_path / "rows.csv"
+    data.write_text("id,price\n1,1.50\n2,\n")
+    script = tmp_path / "script.sql"
+    script.write_text(
+        """
+        CREATE DATABASE shop;
+        CREATE TABLE shop.items (id INT, price DECIMAL(10,2), name STRING) PARTITIONED BY (kind STRING)
+          STORED AS ORC TBLPROPERTIES ('transactional'='true');
+        CREATE TEMPORARY VIEW v (id INT, price DECIMAL(10,2)) USING csv OPTIONS (path 'DATA', header 'true');
+        INSERT INTO shop.items PARTITION (kind='a') SELECT id, price, 'naïve' FROM v;
+        SELECT 'not the last one';
+        UPDATE shop.items SET price = 9 WHERE id = 2 AND kind = 'a';
+        SELECT id, price, name, kind FROM shop.items ORDER BY id;
+        """.replace("DATA", str(data))
+    )
+    done = call(
+        "--warehouse", str(tmp_path / "w"), "sql", "-f", str(script), "--format", "json",
+        HIVE_ACID_METASTORE_URL=metastore_url,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [
+        {"id": 1, "price": 1.5, "name": "naïve", "kind": "a"},
+        {"id": 2, "price": 9.0, "name": "naïve", "kind": "a"},
+    ]
+    assert "insert: 2 inserted" in done.stderr
+    assert (tmp_path / "w" / "shop.db" / "items" / "kind=a" / "delta_0000001_0000001_0000").is_dir()
+    assert not home.exists()
+
+
+def test_embedded_metastore_is_made_at_the_first_use(home):
+    first = call("sql", "-e", "CREATE DATABASE w; SHOW COMPACTIONS", "--format", "csv")
+    assert first.returncode == 0, first.stderr
+    assert f"sqlite:///{home}/metastore.db is ready; warehouse file:{home}/warehouse" in first.stderr
+    assert first.stdout.startswith("compaction_id,database,table,")
+    second = call("sql", "-f", "-", "--format", "json", stdin="SHOW TRANSACTIONS;")
+    assert (second.returncode, second.stdout) == (0, "[]\n")
+    assert "is ready" not in second.stderr
+    assert (home / "warehouse" / "w.db").is_dir()
+
+
+def test_script_without_rows_prints_nothing(home):
+    done = call("sql", "-e", "CREATE DATABASE w", "--format", "json")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "create database: done" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("SELECT a FORM b WHERE", "FORM"),
+        ("SELECT * FROM w.nowhere", "nowhere"),
+    ],
+)
+def test_statement_that_cannot_run_is_told_and_ends_with_1(home, script, message):
+    done = call("sql", "-e", script)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_command_line_ends_with_2(home):
+    done = call("sql", "-e", "SELECT 1", "--format", "xml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "xml" in done.stderr
+
+
+def test_missing_java_is_named_with_its_remedy(home):
+    done = call("sql", "-e", "CREATE DATABASE w; SELECT 1", JAVA_HOME="/nowhere")
+    assert done.returncode == 1
+    assert "JAVA_HOME is /nowhere" in done.stderr
+    assert "apt-get install openjdk-17" in done.stderr
+    assert not (home / "warehouse" / "w.db").exists()
+
+
+def test_unreachable_metastore_is_named_without_its_password(home):
+    done = call("--metastore-url", "postgresql://user:secret@127.0.0.1:1/db", "show", "locks")
+    assert done.returncode == 1
+    assert "127.0.0.1" in done.stderr
+    assert "secret" not in done.stderr

@@ -1,0 +1,66 @@
+"""The command line's shape: options, sub-commands, exit codes."""
+
+import pytest
+from typer.testing import CliRunner
+
+from airflow_hive_acid import __version__
+from airflow_hive_acid.cli.main import app, main
+from airflow_hive_acid.errors import InvalidArgumentsError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HIVE_ACID_HOME", str(tmp_path))
+    for name in ("HIVE_ACID_METASTORE_URL", "HIVE_ACID_WAREHOUSE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sql"], ["sql", "-e", "SELECT 1", "-f", "x"], ["nonsense"], ["show", "everything"], ["schema", "drop"],
+        ["maintenance", "worker", "--limit", "0"], ["sql", "-e", "SELECT 1", "--warehouse", "/w"],
+    ],
+)  # fmt: skip
+def test_wrong_command_line_ends_with_2(arguments):
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+
+
+def test_version_is_printed():
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"hive-acid {__version__}\n"
+
+
+def test_file_that_is_missing_is_named():
+    done = CliRunner().invoke(app, ["sql", "-f", "/nowhere.sql"])
+    assert isinstance(done.exception, InvalidArgumentsError)
+    assert "/nowhere.sql cannot be read" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [("GRANT SELECT ON t TO x", "GRANT"), ("BEGIN; SELECT 1", "BEGIN without a COMMIT"), ("DROP TABLE w.t", "w")],
+)
+def test_failure_ends_with_1_and_its_text(monkeypatch, capsys, script, message):
+    monkeypatch.setattr("sys.argv", ["hive-acid", "sql", "-e", script])
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "error: " in output.err
+    assert message in output.err
+
+
+def test_options_that_say_where_stand_before_the_command(tmp_path):
+    url = f"sqlite:///{tmp_path}/other.db"
+    done = CliRunner().invoke(app, ["--metastore-url", url, "--warehouse", str(tmp_path / "w"), "schema", "create"])
+    assert done.exit_code == 0
+    assert f"the metastore {url} is ready; warehouse file:{tmp_path}/w" in done.stderr
+
+
+def test_setting_that_is_unusable_is_named():
+    done = CliRunner().invoke(app, ["--set", "hive.txn.timeout=soon", "show", "locks"])
+    assert isinstance(done.exception, InvalidArgumentsError)
+    assert "hive.txn.timeout" in str(done.exception)
