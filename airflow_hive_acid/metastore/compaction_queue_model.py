@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PROPERTIES_LIMIT = 2048
+DEFAULT_POOL = "default"
+"""How requests without a pool are shown."""
 
 
 class CompactionType(Enum):
@@ -101,6 +103,11 @@ class Compaction:
     pool: str | None = None
     number_of_buckets: int | None = None
     order_by: str | None = None
+
+    @property
+    def pool_name(self) -> str:
+        """The compaction pool, as SHOW COMPACTIONS prints it."""
+        return self.pool or DEFAULT_POOL
 
     @property
     def soft_deleted_location(self) -> str | None:

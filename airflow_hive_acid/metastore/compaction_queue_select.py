@@ -12,6 +12,7 @@ from sqlalchemy import BigInteger, and_, bindparam, func, or_, select
 
 from airflow_hive_acid.metastore.clock import clock_ms, clock_timestamp_before
 from airflow_hive_acid.metastore.compaction_queue_model import (
+    DEFAULT_POOL,
     AbortedWrites,
     Candidate,
     Compaction,
@@ -31,7 +32,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
 _ctc, _cc, _tc, _cq = COMPLETED_TXN_COMPONENTS.c, COMPLETED_COMPACTIONS.c, TXN_COMPONENTS.c, COMPACTION_QUEUE.c
 
@@ -196,6 +197,13 @@ def show(connection: Connection, wanted: Mapping[str, str | None]) -> list[Compa
     """
     found = []
     for statement, table, prefix in ((QUEUE, COMPACTION_QUEUE, "CQ"), (HISTORY, COMPLETED_COMPACTIONS, "CC")):
-        conditions = [table.c[f"{prefix}_{name}"] == value for name, value in wanted.items() if value]
+        conditions = [_is(table.c[f"{prefix}_{name}"], value) for name, value in wanted.items() if value]
         found += [compaction(row, prefix) for row in connection.execute(statement.where(*conditions)).mappings()]
     return sorted(found, key=lambda c: (-max(c.end or 0, c.start or 0, c.commit_time or 0), c.enqueue_time or 0, c.id))
+
+
+def _is(column: ColumnElement[str], value: str) -> ColumnElement[bool]:
+    """Equality, where a missing pool is the pool ``default``."""
+    if value == DEFAULT_POOL and str(column.key).endswith("_POOL_NAME"):
+        return or_(column == value, column.is_(None))
+    return column == value

@@ -1,0 +1,445 @@
+"""The compaction queue: who may take what, what becomes of it, and what is forgotten with it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.metastore.codes import TxnType
+from airflow_hive_acid.metastore.compaction_queue_history import Retention
+from airflow_hive_acid.metastore.compaction_queue_model import (
+    Compaction,
+    CompactionState,
+    CompactionType,
+    Resource,
+)
+from airflow_hive_acid.metastore.schema_transactions import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+    COMPLETED_TXN_COMPONENTS,
+    TXN_COMPONENTS,
+)
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore import MetastoreClient
+
+T = "default.t"
+S = CompactionState
+
+
+def rows(client: MetastoreClient, table: sa.Table) -> list[dict[str, Any]]:
+    with client.database.reading() as connection:
+        return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+
+
+def change(client: MetastoreClient, statement: Any) -> None:
+    with client.database.transaction() as connection:
+        connection.execute(statement)
+
+
+def write(client: MetastoreClient, table: str = T, operation: str = "insert", *partitions: str) -> int:
+    with client.transaction({table: operation}, partitioned=[table] if partitions else []) as txn:
+        if partitions:
+            txn.add_partitions(table, partitions)
+    return txn.write_ids[table]
+
+
+def abort(client: MetastoreClient, table: str = T, *partitions: str) -> int:
+    txn = client.begin({table: "insert"}, partitioned=[table] if partitions else [])
+    if partitions:
+        client.add_partitions(txn.txn_id, table, partitions)
+    txn.abort("a test")
+    return txn.txn_id
+
+
+def work(client: MetastoreClient, highest: int, worker: str = "w1") -> Compaction:
+    """Claim the next request and bring it to ready for cleaning, committed."""
+    request = client.compactions.claim(worker)
+    assert request is not None
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=highest, txn_id=txn, run_as="hive")
+    client.compactions.mark_compacted(request)
+    client.commit_txn(txn)
+    return client.compactions.get(request.id)
+
+
+@pytest.mark.conformance("C01")
+def test_a_request_is_given_to_one_worker(client: MetastoreClient) -> None:
+    answer = client.compactions.enqueue("Default.T", type=CompactionType.MINOR, properties={"compactor.x": "1"})
+    assert (answer.id, answer.state, answer.accepted) == (1, S.INITIATED, True)
+    (row,) = rows(client, COMPACTION_QUEUE)
+    assert (row["CQ_DATABASE"], row["CQ_TABLE"], row["CQ_PARTITION"]) == ("default", "t", None)
+    assert (row["CQ_STATE"], row["CQ_TYPE"], row["CQ_TBLPROPERTIES"]) == ("i", "i", "1:11:compactor.x1:1")
+    assert row["CQ_ENQUEUE_TIME"] > 0
+    assert row["CQ_INITIATOR_ID"].endswith("-manual")
+    request = client.compactions.claim("host-w1")
+    assert request is not None
+    assert (request.id, request.state, request.worker_id) == (1, S.WORKING, "host-w1")
+    assert request.properties == {"compactor.x": "1"}
+    assert request.start is not None
+    assert client.compactions.claim("host-w2") is None
+
+
+@pytest.mark.conformance("C02")
+def test_requests_are_taken_in_the_order_they_came(client: MetastoreClient) -> None:
+    for partition in ("ds=1", "ds=2", "ds=3"):
+        client.compactions.enqueue(T, partition)
+    taken = [client.compactions.claim(f"w{i}") for i in range(4)]
+    assert [(r.id, r.resource.partition) if r else None for r in taken] == [
+        (1, "ds=1"), (2, "ds=2"), (3, "ds=3"), None]  # fmt: skip
+
+
+def test_many_workers_never_share_a_request(client: MetastoreClient) -> None:
+    for number in range(6):
+        client.compactions.enqueue(T, f"ds={number}")
+    start = threading.Barrier(4)
+
+    def take(worker: int) -> list[int]:
+        start.wait(timeout=30)
+        taken = []
+        while (request := client.compactions.claim(f"w{worker}")) is not None:
+            taken.append(request.id)
+        return taken
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(i for ids in pool.map(take, range(4)) for i in ids) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.conformance("C03")
+def test_a_request_that_would_do_nothing_new_is_not_accepted(client: MetastoreClient) -> None:
+    write(client)
+    first = client.compactions.enqueue(T)
+    answer = client.compactions.enqueue(T, type=CompactionType.MINOR)
+    assert (answer.accepted, answer.id, answer.state) == (False, first.id, S.INITIATED)
+    assert answer.message == f"Compaction is already scheduled with state='initiated' and id={first.id}"
+    request = client.compactions.claim("w")
+    assert request is not None
+    assert "state='working'" in client.compactions.enqueue(T).message
+    assert client.compactions.enqueue(T, "ds=1").accepted
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=1, txn_id=txn)
+    client.compactions.mark_compacted(request)
+    client.commit_txn(txn)
+    assert "state='ready for cleaning'" in client.compactions.enqueue(T).message
+    write(client)
+    assert client.compactions.enqueue(T).accepted
+    assert len(rows(client, COMPACTION_QUEUE)) == 3
+
+
+def test_two_who_ask_at_once_get_one_request(client: MetastoreClient) -> None:
+    start = threading.Barrier(4)
+
+    def ask(_: int) -> bool:
+        start.wait(timeout=30)
+        return client.compactions.enqueue(T).accepted
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(ask, range(4))) == [False, False, False, True]
+    assert len(rows(client, COMPACTION_QUEUE)) == 1
+
+
+@pytest.mark.conformance("C05")
+def test_a_compaction_waits_for_the_cleaner_with_the_marks_of_its_commit(client: MetastoreClient) -> None:
+    write(client)
+    client.compactions.enqueue(T)
+    request = client.compactions.claim("w")
+    assert request is not None
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=1, txn_id=txn, run_as="hive")
+    assert [(r["TC_OPERATION_TYPE"], r["TC_WRITEID"]) for r in rows(client, TXN_COMPONENTS)] == [("c", 1)]
+    client.compactions.update_state(request, highest_write_id=1, txn_id=txn, run_as="hive")
+    assert len(rows(client, TXN_COMPONENTS)) == 1
+    later = client.open_txn()
+    client.compactions.mark_compacted(request)
+    ready = client.compactions.get(request.id)
+    assert (ready.state, ready.worker_id, ready.next_txn_id, ready.run_as) == (S.READY_FOR_CLEANING, None, None, "hive")
+    client.commit_txn(txn)
+    ready = client.compactions.get(request.id)
+    assert ready.next_txn_id == later
+    assert ready.commit_time is not None
+    assert [r.id for r in client.compactions.find_ready_to_clean()] == [request.id]
+    assert client.compactions.find_ready_to_clean(retention_ms=3_600_000) == []
+
+
+@pytest.mark.conformance("C06")
+def test_what_a_cleaned_compaction_covered_is_forgotten(client: MetastoreClient) -> None:
+    write(client)
+    abort(client)
+    write(client)
+    client.compactions.enqueue(T)
+    request = work(client, highest=3)
+    write(client)
+    later = abort(client)
+    client.compactions.mark_cleaned(request)
+    assert rows(client, COMPACTION_QUEUE) == []
+    (done,) = rows(client, COMPLETED_COMPACTIONS)
+    assert (done["CC_ID"], done["CC_STATE"], done["CC_HIGHEST_WRITE_ID"]) == (request.id, "s", 3)
+    assert done["CC_END"] >= done["CC_START"] >= done["CC_ENQUEUE_TIME"]
+    assert [r["CTC_WRITEID"] for r in rows(client, COMPLETED_TXN_COMPONENTS)] == [4]
+    assert [r["TC_TXNID"] for r in rows(client, TXN_COMPONENTS)] == [later]
+
+
+def test_only_the_partition_that_was_compacted_is_forgotten(client: MetastoreClient) -> None:
+    write(client, T, "insert", "ds=1", "ds=2")
+    client.compactions.enqueue(T, "ds=1")
+    client.compactions.mark_cleaned(work(client, highest=1))
+    assert [r["CTC_PARTITION"] for r in rows(client, COMPLETED_TXN_COMPONENTS)] == ["ds=2"]
+
+
+def test_a_foreign_row_without_a_mark_forgets_nothing(client: MetastoreClient) -> None:
+    write(client)
+    client.compactions.enqueue(T)
+    request = client.compactions.claim("w")
+    assert request is not None
+    client.compactions.mark_compacted(request)
+    client.compactions.mark_cleaned(client.compactions.get(request.id))
+    assert len(rows(client, COMPLETED_TXN_COMPONENTS)) == 1
+
+
+@pytest.mark.conformance("C07")
+@pytest.mark.conformance("C14")
+def test_a_failed_request_moves_to_the_history_once(client: MetastoreClient) -> None:
+    client.compactions.enqueue(T, properties={"a": "b"}, pool="p1", order_by="id", number_of_buckets=3)
+    before = rows(client, COMPACTION_QUEUE)[0]
+    request = client.compactions.claim("w", pool="p1")
+    assert request is not None
+    client.compactions.mark_failed(request, "disk\0full")
+    assert rows(client, COMPACTION_QUEUE) == []
+    (done,) = rows(client, COMPLETED_COMPACTIONS)
+    assert (done["CC_STATE"], done["CC_ERROR_MESSAGE"], done["CC_WORKER_ID"]) == ("f", "disk full", "w")
+    for name in ("ENQUEUE_TIME", "TBLPROPERTIES", "POOL_NAME", "ORDER_BY", "NUMBER_OF_BUCKETS", "INITIATOR_ID"):
+        assert done[f"CC_{name}"] == before[f"CQ_{name}"], name
+    with pytest.raises(NoSuchObjectError, match="No record with CQ_ID=1 found in COMPACTION_QUEUE"):
+        client.compactions.mark_failed(request, "again")
+    assert len(rows(client, COMPLETED_COMPACTIONS)) == 1
+
+
+@pytest.mark.conformance("C08")
+def test_what_was_never_asked_for_gets_a_row_of_its_own(client: MetastoreClient) -> None:
+    client.compactions.enqueue(T)
+    request_id = client.compactions.did_not_initiate(Resource("default", "u", "ds=1"), "it keeps failing")
+    row = client.compactions.get(request_id)
+    assert request_id == 2
+    assert (row.state, row.type, row.error, row.queued) == (
+        S.DID_NOT_INITIATE, CompactionType.MINOR, "it keeps failing", False)  # fmt: skip
+    assert row.start == row.end
+
+
+@pytest.mark.conformance("C09")
+def test_failures_in_a_row_are_counted_per_resource(client: MetastoreClient) -> None:
+    resource, other = Resource("default", "t"), Resource("default", "u")
+    for _ in range(2):
+        client.compactions.enqueue(T)
+        request = client.compactions.claim("w")
+        assert request is not None
+        client.compactions.mark_failed(request, "x")
+    client.compactions.did_not_initiate(resource, "does not count")
+    week = 7 * 86_400_000
+    assert client.compactions.failed_resources() == {resource}
+    assert client.compactions.is_failing(resource, 2, week)
+    assert not client.compactions.is_failing(resource, 3, week)
+    assert not client.compactions.is_failing(other, 2, week)
+    week_ago = COMPLETED_COMPACTIONS.c.CC_ENQUEUE_TIME - week
+    change(client, sa.update(COMPLETED_COMPACTIONS).values(CC_ENQUEUE_TIME=week_ago))
+    assert not client.compactions.is_failing(resource, 2, week - 1000)
+
+
+@pytest.mark.conformance("C10")
+def test_the_history_is_purged_per_state(client: MetastoreClient) -> None:
+    for _ in range(4):
+        client.compactions.enqueue(T)
+        request = client.compactions.claim("w")
+        assert request is not None
+        client.compactions.mark_refused(request, "nothing to do")
+        client.compactions.did_not_initiate(Resource("default", "t"), "x")
+    purged = client.compactions.purge_history(Retention(refused=3, attempted=2))
+    assert sorted((p.compaction.id, p.compaction.state) for p in purged) == [
+        (1, S.REFUSED), (2, S.DID_NOT_INITIATE), (4, S.DID_NOT_INITIATE)]  # fmt: skip
+    assert len(rows(client, COMPLETED_COMPACTIONS)) == 5
+    assert client.compactions.purge_history(Retention(refused=3, attempted=2)) == []
+
+
+@pytest.mark.conformance("C11")
+def test_what_dead_workers_hold_is_given_back(client: MetastoreClient) -> None:
+    for number in range(4):
+        client.compactions.enqueue(T, f"ds={number}")
+    for worker in ("host-1", "host-2", "hostess-1", "ho%t-1"):
+        client.compactions.claim(worker)
+    assert client.compactions.requeue_of_worker("host-") == [1, 2]
+    assert client.compactions.requeue_of_worker("ho%t") == [4]
+    assert client.compactions.requeue_timed_out(3_600_000) == []
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=COMPACTION_QUEUE.c.CQ_START - 3_601_000))
+    assert client.compactions.requeue_timed_out(3_600_000) == [3]
+    assert {c.state for c in client.compactions.show()} == {S.INITIATED}
+    assert {c.worker_id for c in client.compactions.show()} == {None}
+
+
+def test_a_silent_worker_whose_txn_is_open_keeps_its_request(client: MetastoreClient) -> None:
+    client.compactions.enqueue(T)
+    request = client.compactions.claim("w")
+    assert request is not None
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=1, txn_id=txn)
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_START=0))
+    assert client.compactions.requeue_timed_out(1000) == []
+    client.abort_txn(txn)
+    assert client.compactions.requeue_timed_out(1000) == [1]
+
+
+def test_a_worker_that_lost_its_request_cannot_finish_it(client: MetastoreClient) -> None:
+    """
+    t1  A claims, is silent for too long, its request is given back
+    t2  B claims it
+    t3  A wakes up: every step of A is refused, B goes on
+    """
+    client.compactions.enqueue(T)
+    a = client.compactions.claim("a")
+    assert a is not None
+    client.compactions.requeue_of_worker("a")
+    b = client.compactions.claim("b")
+    assert b is not None
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    for step in (lambda: client.compactions.mark_compacted(a), lambda: client.compactions.mark_failed(a, "x"),
+                 lambda: client.compactions.mark_refused(a, "x"),
+                 lambda: client.compactions.update_state(a, highest_write_id=1, txn_id=txn)):  # fmt: skip
+        with pytest.raises(NoSuchObjectError, match="is working by b, not working by a"):
+            step()
+    client.compactions.mark_failed(b, "x")
+
+
+@pytest.mark.conformance("C30")
+def test_a_pool_has_workers_of_its_own(client: MetastoreClient) -> None:
+    client.compactions.enqueue(T, "ds=1", pool="reports")
+    client.compactions.enqueue(T, "ds=2")
+    assert client.compactions.claim("w", pool="other") is None
+    default = client.compactions.claim("w")
+    assert default is not None
+    assert default.resource.partition == "ds=2"
+    assert client.compactions.claim("w") is None
+    change(client, sa.update(COMPACTION_QUEUE).values(CQ_ENQUEUE_TIME=COMPACTION_QUEUE.c.CQ_ENQUEUE_TIME - 50_000))
+    assert client.compactions.claim("w", pool_timeout_ms=60_000) is None
+    late = client.compactions.claim("w", pool_timeout_ms=40_000)
+    assert late is not None
+    assert late.pool == "reports"
+
+
+@pytest.mark.conformance("C32")
+def test_only_requests_that_nobody_works_on_can_be_aborted(client: MetastoreClient) -> None:
+    client.compactions.enqueue(T, "ds=1")
+    client.compactions.enqueue(T, "ds=2")
+    client.compactions.claim("w")
+    answers = client.compactions.abort([1, 2, 99])
+    assert [(a.id, a.aborted, a.message) for a in answers] == [
+        (1, False, "Error while aborting compaction as compaction is in state-working"),
+        (2, True, "Successfully aborted compaction"),
+        (99, False, "No compaction request with id 99 is in the queue"),
+    ]
+    assert client.compactions.get(2).state is S.ABORTED
+
+
+@pytest.mark.conformance("C33")
+def test_queue_and_history_are_shown_together_and_filtered(client: MetastoreClient) -> None:
+    client.compactions.enqueue(T, "ds=1", CompactionType.MINOR)
+    request = client.compactions.claim("w")
+    assert request is not None
+    client.compactions.mark_failed(request, "x")
+    client.compactions.enqueue(T, "ds=2", pool="p")
+    client.compactions.enqueue("other.t")
+
+    def ids(**wanted: Any) -> list[int]:
+        return sorted(c.id for c in client.compactions.show(**wanted))
+
+    assert ids() == [1, 2, 3]
+    assert ids(database="DEFAULT") == [1, 2]
+    assert ids(database="default", table="T", partition="ds=2") == [2]
+    assert ids(type=CompactionType.MINOR) == [1]
+    assert ids(state=S.FAILED) == [1]
+    assert ids(pool="p") == [2]
+    assert ids(pool="default") == [1, 3]
+    assert [c.id for c in client.compactions.show(limit=1)] == [1]
+    assert {c.id: c.pool_name for c in client.compactions.show()} == {1: "default", 2: "p", 3: "default"}
+    assert [c.state.text for c in client.compactions.show(state=S.FAILED)] == ["failed"]
+
+
+@pytest.mark.conformance("C12")
+@pytest.mark.conformance("C13")
+def test_candidates_are_what_was_written_and_not_yet_compacted(client: MetastoreClient) -> None:
+    write(client, T, "insert", "ds=1", "ds=2")
+    write(client, T, "update", "ds=2")
+    write(client, "other.u")
+    found = [c.resource for c in client.compactions.find_candidates()]
+    assert set(found) == {Resource("default", "t", "ds=1"), Resource("default", "t", "ds=2"), Resource("other", "u")}
+    assert found[-1] == Resource("other", "u")
+    assert len(client.compactions.find_candidates(limit=2)) == 2
+
+
+@pytest.mark.conformance("C16")
+def test_aborts_are_counted_per_table_or_partition(client: MetastoreClient) -> None:
+    for number in range(3):
+        abort(client, T, f"ds={number}")
+    for _ in range(3):
+        abort(client, "default.u")
+    found = client.compactions.find_aborts_to_clean(count=2, age_ms=-1)
+    assert [(a.resource, a.components) for a in found] == [(Resource("default", "u"), 3)]
+    assert len(client.compactions.find_aborts_to_clean(count=0, age_ms=-1)) == 4
+
+
+def test_a_soft_delete_waits_in_the_queue_with_its_location(client: MetastoreClient) -> None:
+    txn = client.open_txn(type=TxnType.SOFT_DELETE)
+    with client.database.transaction() as connection:
+        resource = Resource("default", "t")
+        client.compactions.enqueue_soft_delete(
+            connection, resource, "file:/w/t.v1", txn_id=txn, highest_write_id=7, purge=True
+        )
+    client.commit_txn(txn)
+    (request,) = client.compactions.find_ready_to_clean()
+    assert request.soft_deleted_location == "file:/w/t.v1"
+    assert request.properties == {"location": "file:/w/t.v1", "ifPurge": "true"}
+    assert (request.next_txn_id, request.highest_write_id) == (txn, 7)
+    assert client.compactions.enqueue(T).accepted
+
+
+@pytest.mark.parametrize("name", ["", "t", "a.b.c", "default.t'; --", "default." + "x" * 4096, "default.é", "d.\0"])
+def test_a_request_for_what_is_no_table_changes_nothing(client: MetastoreClient, name: str) -> None:
+    with pytest.raises(InvalidArgumentsError):
+        client.compactions.enqueue(name)
+    with pytest.raises(InvalidArgumentsError):
+        client.compactions.enqueue(T, "not a partition" * (1 if name else 100))
+    assert rows(client, COMPACTION_QUEUE) == []
+    assert client.compactions.enqueue(T).id == 1
+
+
+def test_a_request_that_cannot_be_is_refused_by_name(client: MetastoreClient) -> None:
+    with pytest.raises(InvalidArgumentsError, match="2048"):
+        client.compactions.enqueue(T, properties={"x": "y" * 3000})
+    with pytest.raises(InvalidArgumentsError, match="Cleaner finds it by itself"):
+        client.compactions.enqueue(T, type=CompactionType.ABORT_TXN_CLEANUP)
+    with pytest.raises(InvalidArgumentsError, match="worker id"):
+        client.compactions.claim("x" * 200)
+    with pytest.raises(NoSuchObjectError, match="no compaction with id 5"):
+        client.compactions.get(5)
+    assert rows(client, COMPACTION_QUEUE) == []
+
+
+def test_rows_of_a_real_hive_are_understood(client: MetastoreClient) -> None:
+    """As dumped from Hive 4.1: a finished minor compaction of its own worker."""
+    change(client, sa.insert(COMPACTION_QUEUE).values(
+        CQ_ID=1, CQ_DATABASE="default", CQ_TABLE="t", CQ_PARTITION=None, CQ_STATE="r", CQ_TYPE="i",
+        CQ_TBLPROPERTIES=None, CQ_WORKER_ID=None, CQ_ENQUEUE_TIME=1795276230453, CQ_START=1795276230786,
+        CQ_RUN_AS="root", CQ_HIGHEST_WRITE_ID=5, CQ_META_INFO=None, CQ_HADOOP_JOB_ID="job_local772429308_0001",
+        CQ_NEXT_TXN_ID=9, CQ_TXN_ID=9, CQ_COMMIT_TIME=1795276236317, CQ_INITIATOR_ID="vm-manual",
+        CQ_INITIATOR_VERSION="4.1.0", CQ_WORKER_VERSION="4.1.0", CQ_RETRY_RETENTION=0,
+    ))  # fmt: skip
+    (request,) = client.compactions.show()
+    assert (request.type, request.state, request.job_id) == (
+        CompactionType.MINOR, S.READY_FOR_CLEANING, "job_local772429308_0001")  # fmt: skip
+    client.compactions.mark_cleaned(request)
+    change(client, sa.insert(COMPACTION_QUEUE).values(
+        CQ_ID=2, CQ_DATABASE="default", CQ_TABLE="t", CQ_STATE="i", CQ_TYPE="a", CQ_TBLPROPERTIES="1:x:broken"
+    ))  # fmt: skip
+    assert client.compactions.claim("w") is not None
