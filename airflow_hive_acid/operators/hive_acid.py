@@ -8,6 +8,7 @@ that cannot do even that leaves an open txn without heartbeat, which the reaper 
 from __future__ import annotations
 
 import threading
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -30,7 +31,8 @@ _KILL_SECONDS = 20.0
 class HiveAcidOperator(BaseOperator):
     """Runs one or several SQL statements: INSERT, UPDATE, DELETE, MERGE, SELECT, CREATE and DROP.
 
-    The result, also the task's XCom, says what each statement did and holds the rows of the last SELECT.
+    The result, also the task's XCom, says what each statement did and holds the rows of the last SELECT; decimals are
+    text in it, so that no digit is lost.
 
     :param sql: a statement, several with semicolons between them, a list, or the name of a ``.sql`` file. (templated)
     :param one_transaction: commit all statements together or none of them; otherwise each commits by itself.
@@ -109,6 +111,15 @@ def result_document(results: Sequence[StatementResult], xcom_rows: int) -> dict[
     queries = [result.rows for result in results if result.rows is not None]
     if queries:
         rows = queries[-1].to_dicts()
-        document["rows"] = rows[:xcom_rows]
+        document["rows"] = [_plain(row) for row in rows[:xcom_rows]]
         document["rows_left_out"] = max(0, len(rows) - xcom_rows)
     return document
+
+
+def _plain(value: Any) -> Any:
+    """Decimals as text: Airflow's own form of them goes through floats and loses digits."""
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
@@ -78,6 +79,14 @@ def test_rows_beyond_the_limit_are_counted_not_returned():
     document = result_document([SELECT], 2)
     assert document["rows"] == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
     assert document["rows_left_out"] == 1
+
+
+def test_decimals_keep_their_digits_as_text():
+    rows = Rows(
+        (Column("a", "decimal(20,2)"), Column("b", "array<decimal(3,1)>")), [[Decimal("1.10"), [Decimal("2.0")]]]
+    )
+    (row,) = result_document([StatementResult("SELECT …", "select", rows=rows)], 5)["rows"]
+    assert row == {"a": "1.10", "b": ["2.0"]}
 
 
 def test_document_without_a_query_has_no_rows():
