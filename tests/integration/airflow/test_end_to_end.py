@@ -1,0 +1,99 @@
+"""A DAG of operators on a PostgreSQL metastore, with real spark-submit; then the maintenance DAGs on what it left."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+from airflow.sdk import DAG
+
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
+from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
+from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark]
+
+CREATE = """
+CREATE DATABASE shop;
+CREATE TABLE shop.orders (id INT, item STRING, amount DECIMAL(10,2)) PARTITIONED BY (day STRING) STORED AS ORC
+TBLPROPERTIES ('transactional'='true');
+"""
+LOAD = """
+INSERT INTO shop.orders VALUES
+  (1, 'tea', 3.50, '2026-01-01'), (2, 'coffee', 4.20, '2026-01-01'), (3, 'cake', 5.00, '2026-01-02');
+"""
+CHANGE = [
+    "UPDATE shop.orders SET amount = amount + 1 WHERE id = 1",
+    "DELETE FROM shop.orders WHERE id = 2",
+    "SELECT id, amount FROM shop.orders ORDER BY id",
+]
+AFTER = [{"id": 1, "amount": "4.50"}, {"id": 3, "amount": "5.00"}]
+
+
+@pytest.fixture
+def client(postgresql_server, monkeypatch, tmp_path) -> Iterator[MetastoreClient]:
+    """A metastore on PostgreSQL, and the connections to it and to Spark."""
+    name = f"airflow_{uuid.uuid4().hex}"
+    engine = sa.create_engine(postgresql_server, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
+    with engine.connect() as connection:
+        connection.execute(sa.DDL(f'CREATE DATABASE "{name}"'))
+    engine.dispose()
+    url = sa.make_url(postgresql_server).set(database=name).render_as_string(hide_password=False)
+    extra = {"metastore_url": url, "warehouse": str(tmp_path / "warehouse")}
+    monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", json.dumps({"conn_type": "hive_acid", "extra": extra}))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    with MetastoreClient(url) as client:
+        client.create_schema()
+        yield client
+
+
+def results_of(finished, task_id):
+    (instance,) = [i for i in finished.get_task_instances() if i.task_id == task_id]
+    return instance.xcom_pull(task_ids=task_id)
+
+
+def test_dag_loads_changes_waits_for_locks_and_asks_for_compaction_and_the_workers_serve_it(
+    client, dags, registered, tmp_path
+):
+    """Time line:
+
+    t1  a DAG creates, loads and changes a table, in one Spark application, waits for locks, asks for compaction
+    t2  the Worker DAG compacts in a second application
+    t3  the Cleaner DAG removes what was replaced
+    t4  a task reads the table in a third: nothing has changed
+    """
+    with DAG("acid_end_to_end", schedule=None) as dag:
+        work = HiveAcidOperator(task_id="work", sql=[CREATE, LOAD, "BEGIN", *CHANGE[:2], "COMMIT", CHANGE[2]])
+        wait = HiveLockReleasedSensor(task_id="wait", table="shop.orders", deferrable=True, poke_interval=0.1)
+        ask = HiveAcidCompactOperator(task_id="ask", table="shop.orders", partition={"day": "2026-01-01"})
+        work >> wait >> ask
+    finished = registered(dag).test()
+    assert str(finished.state) == "success"
+    worked = results_of(finished, "work")
+    assert (worked["inserted"], worked["updated"], worked["deleted"]) == (3, 1, 1)
+    assert worked["rows"] == AFTER
+    txns = [s["txn_id"] for s in worked["statements"] if s["kind"] in ("update", "delete")]
+    assert txns[0] == txns[1]
+    assert results_of(finished, "ask")["accepted"] is True
+
+    compacted = dags["hive_acid_worker"].test()
+    assert {i.task_id: str(i.state) for i in compacted.get_task_instances()} == {
+        "plan": "success",
+        "compact": "success",
+    }
+    assert str(dags["hive_acid_cleaner"].test().state) == "success"
+    (request,) = client.compactions.show()
+    assert request.state.text == "succeeded"
+    partition = tmp_path / "warehouse" / "shop.db" / "orders" / "day=2026-01-01"
+    assert [entry.name for entry in partition.iterdir()] == [f"base_0000002_v{request.txn_id:07d}"]
+
+    with DAG("acid_read", schedule=None) as reading:
+        HiveAcidOperator(task_id="read", sql=CHANGE[2])
+    assert results_of(registered(reading).test(), "read")["rows"] == AFTER
