@@ -21,7 +21,7 @@ from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, MIN_HIST
 from airflow_hive_acid.metastore.txns import lock_txn_step, require_open, txn_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -77,15 +77,19 @@ def reason_text(reason: AbortReason | str) -> str:
     return info(reason.value if isinstance(reason, AbortReason) else reason)
 
 
-def abort_txn(conn: Connection, txn_id: int, features: Features, reason: AbortReason | str) -> bool:
+def abort_txn(conn: Connection, txn_id: int, features: Features, reason: AbortReason | str,
+              before: Callable[[Connection], None] | None = None) -> bool:
     """Abort a txn; false when it was aborted already.
 
+    :param before: records what must be known of it afterwards; runs while it is locked and open.
     :raises NoSuchTxnError: when it is committed or was never opened.
     """
     rows = conn.execute(lock_txn_step(txn_id).statement, {"txn_id": txn_id}).all()
     if rows and rows[0][0] == TxnState.ABORTED.value:
         return False
     require_open(conn, txn_id, rows)
+    if before is not None:
+        before(conn)
     abort_rows(conn, [txn_id], features, reason)
     return True
 

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
 from airflow_hive_acid.errors import HiveAcidError, LockDeniedError, WriteConflictError
+from airflow_hive_acid.metastore import events
 from airflow_hive_acid.metastore.codes import AbortReason, LockState, TxnType
 from airflow_hive_acid.metastore.conflicts import early_conflict
 from airflow_hive_acid.metastore.database import execute_batch
@@ -151,6 +152,8 @@ def prepare(pending: PendingTransaction) -> Begun | None:
         write_ids = {}
         for table in written:  # in the order of names, so that two txns never wait for each other here
             write_ids[table] = allocate(conn, table, [txn_id])[txn_id]
+        client.notifications.write(
+            conn, [events.alloc_write_id(t.database, t.name, {txn_id: w}) for t, w in write_ids.items()])
         lists = {t: with_own(w, write_ids.get(t)) for t, w in snapshot.write_ids.items()}
         return Begun(txn_id, pending.response.lock_id, pending.uses, snapshot.valid_txns, lists, write_ids)
 

@@ -8,6 +8,7 @@ Lost replies: idempotent verbs are asked again, opening and locking are not repe
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import getpass
 import socket
 from functools import cached_property
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
-from airflow_hive_acid.metastore import aborts, commits, replicated, schema, txns, write_ids
+from airflow_hive_acid.metastore import aborts, commits, replicated, schema, txn_events, txns, write_ids
 from airflow_hive_acid.metastore.beginning import PendingTransaction, begin, prepare, start
 from airflow_hive_acid.metastore.codes import AbortReason, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.compaction_queue import CompactionQueue
-from airflow_hive_acid.metastore.database import Database, OutcomeUnknownError, Repeat
+from airflow_hive_acid.metastore.database import Database, OutcomeUnknownError, Repeat, finish_batch
 from airflow_hive_acid.metastore.exclusive import hold_exclusively
 from airflow_hive_acid.metastore.failures import FailureRules
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
@@ -30,6 +31,7 @@ from airflow_hive_acid.metastore.locks import listing, manager, rebuild, waits
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
 from airflow_hive_acid.metastore.mutexes import Mutexes
+from airflow_hive_acid.metastore.notifications import Notifications
 from airflow_hive_acid.metastore.objects import distinct_tables, table_name
 from airflow_hive_acid.metastore.replica import Replica
 from airflow_hive_acid.metastore.requests import TableUse, table_uses
@@ -38,7 +40,7 @@ from airflow_hive_acid.metastore.transactions import Begun, ReaderSnapshot, Tran
 from airflow_hive_acid.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     import sqlalchemy as sa
@@ -69,6 +71,7 @@ class MetastoreClient:
         self.gap_timeout_ms = self.settings.milliseconds("hive.txn.opentxn.timeout")
         self.heartbeats = Heartbeater(self.heartbeat, self.settings.seconds("hive.txn.timeout") / 2)
         self.mutexes = Mutexes(self.database)
+        self.notifications = Notifications(self.database, self.settings)
         self._gate = txns.OpenGate(self.settings.integer("hive.max.open.txns"),
                                    self.settings.milliseconds("hive.count.open.txns.interval"))
 
@@ -107,7 +110,7 @@ class MetastoreClient:
         """Databases, tables and partitions."""
         from airflow_hive_acid.metastore.catalog import Catalog
 
-        return Catalog(self.database)
+        return Catalog(self.database, self.user)
 
     @cached_property
     def compactions(self) -> CompactionQueue:
@@ -117,7 +120,7 @@ class MetastoreClient:
     @cached_property
     def housekeeping(self) -> Housekeeping:
         """Time-outs and purges."""
-        return Housekeeping(self.database, self.settings, self.mutexes)
+        return Housekeeping(self.database, self.settings, self.mutexes, self.notifications)
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -143,7 +146,9 @@ class MetastoreClient:
 
         def operation(conn: Connection) -> list[int]:
             self._gate.check(conn)
-            return txns.open_txns(conn, request, self.database.features(conn), self.gap_timeout_ms)
+            ids = txns.open_txns(conn, request, self.database.features(conn), self.gap_timeout_ms)
+            finish_batch(conn, txn_events.opened(conn, self.notifications, ids, type))
+            return ids
 
         return self.database.run(operation, Repeat.BEFORE_COMMIT)
 
@@ -177,18 +182,21 @@ class MetastoreClient:
         :raises TxnAbortedError: when it was aborted; :raises NoSuchTxnError: when it was never opened.
         :raises CommitStateUnknownError: when the connection broke after the commit was sent and asking again failed.
         """
-        request = commits.CommitRequest(txn_id, check_conflicts, snapshot, hooks or commits.CommitHooks())
+        request = commits.CommitRequest(txn_id, check_conflicts, snapshot, self._with_events(hooks))
         tried = False
 
         def operation(conn: Connection) -> commits.CommitOutcome:
             nonlocal tried
             again, tried = tried, True
             try:
-                return commits.commit_txn(conn, request, self.database.features(conn))
+                outcome = commits.commit_txn(conn, request, self.database.features(conn))
             except NoSuchTxnError as error:
                 if again:
                     raise _commit_unknown(txn_id) from error
                 raise
+            if outcome.conflict is not None:
+                txn_events.aborted(conn, self.notifications, [txn_id])
+            return outcome
 
         try:
             outcome = self.database.run(operation)
@@ -197,16 +205,26 @@ class MetastoreClient:
         if outcome.conflict is not None:
             raise outcome.conflict.error()
 
-    def abort_txn(self, txn_id: int, reason: AbortReason | str | None = None) -> None:
+    def _with_events(self, hooks: commits.CommitHooks | None) -> commits.CommitHooks:
+        given = hooks or commits.CommitHooks()
+        if given.events is not None:
+            return given
+        return dataclasses.replace(
+            given, events=lambda conn, facts: txn_events.committed(conn, self.notifications, facts))
+
+    def abort_txn(self, txn_id: int, reason: AbortReason | str | None = None, *,
+                  before: Callable[[Connection], None] | None = None) -> None:
         """Abort a txn; aborting again is no error.
 
+        :param before: records, in the same transaction, what must be known of it afterwards.
         :raises NoSuchTxnError: when it is committed or was never opened.
         """
         why = reason or AbortReason.ROLLBACK
 
         def operation(conn: Connection) -> None:
-            if aborts.abort_txn(conn, txn_id, self.database.features(conn), why):
+            if aborts.abort_txn(conn, txn_id, self.database.features(conn), why, before):
                 replicated.note_incompatible(conn, [txn_id])
+                txn_events.aborted(conn, self.notifications, [txn_id])
 
         self.database.run(operation)
 
@@ -217,6 +235,7 @@ class MetastoreClient:
         def operation(conn: Connection) -> aborts.AbortedTxns:
             answer = aborts.abort_txns(conn, txn_ids, self.database.features(conn), why)
             replicated.note_incompatible(conn, answer.aborted)
+            txn_events.aborted(conn, self.notifications, answer.aborted)
             return answer
 
         return self.database.run(operation)
@@ -315,8 +334,13 @@ class MetastoreClient:
         """
         name = table_name(table)
         ids = [txn_ids] if isinstance(txn_ids, int) else list(txn_ids)
-        return self.database.run(lambda conn: write_ids.allocate(conn, name, ids, reallocate=reallocate, finish=True),
-                                 retry_duplicates=True)
+
+        def operation(conn: Connection) -> dict[int, int]:
+            return write_ids.allocate(
+                conn, name, ids, reallocate=reallocate,
+                finish=lambda pairs: txn_events.allocated(conn, self.notifications, name, pairs))
+
+        return self.database.run(operation, retry_duplicates=True)
 
     def get_valid_txns(self, txn_id: int = 0) -> ValidTxnList:
         """Which txns a reader sees, inside its own txn or outside one."""

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.database import Features
 
 _TXN = bindparam("txn_id", type_=sa.BigInteger)
-_OPERATIONS = (
-    select(TXN_COMPONENTS.c.TC_OPERATION_TYPE, func.count()).where(TXN_COMPONENTS.c.TC_TXNID == _TXN)
-    .group_by(TXN_COMPONENTS.c.TC_OPERATION_TYPE)
+_WRITES = (
+    select(TXN_COMPONENTS.c.TC_OPERATION_TYPE, TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_WRITEID)
+    .where(TXN_COMPONENTS.c.TC_TXNID == _TXN).distinct()
 )
 #: R12: a component without partition on a table that the catalog knows as partitioned.
 _UNNAMED_PARTITION = (
@@ -110,6 +110,20 @@ _STAMP_QUEUE = (
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """What is committed, for its events.
+
+    :param operations: letters of its components.
+    :param writes: database and write id of each table written.
+    """
+
+    txn_id: int
+    type: TxnType
+    operations: frozenset[str] = frozenset()
+    writes: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CommitHooks:
     """What else must hold, or happen, in the commit's own transaction; each raises to refuse the commit.
 
@@ -117,14 +131,14 @@ class CommitHooks:
     :param partitions: adds the partitions written, in the catalog and as components.
     :param claims: the idempotency record (R14).
     :param leases: locks the lease's rows and evaluates its end after that wait (R8).
-    :param events: writes the notification events, last (R15); gets the commit's facts.
+    :param events: makes the statements that write the notification events, last of all (R15).
     """
 
     checks: tuple[Callable[[Connection], None], ...] = ()
     partitions: tuple[Callable[[Connection], None], ...] = ()
     claims: tuple[Callable[[Connection], None], ...] = ()
     leases: tuple[Callable[[Connection], None], ...] = ()
-    events: tuple[Callable[[Connection, TxnFacts], None], ...] = ()
+    events: Callable[[Connection, Committed], list[Step]] | None = None
 
     def before_lock(self) -> tuple[Callable[[Connection], None], ...]:
         """All that runs before the global lock, in protocol order."""
@@ -179,52 +193,63 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> 
     :raises NoSuchTxnError: when it was never opened.
     :raises InvalidArgumentsError: when a partitioned table's component names no partition (R12).
     """
-    txn_id = request.txn_id
-    before = request.hooks.before_lock()
-    me = {"txn_id": txn_id}
-    look = [Step(_OPERATIONS, me), Step(_UNNAMED_PARTITION, me), Step(SELECT_EXACT, me)]
-    results = execute_batch(conn, [lock_txn_step(txn_id), *(() if before else look)])
-    found = _open_or_committed(conn, txn_id, results[0].rows)
-    if found is None:
+    committed = _check(conn, request)
+    if committed is None:
         return CommitOutcome(already=True)
-    if before:
-        for hook in before:
-            hook(conn)
-        results = [results[0], *execute_batch(conn, look)]
-    operations = {row[0] for row in results[1].rows}
-    if results[2].rows:
-        raise _unnamed_partition(txn_id, *results[2].rows[0])
-    # Hive would go on answering count(*) from statistics that this commit outdates.
-    forget(conn, results[3].rows)
-
+    txn_id, kind = committed.txn_id, committed.type
     if request.replayed is not None:
-        return _finish(conn, request, found, _replayed_steps(request.replayed, txn_id, features))
-    plan = _Plan.of(found.type, operations, features, check=request.check_conflicts)
+        return _finish(conn, request, committed, _replayed_steps(request.replayed, txn_id, features))
+    plan = _Plan.of(kind, committed.operations, features, check=request.check_conflicts)
     # Negative, so that nobody takes it for a commit id; random, so that no other commit under way has the same.
     temporary_id = -random.getrandbits(62) - 1
-    steps = _steps(plan, txn_id, features, found.type, temporary_id)
+    steps = _steps(plan, txn_id, features, kind, temporary_id)
     if not plan.needs_lock:
-        return _finish(conn, request, found, steps)
+        return _finish(conn, request, committed, steps)
 
     # R15: all row changes first, then the lock, so that other clients' opens wait as briefly as possible.
     # R3: what is read under the lock is read in statements of its own.
     under_lock = [open_txn_lock(conn, exclusive=True), Step(_MAX_TXN)]
     if plan.check:
         under_lock.append(candidates_step(txn_id))
-    results = execute_batch(conn, [SAVEPOINT, *steps, *under_lock])
+    results = execute_batch(conn, [*steps, *under_lock])
     commit_id = int(results[-2 if plan.check else -1].rows[0][0])
-    if plan.check:
-        conflict = first_conflict(results[-1].rows, request.snapshot)
-        if conflict is not None:
-            conn.execute(UNDO.statement)
-            abort_rows(conn, [txn_id], features, AbortReason.WRITE_CONFLICT)
-            return CommitOutcome(conflict=describe(conn, conflict, commit_id))
+    conflict = first_conflict(results[-1].rows, request.snapshot) if plan.check else None
+    if conflict is not None:
+        conn.execute(UNDO.statement)
+        # Which partitions hold files of the aborted write id must not be forgotten with the rest.
+        for hook in request.hooks.partitions:
+            hook(conn)
+        abort_rows(conn, [txn_id], features, AbortReason.WRITE_CONFLICT)
+        return CommitOutcome(conflict=describe(conn, conflict, commit_id))
     after: list[Step] = []
     if plan.write_set is not None:
         after.append(Step(_SET_COMMIT_ID, {"txn_id": txn_id, "temporary_id": temporary_id, "commit_id": commit_id}))
-    if found.type in COMPACTING_TYPES:
+    if kind in COMPACTING_TYPES:
         after.append(Step(_STAMP_QUEUE, {"txn_id": txn_id, "commit_id": commit_id}))
-    return _finish(conn, request, found, after)
+    return _finish(conn, request, committed, after)
+
+
+def _check(conn: Connection, request: CommitRequest) -> Committed | None:
+    """Lock the txn, run the caller's checks, and read what it wrote; None when it is committed already."""
+    me = {"txn_id": request.txn_id}
+    before = request.hooks.before_lock()
+    look = [Step(_WRITES, me), Step(_UNNAMED_PARTITION, me), Step(SELECT_EXACT, me)]
+    # Whatever hooks do is undone by a conflict, so the savepoint comes before them; the row's lock stays.
+    (row, _, *rest) = execute_batch(conn, [lock_txn_step(request.txn_id), SAVEPOINT, *(() if before else look)])
+    found = _open_or_committed(conn, request.txn_id, row.rows)
+    if found is None:
+        return None
+    if before:
+        for hook in before:
+            hook(conn)
+        rest = execute_batch(conn, look)
+    written, unnamed, exact = rest
+    if unnamed.rows:
+        raise _unnamed_partition(request.txn_id, *unnamed.rows[0])
+    # Hive would go on answering count(*) from statistics that this commit outdates.
+    forget(conn, exact.rows)
+    return Committed(request.txn_id, found.type, frozenset(r[0] for r in written.rows),
+                     tuple((r[1], r[2]) for r in written.rows if r[2] is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +263,7 @@ class _Plan:
     changes: bool
 
     @classmethod
-    def of(cls, kind: TxnType, operations: set[str], features: Features, *, check: bool) -> _Plan:
+    def of(cls, kind: TxnType, operations: frozenset[str], features: Features, *, check: bool) -> _Plan:
         if kind is TxnType.READ_ONLY:
             return cls(None, False, False, False, False)
         if kind in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
@@ -295,14 +320,15 @@ def _replayed_steps(replayed: Replayed, txn_id: int, features: Features) -> list
             *forget_steps(features, txn_id), forget_map]
 
 
-def _finish(conn: Connection, request: CommitRequest, found: TxnFacts, steps: list[Step]) -> CommitOutcome:
-    if not request.hooks.events:
-        finish_batch(conn, steps)
-        return CommitOutcome()
-    if steps:
-        execute_batch(conn, steps)
-    for hook in request.hooks.events:  # R15: TXN_LOCK_TBL first, NOTIFICATION_SEQUENCE last
-        hook(conn, found)
+def _finish(conn: Connection, request: CommitRequest, committed: Committed, steps: list[Step]) -> CommitOutcome:
+    events = request.hooks.events
+    if events is not None:
+        # R15: TXN_LOCK_TBL first, NOTIFICATION_SEQUENCE last. Making the statements may take the sequence's lock.
+        if conn.dialect.name != "postgresql":
+            execute_batch(conn, steps)
+            steps = []
+        steps = [*steps, *events(conn, committed)]
+    finish_batch(conn, steps)
     return CommitOutcome()
 
 

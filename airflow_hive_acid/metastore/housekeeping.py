@@ -17,6 +17,7 @@ from sqlalchemy import and_, bindparam, delete, exists, func, or_, select
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format.write_ids import MAX_ID
+from airflow_hive_acid.metastore import txn_events
 from airflow_hive_acid.metastore.aborts import abort_timed_out, expire_locks, find_timed_out
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.history import low_boundary, min_open_watermark, min_txn_seen_open
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.database import Database
     from airflow_hive_acid.metastore.mutexes import Mutexes
+    from airflow_hive_acid.metastore.notifications import Notifications
     from airflow_hive_acid.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -113,8 +115,9 @@ class HousekeepingReport:
 class Housekeeping:
     """Time-outs and purges of one metastore."""
 
-    def __init__(self, database: Database, settings: Settings, mutexes: Mutexes) -> None:
+    def __init__(self, database: Database, settings: Settings, mutexes: Mutexes, notifications: Notifications) -> None:
         self._database = database
+        self._notifications = notifications
         self._mutexes = mutexes
         self._gap = settings.milliseconds("hive.txn.opentxn.timeout")
         self._timeout = settings.milliseconds("hive.txn.timeout")
@@ -175,6 +178,7 @@ class Housekeeping:
         def operation(conn: Connection) -> list[int]:
             aborted = abort_timed_out(conn, txn_ids, self._database.features(conn), self._timeout, self._repl_timeout)
             note_incompatible(conn, aborted)
+            txn_events.aborted(conn, self._notifications, aborted)
             return aborted
 
         return self._database.run(operation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore import aborts, commits, replicated, txns
+from airflow_hive_acid.metastore import aborts, commits, events, replicated, txn_events, txns
 from airflow_hive_acid.metastore.codes import AbortReason, TxnType
 from airflow_hive_acid.metastore.database import Repeat
 from airflow_hive_acid.metastore.objects import canonical_partition, table_name
@@ -35,8 +35,10 @@ class Replica:
 
         # Idempotent, unlike other opens: the mapping tells what a lost reply did.
         def operation(conn: Connection) -> list[int]:
-            return replicated.open_replicated(conn, self._policy, source_txns, request,
-                                              client.database.features(conn), client.gap_timeout_ms)
+            targets = replicated.open_replicated(conn, self._policy, source_txns, request,
+                                                 client.database.features(conn), client.gap_timeout_ms)
+            client.notifications.write(conn, [events.open_txn(targets)])
+            return targets
 
         return client.database.run(operation, retry_duplicates=True)
 
@@ -52,22 +54,29 @@ class Replica:
         """
         name = table_name(table)
         wanted = [replicated.SourceWrite(*w) for w in writes]
-        return self._client.database.run(
-            lambda conn: replicated.allocate_replicated(conn, self._policy, name, wanted), retry_duplicates=True)
+
+        def operation(conn: Connection) -> dict[int, int]:
+            pairs = replicated.allocate_replicated(conn, self._policy, name, wanted)
+            self._client.notifications.write(conn, [events.alloc_write_id(name.database, name.name, pairs)])
+            return pairs
+
+        return self._client.database.run(operation, retry_duplicates=True)
 
     def commit_txn(self, source_txn: int, writes: Iterable[tuple[str, str | None, int]] = ()) -> None:
         """Commit what the source committed; without mapping it was done before, and nothing happens.
 
         :param writes: what the source recorded: table, partition, write id.
         """
+        log = self._client.notifications
         record = tuple((*table_name(t), None if p is None else canonical_partition(p), w) for t, p, w in writes)
 
         def operation(conn: Connection) -> None:
             target = replicated.mapped(conn, self._policy, [source_txn]).get(source_txn)
             if target is None:
                 return
+            hooks = commits.CommitHooks(events=lambda c, facts: txn_events.committed(c, log, facts))
             request = commits.CommitRequest(
-                target, replayed=commits.Replayed(self._policy, source_txn, record))
+                target, hooks=hooks, replayed=commits.Replayed(self._policy, source_txn, record))
             commits.commit_txn(conn, request, self._client.database.features(conn))
 
         self._client.database.run(operation)
@@ -80,6 +89,7 @@ class Replica:
                 return
             aborts.abort_txn(conn, target, self._client.database.features(conn), AbortReason.REPLICATION)
             replicated.forget_mapping(conn, target)
+            txn_events.aborted(conn, self._client.notifications, [target])
 
         self._client.database.run(operation)
 

@@ -106,7 +106,7 @@ def open_replicated(conn: Connection, policy: str, source_txns: Sequence[int], r
         raise InvalidArgumentsError(f"of the source txns of policy {policy!r} some are open here and some are not "
                                     f"({missing[:10]}); replay them as they were opened")
     asked = OpenRequest(request.user, request.host, len(wanted), TxnType.REPL_CREATED, request.agent_info)
-    targets = open_txns(conn, asked, features, gap_timeout_ms, finish=False)
+    targets = open_txns(conn, asked, features, gap_timeout_ms)
     conn.execute(_MAP, [{"policy": policy, "source": s, "target": t} for s, t in zip(wanted, targets, strict=True)])
     return targets
 
@@ -156,7 +156,7 @@ def set_write_id_state(conn: Connection, table: TableName, state: ValidWriteIdLi
     of_table = {"db": table.database, "tbl": table.name}
     if aborted:
         asked = OpenRequest(request.user, request.host, len(aborted), TxnType.DEFAULT, request.agent_info)
-        txn_ids = open_txns(conn, asked, features, gap_timeout_ms, finish=False)
+        txn_ids = open_txns(conn, asked, features, gap_timeout_ms)
         conn.execute(_PAIR, [{**of_table, "txn_id": t, "write_id": w} for t, w in zip(txn_ids, aborted, strict=True)])
         abort_rows(conn, txn_ids, features, AbortReason.REPLICATION)
     conn.execute(_FIRST, {**of_table, "next": state.high_watermark + 1})

@@ -111,10 +111,6 @@ class _Alive:
         self._ended = True
         self._client.heartbeats.remove(self.txn_id)
 
-    def _abort(self, reason: AbortReason | str) -> None:
-        """Abort; fine when it has ended in any other way than by a commit."""
-        self._finish()
-        self._client.abort_txn(self.txn_id, reason)
 
 
 class Transaction(_Alive):
@@ -210,8 +206,10 @@ class Transaction(_Alive):
         self._finish()
 
     def abort(self, reason: str | AbortReason | None = None) -> None:
-        """Give everything up."""
-        self._abort(reason or AbortReason.ROLLBACK)
+        """Give everything up; the partitions named so far are remembered for whoever cleans up."""
+        self._finish()
+        self._client.abort_txn(self.txn_id, reason or AbortReason.ROLLBACK,
+                               before=self._record_partitions if self._partitions else None)
 
     def to_document(self) -> dict[str, Any]:
         """Everything another process needs to go on with it, as plain JSON values."""

@@ -17,7 +17,7 @@ from sqlalchemy import bindparam, func, insert, select, update
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TooManyOpenTxnsError, TxnAbortedError
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.codes import TxnState, TxnType
-from airflow_hive_acid.metastore.database import Step, chunks, execute_batch, finish_batch, open_txn_lock
+from airflow_hive_acid.metastore.database import Step, chunks, execute_batch, open_txn_lock
 from airflow_hive_acid.metastore.failures import OpenTookTooLongError
 from airflow_hive_acid.metastore.history import WATERMARK
 from airflow_hive_acid.metastore.objects import info
@@ -107,11 +107,10 @@ class TxnFacts:
     reason: str | None
 
 
-def open_txns(conn: Connection, request: OpenRequest, features: Features, gap_timeout_ms: int, *, finish: bool = True,
+def open_txns(conn: Connection, request: OpenRequest, features: Features, gap_timeout_ms: int, *,
               timer: Callable[[], float] = time.monotonic) -> list[int]:
     """Open txns; returns their ids, ascending.
 
-    :param finish: nothing else follows in this transaction.
     :raises OpenTookTooLongError: when it took longer than the timeout; the whole operation is to be repeated.
     """
     started = timer()
@@ -122,8 +121,6 @@ def open_txns(conn: Connection, request: OpenRequest, features: Features, gap_ti
     if request.type is not TxnType.READ_ONLY and (timer() - started) * 1000 >= gap_timeout_ms:
         # The rows would appear later than readers wait for them; the rollback burns the ids.
         raise OpenTookTooLongError(f"opening took longer than hive.txn.opentxn.timeout ({gap_timeout_ms} ms)")
-    if finish:
-        finish_batch(conn, [])
     return ids
 
 

@@ -18,7 +18,7 @@ from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, TXN_C
 from airflow_hive_acid.metastore.txns import TxnFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -66,13 +66,13 @@ _MAX_PAIR = select(func.max(TXN_TO_WRITE_ID.c.T2W_WRITEID)).where(*_OF_TABLE)
 
 
 def allocate(conn: Connection, table: TableName, txn_ids: Sequence[int], *, reallocate: bool = False,
-             finish: bool = False) -> dict[int, int]:
+             finish: Callable[[dict[int, int]], list[Step]] | None = None) -> dict[int, int]:
     """One write id of the table per txn, ascending with the txn ids; what is allocated already is returned unchanged.
 
     A racer may insert the table's first row at the same time: run it with ``retry_duplicates``.
 
     :param reallocate: give the txns new, higher ids instead of those they have.
-    :param finish: nothing else follows in this transaction.
+    :param finish: given, nothing else follows in this transaction but the statements it makes of what was allocated.
     :raises InvalidArgumentsError: when a txn is read-only, or only some of the txns have a write id already.
     :raises NoSuchTxnError: when a txn is committed or unknown.
     :raises TxnAbortedError: when a txn is aborted.
@@ -100,7 +100,10 @@ def allocate(conn: Connection, table: TableName, txn_ids: Sequence[int], *, real
     for txn_id, write_id in allocated.items():
         steps.append(Step(_PAIR, {**of_table, "txn_id": txn_id, "write_id": write_id}))
         steps.append(Step(_STAMP, {**of_table, "txn_id": txn_id, "write_id": write_id}))  # R1
-    (finish_batch if finish else execute_batch)(conn, steps)
+    if finish is None:
+        execute_batch(conn, steps)
+    else:
+        finish_batch(conn, [*steps, *finish(allocated)])
     return allocated
 
 
