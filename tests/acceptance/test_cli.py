@@ -45,12 +45,12 @@ def test_script_of_a_file_on_a_server(metastore_url, tmp_path, home):
         CREATE DATABASE shop;
         CREATE TABLE shop.items (id INT, price DECIMAL(10,2), name STRING) PARTITIONED BY (kind STRING)
           STORED AS ORC TBLPROPERTIES ('transactional'='true');
-        CREATE TEMPORARY VIEW v (id INT, price DECIMAL(10,2)) USING csv OPTIONS (path 'DATA', header 'true');
+        CREATE TEMPORARY VIEW v (id INT, price DECIMAL(10,2)) USING csv OPTIONS (path '<data>', header 'true');
         INSERT INTO shop.items PARTITION (kind='a') SELECT id, price, 'naïve' FROM v;
         SELECT 'not the last one';
         UPDATE shop.items SET price = 9 WHERE id = 2 AND kind = 'a';
         SELECT id, price, name, kind FROM shop.items ORDER BY id;
-        """.replace("DATA", str(data))
+        """.replace("<data>", str(data))
     )
     done = call(
         "--warehouse", str(tmp_path / "w"), "sql", "-f", str(script), "--format", "json",
