@@ -172,12 +172,12 @@ class Hive:
         """
         self._request("cleaner", "maintenance").result(STATEMENT_SECONDS)
 
-    def clean(self) -> None:
-        """Let the Cleaner run until no compaction waits for it any more."""
+    def clean(self, table: str) -> None:
+        """Let the Cleaner run until no compaction of a table waits for it any more."""
         deadline = time.monotonic() + STATEMENT_SECONDS
-        while self.compactions("ready for cleaning"):
+        while waiting := [c for c in self.compactions("ready for cleaning") if c.split("/")[0] == table]:
             if time.monotonic() > deadline:
-                raise HiveError(f"the Cleaner left {self.compactions('ready for cleaning')} for {STATEMENT_SECONDS} s")
+                raise HiveError(f"the Cleaner left {waiting} for {STATEMENT_SECONDS} s")
             time.sleep(0.2)
             self.cleaner()
 

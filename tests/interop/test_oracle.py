@@ -40,7 +40,7 @@ def test_hive_writes_compacts_and_cleans_a_table(hive: Hive, hive_database: str)
 
     hive.run(f"alter table {table} compact 'major'")
     hive.worker()
-    hive.clean()
+    hive.clean(table)
 
     assert [name.rsplit("_v", 1)[0] for name in directories(hive, table)] == ["base_0000002"]
     assert hive.row_ids(table) == {first: (1, "a", "1.5"), updated: (2, "B", None)}

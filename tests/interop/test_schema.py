@@ -124,7 +124,7 @@ def test_hive_works_on_a_metastore_that_we_created(hive_on_our_schema: Hive) -> 
         alter table shop.orders partition (day = 'tue') compact 'major';
     """)
     hive.worker()
-    hive.clean()
+    hive.clean("shop.orders")
     hive.housekeeping()
     assert sorted(hive.run("select id, item, price, day from shop.orders")) == [
         (1, "tea", None, "mon"),
