@@ -9,6 +9,7 @@ from airflow_hive_acid.metastore import aborts, commits, events, replicated, txn
 from airflow_hive_acid.metastore.codes import AbortReason, TxnType
 from airflow_hive_acid.metastore.database import Repeat
 from airflow_hive_acid.metastore.objects import canonical_partition, table_name
+from airflow_hive_acid.metastore.write_ids import max_allocated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,9 +36,11 @@ class Replica:
 
         # Idempotent, unlike other opens: the mapping tells what a lost reply did.
         def operation(conn: Connection) -> list[int]:
+            known = replicated.mapped(conn, self._policy, source_txns)
             targets = replicated.open_replicated(conn, self._policy, source_txns, request,
                                                  client.database.features(conn), client.gap_timeout_ms)
-            client.notifications.write(conn, [events.open_txn(targets)])
+            if not known:
+                client.notifications.write(conn, [events.open_txn(targets)])
             return targets
 
         return client.database.run(operation, retry_duplicates=True)
@@ -56,7 +59,10 @@ class Replica:
         wanted = [replicated.SourceWrite(*w) for w in writes]
 
         def operation(conn: Connection) -> dict[int, int]:
+            before = max_allocated(conn, name)
             pairs = replicated.allocate_replicated(conn, self._policy, name, wanted)
+            if before >= max(pairs.values()):
+                return pairs  # replayed before
             self._client.notifications.write(conn, [events.alloc_write_id(name.database, name.name, pairs)])
             return pairs
 
