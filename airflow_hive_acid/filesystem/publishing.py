@@ -281,5 +281,3 @@ def _size(files: Mapping[str, int], name: str) -> str:
 def _is_checksum(name: str) -> bool:
     """Hadoop's local file system leaves ``.name.crc`` beside each file; every reader skips them."""
     return name.startswith(".") and name.endswith(".crc")
-
-

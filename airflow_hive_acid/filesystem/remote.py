@@ -125,7 +125,7 @@ class FsspecFilesystem:
         scheme = scheme_of(uri)
         if scheme != self._scheme:
             raise InvalidArgumentsError(f"{uri} is on {scheme}, this filesystem serves {self._scheme}")
-        return FSSPEC_PROTOCOLS[scheme] + uri[len(scheme):]
+        return FSSPEC_PROTOCOLS[scheme] + uri[len(scheme) :]
 
     def _path(self, uri: str) -> str:
         return str(self._fs._strip_protocol(self._translate(uri).rstrip("/")))

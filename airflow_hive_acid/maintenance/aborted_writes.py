@@ -106,9 +106,7 @@ def _locations(client: MetastoreClient, writes: AbortedWrites) -> list[str]:
     return [table.location, *sorted(place for place in elsewhere if not place.startswith(inside))]
 
 
-def _find(
-    filesystem: Filesystem, locations: Sequence[str], due: Sequence[AbortedTxn]
-) -> list[tuple[str, FileInfo]]:
+def _find(filesystem: Filesystem, locations: Sequence[str], due: Sequence[AbortedTxn]) -> list[tuple[str, FileInfo]]:
     write_ids = {txn.write_id for txn in due if txn.write_id is not None}
     compactions = {txn.txn_id for txn in due if txn.is_compaction}
     found = []
@@ -117,9 +115,7 @@ def _find(
     return found
 
 
-def _remove(
-    filesystem: Filesystem, locations: Sequence[str], due: Sequence[AbortedTxn]
-) -> list[tuple[str, FileInfo]]:
+def _remove(filesystem: Filesystem, locations: Sequence[str], due: Sequence[AbortedTxn]) -> list[tuple[str, FileInfo]]:
     found = _find(filesystem, locations, due)
     for location, entry in found:
         filesystem.delete(entry.path, inside=location)

@@ -32,6 +32,9 @@ def run_cleaner(client: MetastoreClient, filesystem: Filesystem) -> list[Cleanin
     :return: an outcome per finished compaction and per table or partition with aborted writes that are due; empty
         when another Cleaner is at work.
     """
+    if not client.settings.flag("hive.compactor.cleaner.on"):
+        log.info("hive.compactor.cleaner.on is false; the Cleaner does nothing")
+        return []
     thresholds = CleanerThresholds.of(client.settings)
     outcomes: list[CleaningOutcome] = []
     with client.mutexes.try_hold(MUTEX) as mutex:

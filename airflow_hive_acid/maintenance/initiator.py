@@ -49,6 +49,9 @@ def run_initiator(client: MetastoreClient, filesystem: Filesystem, *, dry_run: b
     look = _Look(client, filesystem, InitiatorThresholds.of(client.settings), dry_run)
     if dry_run:
         return look.decisions(None)
+    if not client.settings.flag("hive.compactor.initiator.on"):
+        log.info("hive.compactor.initiator.on is false; the Initiator does nothing")
+        return []
     with client.mutexes.try_hold(MUTEX) as mutex:
         if mutex is None:
             log.info("another Initiator holds the mutex; nothing is done in this look")
@@ -115,9 +118,7 @@ class _Look:
             decided[candidate.resource] = self._decide(candidate, table, databases, listings[location] or [], snapshot)
         return [decided[candidate.resource] for candidate in candidates]
 
-    def _partitions(
-        self, candidates: Iterable[Candidate], tables: Mapping[str, Table]
-    ) -> dict[Resource, Partition]:
+    def _partitions(self, candidates: Iterable[Candidate], tables: Mapping[str, Table]) -> dict[Resource, Partition]:
         """The partitions that exist, looked up table by table."""
         wanted: dict[str, list[Resource]] = {}
         for candidate in candidates:

@@ -87,9 +87,7 @@ def run_worker(
     return outcomes
 
 
-def compact(
-    client: MetastoreClient, filesystem: Filesystem, run_job: RunJob, request: Compaction
-) -> CompactionOutcome:
+def compact(client: MetastoreClient, filesystem: Filesystem, run_job: RunJob, request: Compaction) -> CompactionOutcome:
     """Do what a claimed request asks for; never raises for what is wrong with the table or the job."""
     started = time.monotonic()
     outcome = _Work(client, filesystem, run_job, request).outcome()
@@ -117,9 +115,7 @@ class _Place:
 class _Work:
     """The work on one request."""
 
-    def __init__(
-        self, client: MetastoreClient, filesystem: Filesystem, run_job: RunJob, request: Compaction
-    ) -> None:
+    def __init__(self, client: MetastoreClient, filesystem: Filesystem, run_job: RunJob, request: Compaction) -> None:
         self._client = client
         self._filesystem = filesystem
         self._run_job = run_job

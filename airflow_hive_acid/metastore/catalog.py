@@ -72,11 +72,13 @@ class Catalog:
     """Databases, tables and partitions of one metastore.
 
     :param database: the metastore database.
+    :param user: owner of what is created; by default the operating system's user.
     """
 
-    def __init__(self, database: db.Database) -> None:
+    def __init__(self, database: db.Database, user: str | None = None) -> None:
         self._database = database
         self._ids = IdPool(database)
+        self._user = user or getpass.getuser()
 
     # --- databases ------------------------------------------------------------------------------------------------
 
@@ -147,7 +149,7 @@ class Catalog:
                 raise AlreadyExistsError(f"database {lowered} exists already, at {found.location}")
             where = given or f"{self._external_root(connection)}/{lowered}.db"
             managed = managed_default(connection, lowered)
-            self._insert_database(connection, lowered, (where, managed), (getpass.getuser(), "USER"), description)
+            self._insert_database(connection, lowered, (where, managed), (self._user, "USER"), description)
             return require_database(connection, lowered)
 
         return self._run(operation, IdKind.DATABASE)
@@ -219,7 +221,7 @@ class Catalog:
         :raises AlreadyExistsError: when the table exists and ``if_not_exists`` is off.
         :raises NoSuchObjectError: when the database does not exist.
         """
-        checked = check_definition(replace(definition, owner=definition.owner or getpass.getuser()))
+        checked = check_definition(replace(definition, owner=definition.owner or self._user))
         key = TableName(checked.db, checked.name)
 
         def operation(connection: Connection) -> Table:
@@ -359,9 +361,7 @@ class Catalog:
 
         return self._database.read(operation)
 
-    def add_partitions(
-        self, name: str, partitions: Iterable[PartitionSpec], if_not_exists: bool = True
-    ) -> list[str]:
+    def add_partitions(self, name: str, partitions: Iterable[PartitionSpec], if_not_exists: bool = True) -> list[str]:
         """Add empty partitions to a table.
 
         :param partitions: names, values, or values by column.

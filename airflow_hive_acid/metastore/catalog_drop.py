@@ -100,9 +100,7 @@ def delete_database(connection: Connection, database_id: int) -> None:
         connection.execute(delete(child).where(child.c.DB_ID == database_id))
 
 
-def forget_object(
-    connection: Connection, db: str, table: str | None = None, partition: str | None = None
-) -> None:
+def forget_object(connection: Connection, db: str, table: str | None = None, partition: str | None = None) -> None:
     """Delete what the txn tables remember of a database, a table or one partition."""
     for target, prefix in _BY_PARTITION:
         connection.execute(delete(target).where(*_matches(target, prefix, db, table, partition)))

@@ -43,9 +43,9 @@ PartitionFilter: TypeAlias = Mapping[str, "str | Sequence[str | None] | None"]
 TakeIds: TypeAlias = "Callable[[Connection, IdKind, int], Sequence[int]]"
 
 _BATCH = 1000
-_SELECT_PARTITIONS = select(
-    PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.WRITE_ID, SDS.c.LOCATION
-).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+_SELECT_PARTITIONS = select(PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.WRITE_ID, SDS.c.LOCATION).join(
+    SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID
+)
 _SELECT_EXISTING = select(PARTITIONS.c.PART_NAME).where(
     PARTITIONS.c.TBL_ID == bindparam("table"), PARTITIONS.c.PART_NAME.in_(bindparam("names", expanding=True))
 )
@@ -162,9 +162,7 @@ def delete_partitions(connection: Connection, part_ids: Sequence[int]) -> list[i
     """
     storage_ids: list[int] = []
     for batch in chunks(part_ids, _BATCH):
-        storage_ids += connection.execute(
-            select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.PART_ID.in_(batch))
-        ).scalars()
+        storage_ids += connection.execute(select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.PART_ID.in_(batch))).scalars()
         for child in (PART_COL_STATS, PART_COL_PRIVS, PART_PRIVS, PARTITION_KEY_VALS, PARTITION_PARAMS, PARTITIONS):
             connection.execute(delete(child).where(child.c.PART_ID.in_(batch)))
     return [storage_id for storage_id in storage_ids if storage_id is not None]

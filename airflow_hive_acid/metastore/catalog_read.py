@@ -186,9 +186,7 @@ def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectErr
     databases = read_database_names(connection)
     if db not in databases:
         return NoSuchObjectError(f"there is no table {db}.{name}: no database {db}{_suggest(db, databases)}")
-    tables = list(
-        connection.execute(_SELECT_TABLE_NAMES.limit(_NAMES_FOR_SUGGESTIONS), {"db": db}).scalars()
-    )
+    tables = list(connection.execute(_SELECT_TABLE_NAMES.limit(_NAMES_FOR_SUGGESTIONS), {"db": db}).scalars())
     return NoSuchObjectError(f"there is no table {db}.{name}{_suggest(name, tables)}")
 
 

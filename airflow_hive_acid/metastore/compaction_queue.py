@@ -143,9 +143,7 @@ class CompactionQueue:
         def operation(connection: Connection) -> EnqueueResult:
             existing = self._in_the_way(connection, resource)
             if existing is not None:
-                message = (
-                    f"Compaction is already scheduled with state='{existing.state.text}' and id={existing.id}"
-                )
+                message = f"Compaction is already scheduled with state='{existing.state.text}' and id={existing.id}"
                 return EnqueueResult(existing.id, existing.state, False, message)
             request_id = next_request_id(connection)
             connection.execute(insert(COMPACTION_QUEUE).values(CQ_ID=request_id, **row))
@@ -271,9 +269,7 @@ class CompactionQueue:
         """There was nothing to do, or it cannot be done."""
         self._end(request, CompactionState.REFUSED, reason)
 
-    def did_not_initiate(
-        self, resource: Resource, reason: str, type: CompactionType = CompactionType.MINOR
-    ) -> int:
+    def did_not_initiate(self, resource: Resource, reason: str, type: CompactionType = CompactionType.MINOR) -> int:
         """Record why the Initiator did not even ask."""
         return self._database.run(
             lambda connection: insert_history(connection, resource, type, CompactionState.DID_NOT_INITIATE, reason),
@@ -299,9 +295,7 @@ class CompactionQueue:
 
     # --- looking --------------------------------------------------------------------------------------------------
 
-    def find_candidates(
-        self, last_checked_ms: int | None = None, limit: int = FETCH_SIZE
-    ) -> list[Candidate]:
+    def find_candidates(self, last_checked_ms: int | None = None, limit: int = FETCH_SIZE) -> list[Candidate]:
         """What the Initiator should look at: written since, or compacted in vain; longest waiting first."""
         return self._database.read(
             lambda connection: selects.find_written(connection, last_checked_ms, now_ms(connection), limit)

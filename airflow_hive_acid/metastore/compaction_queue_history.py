@@ -89,9 +89,7 @@ def _purge_resource(newest_first: Sequence[Compaction], retention: Retention, no
             continue
         seen[row.state] += 1
         age = now_ms - (row.start if row.start is not None else now_ms)
-        pointless = CompactionType.MAJOR in later_success or (
-            bool(later_success) and row.type is CompactionType.MINOR
-        )
+        pointless = CompactionType.MAJOR in later_success or (bool(later_success) and row.type is CompactionType.MINOR)
         if seen[row.state] > kept:
             purged.append(PurgedCompaction(row, f"{kept} newer ones that {row.state.text} are kept"))
         elif row.state in _UNSUCCESSFUL and age > retention.timeout_ms and pointless:

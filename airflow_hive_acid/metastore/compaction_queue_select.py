@@ -43,9 +43,7 @@ _WRITTEN = (
     .limit(bindparam("limit"))
 )
 _newest = (
-    select(func.max(_cc.CC_ID).label("id"))
-    .group_by(_cc.CC_DATABASE, _cc.CC_TABLE, _cc.CC_PARTITION)
-    .subquery("newest")
+    select(func.max(_cc.CC_ID).label("id")).group_by(_cc.CC_DATABASE, _cc.CC_TABLE, _cc.CC_PARTITION).subquery("newest")
 )
 _unsuccessful = (
     select(_cc.CC_DATABASE, _cc.CC_TABLE, _cc.CC_PARTITION)
@@ -54,22 +52,20 @@ _unsuccessful = (
     .subquery("unsuccessful")
 )
 #: Only what was written since the last look, and what could not be compacted then.
-_WRITTEN_SINCE = (
-    _WRITTEN.outerjoin(
-        _unsuccessful,
-        and_(
-            _unsuccessful.c.CC_DATABASE == _ctc.CTC_DATABASE,
-            _unsuccessful.c.CC_TABLE == _ctc.CTC_TABLE,
-            or_(
-                _unsuccessful.c.CC_PARTITION == _ctc.CTC_PARTITION,
-                and_(_unsuccessful.c.CC_PARTITION.is_(None), _ctc.CTC_PARTITION.is_(None)),
-            ),
-        ),
-    ).where(
+_WRITTEN_SINCE = _WRITTEN.outerjoin(
+    _unsuccessful,
+    and_(
+        _unsuccessful.c.CC_DATABASE == _ctc.CTC_DATABASE,
+        _unsuccessful.c.CC_TABLE == _ctc.CTC_TABLE,
         or_(
-            _ctc.CTC_TIMESTAMP >= clock_timestamp_before(bindparam("seconds", type_=BigInteger)),
-            _unsuccessful.c.CC_DATABASE.is_not(None),
-        )
+            _unsuccessful.c.CC_PARTITION == _ctc.CTC_PARTITION,
+            and_(_unsuccessful.c.CC_PARTITION.is_(None), _ctc.CTC_PARTITION.is_(None)),
+        ),
+    ),
+).where(
+    or_(
+        _ctc.CTC_TIMESTAMP >= clock_timestamp_before(bindparam("seconds", type_=BigInteger)),
+        _unsuccessful.c.CC_DATABASE.is_not(None),
     )
 )
 
@@ -131,6 +127,7 @@ _READY = (
     .limit(bindparam("limit"))
 )
 
+
 def find_written(connection: Connection, last_checked_ms: int | None, now_ms: int, limit: int) -> list[Candidate]:
     """Tables and partitions with committed writes that no compaction has covered, longest waiting first.
 
@@ -159,9 +156,7 @@ def find_aborted(connection: Connection, count: int, age_ms: int, limit: int) ->
     for row in rows:
         resource = Resource(row.TC_DATABASE, row.TC_TABLE, row.TC_PARTITION)
         open_txn = min((txn for where, txn in writers if _overlap(where, resource)), default=None)
-        found.append(
-            AbortedWrites(resource, int(row.components), int(row.oldest), open_txn, retries.get(resource))
-        )
+        found.append(AbortedWrites(resource, int(row.components), int(row.oldest), open_txn, retries.get(resource)))
     return found
 
 

@@ -109,9 +109,7 @@ def test_a_new_partitioned_table_and_its_partitions_equal_hives_row_for_row(
     assert plain(stored("SERDE_PARAMS")) == plain(hive["SERDE_PARAMS"])
     values = [("2024-01-01", "0"), ("2024-01-01", "1"), ("2024-01-02", "0"), (None, "0"), ("a b/c=d:e%f", "2")]
     with client.database.transaction() as connection:
-        new = client.catalog.add_partitions_in(
-            connection, table_name("default.t"), values, write_id=1
-        )
+        new = client.catalog.add_partitions_in(connection, table_name("default.t"), values, write_id=1)
     assert len(new) == 5
     for name in ("SDS", "SERDES", "PARTITIONS", "PARTITION_KEY_VALS"):
         assert plain(stored(name)) == plain(hive[name]), name

@@ -208,6 +208,7 @@ def test_nothing_above_the_compactions_mark_is_removed_in_its_name(
     assert table.directories() == list(second.directories)
 
 
+@pytest.mark.conformance("K10")
 def test_an_earlier_compaction_whose_turn_comes_late_finds_nothing_left(
     client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: RunJob
 ) -> None:
@@ -225,6 +226,23 @@ def test_an_earlier_compaction_whose_turn_comes_late_finds_nothing_left(
     outcome = run_cleaner(client, fs)[0]
     assert (outcome.kind, outcome.request_id, outcome.removed) == (Kind.CLEANED, first.request_id, ())
     assert table.directories() == list(second.directories)
+
+
+@pytest.mark.conformance("K02")
+def test_what_an_overwrite_replaced_goes_with_the_next_clean_up(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: RunJob
+) -> None:
+    table.insert()
+    table.insert()
+    with table.begin("overwrite") as txn:
+        table.directory(f"base_{txn.write_ids['default.t']:07d}")
+    client.compactions.enqueue("default.t")
+    assert [o.kind for o in run_worker(client, fs, compact_lines, "w")] == [Kind.FOR_CLEANER]
+    table.settle()
+    assert [o.kind for o in run_cleaner(client, fs)] == [Kind.CLEANED]
+    assert table.directories() == ["base_0000003"]
+    with client.snapshot(["default.t"]) as snapshot:
+        assert len(table.read(snapshot)) == 1
 
 
 @pytest.mark.conformance("K09")
@@ -294,6 +312,19 @@ def test_originals_of_a_converted_table_go_with_the_first_base(
     outcome = run_cleaner(client, fs)[0]
     assert outcome.kind is Kind.CLEANED
     assert table.directories() == list(done.directories)
+
+
+def test_services_that_are_switched_off_do_nothing(metastore_url: str, fs: Filesystem, compacted: Any) -> None:
+    from airflow_hive_acid.maintenance import run_initiator
+    from airflow_hive_acid.metastore import MetastoreClient as Client
+    from airflow_hive_acid.settings import Settings, Source
+
+    compacted.settle()
+    off = {"hive.compactor.initiator.on": "false", "hive.compactor.cleaner.on": "false"}
+    with Client(metastore_url, Settings({Source.HIVE_SITE: off})) as client:
+        assert run_cleaner(client, fs) == []
+        assert run_initiator(client, fs) == []
+        assert run_initiator(client, fs, dry_run=True) != []
 
 
 def test_two_cleaners_do_not_work_at_once(client: MetastoreClient, fs: Filesystem, compacted: Any) -> None:

@@ -92,8 +92,10 @@ def test_new_partitions_lie_below_the_table_and_known_ones_where_the_catalog_say
     elsewhere = f"file:{tmp_path}/elsewhere"
     for partition in ("k=1", "k=a%2Fb"):
         stage(table, f"data/{partition}/{name}/bucket_00000", f"data/{partition}/{name}/_orc_acid_version")
-    written = [directory(name, "bucket_00000", partition="k=1", values=("1",)),
-               directory(name, "bucket_00000", partition="k=a%2Fb", values=("a/b",))]
+    written = [
+        directory(name, "bucket_00000", partition="k=1", values=("1",)),
+        directory(name, "bucket_00000", partition="k=a%2Fb", values=("a/b",)),
+    ]
     where = {"partition_columns": ("k",), "partitions": {"k=1": elsewhere}}
     manifest = published(table, *written, **where)
     assert (tmp_path / "elsewhere" / name / "bucket_00000").is_file()
