@@ -18,8 +18,15 @@ from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_n
 from airflow_hive_acid.spark import originals, schema
 from airflow_hive_acid.spark.change import bucket_index
 from airflow_hive_acid.spark.output import Destination, merged, start_directory, write_events
-from airflow_hive_acid.spark.reader import delete_events, live_events, only_seen, open_table, without_deleted
-from airflow_hive_acid.spark.scan import bucket_number, read_files_whole, scan_events, union
+from airflow_hive_acid.spark.reader import (
+    delete_events,
+    insert_events,
+    live_events,
+    only_seen,
+    open_table,
+    without_deleted,
+)
+from airflow_hive_acid.spark.scan import bucket_number, read_files_whole, union
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,8 +90,7 @@ class _Compaction:
         return written or [start_directory(self._staging, self._destination(name))]
 
     def _copied_inserts(self, files: Sequence[EventFile]) -> DataFrame:
-        row = schema.row_type(self._table.columns)
-        return only_seen(scan_events(self._spark, row, files, self._table.partitions), self._table, files)
+        return only_seen(insert_events(self._spark, self._table, files), self._table, files)
 
     def _copied_deletes(self, files: Sequence[EventFile]) -> DataFrame:
         row = schema.row_type(self._table.columns)
@@ -96,11 +102,10 @@ class _Compaction:
 
     def _live_inserts(self, files: Sequence[EventFile]) -> DataFrame:
         clean, filtered = set(self._table.files.clean), set(self._table.files.filtered)
-        row = schema.row_type(self._table.columns)
         parts = []
         untouched = [f for f in files if f in clean]
         if untouched:
-            parts.append(scan_events(self._spark, row, untouched, self._table.partitions))
+            parts.append(insert_events(self._spark, self._table, untouched))
         hit = [f for f in files if f in filtered]
         if hit:
             parts.append(live_events(self._spark, self._table, hit))

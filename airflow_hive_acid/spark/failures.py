@@ -124,6 +124,12 @@ def _is_about_values(text: str) -> bool:
     """ANSI errors: a cast, an overflow, a division; the same statement on the same data fails again."""
     return any(
         name in text
-        for name in ("SparkArithmeticException", "SparkNumberFormatException", "SparkDateTimeException",
-                     "SparkRuntimeException", "SparkIllegalArgumentException", "SparkArrayIndexOutOfBoundsException")
+        for name in (
+            "SparkArithmeticException",
+            "SparkNumberFormatException",
+            "SparkDateTimeException",
+            "SparkRuntimeException",
+            "SparkIllegalArgumentException",
+            "SparkArrayIndexOutOfBoundsException",
+        )
     )

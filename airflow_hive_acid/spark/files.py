@@ -169,9 +169,7 @@ def _originals(state: AcidState, root: str, ordinal: int) -> Iterable[OriginalDa
             yield _original(entry, root, ordinal, named)
 
 
-def _original(
-    entry: FileEntry, root: str, ordinal: int, directory: AcidDirectory | None = None
-) -> OriginalDataFile:
+def _original(entry: FileEntry, root: str, ordinal: int, directory: AcidDirectory | None = None) -> OriginalDataFile:
     uri = paths.join(root, entry.path)
     named = parse_original_file(entry.path.rpartition("/")[2])
     if named is None:

@@ -206,8 +206,7 @@ class HadoopFilesystem:
 
     def orc_summary(self, uri: str) -> OrcSummary:
         """Rows and bucket values of an ACID file, from its footer."""
-        orc = self._orc_file
-        reader = orc.createReader(self._path(uri), orc.readerOptions(self._conf))
+        reader = self._orc_reader(uri)
         try:
             rows = int(reader.getNumberOfRows())
             if rows == 0:
@@ -218,20 +217,39 @@ class HadoopFilesystem:
         finally:
             reader.close()
 
+    def orc_row_names(self, uri: str) -> list[str]:
+        """Names of the fields of ``row`` in an ACID file, from its footer.
+
+        :raises CorruptTableError: when the footer cannot be read, or is not that of an ACID file.
+        """
+        reader = self._orc_reader(uri)
+        try:
+            fields = reader.getSchema().getChildren()
+            if fields is None or fields.size() != 6 or fields.get(5).getFieldNames() is None:
+                raise CorruptTableError(f"{uri} is called like an ACID file, but does not have its six columns")
+            names: list[str] = json.loads(self._mapper.writeValueAsString(fields.get(5).getFieldNames()))
+            return names
+        finally:
+            reader.close()
+
     def orc_rows(self, uri: str) -> int:
         """Rows of any ORC file, from its footer.
 
         :raises CorruptTableError: when the footer cannot be read.
         """
-        orc = self._orc_file
-        try:
-            reader = orc.createReader(self._path(uri), orc.readerOptions(self._conf))
-        except Py4JJavaError as error:
-            raise CorruptTableError(f"{uri} cannot be read as ORC: {java_message(error)}") from error
+        reader = self._orc_reader(uri)
         try:
             return int(reader.getNumberOfRows())
         finally:
             reader.close()
+
+    def _orc_reader(self, uri: str) -> Any:
+        try:
+            return self._orc_file.createReader(self._path(uri), self._orc_file.readerOptions(self._conf))
+        except Py4JJavaError as error:
+            raise CorruptTableError(
+                f"{uri} is missing or cannot be read, and rows would be lost without it: {java_message(error)}"
+            ) from error
 
 
 @lru_cache(maxsize=1)

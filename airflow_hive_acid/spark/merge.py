@@ -104,9 +104,7 @@ class _Merge:
         if updates:
             decided, values = self._new_values(decided, updates)
         changed = f"coalesce({_CLAUSE} in ({', '.join(map(str, updates))}), false)" if updates else "false"
-        return decided.selectExpr(
-            *IDENTITY, schema.PARTITION, _CLAUSE, f"{changed} as {CHANGED}", *values, *numbers
-        )
+        return decided.selectExpr(*IDENTITY, schema.PARTITION, _CLAUSE, f"{changed} as {CHANGED}", *values, *numbers)
 
     def _new_values(self, rows: DataFrame, updates: Sequence[int]) -> tuple[DataFrame, list[str]]:
         """The columns after the update clauses; NULL where a row is not updated (nobody will look)."""

@@ -91,7 +91,5 @@ def _identities(fs: HadoopFilesystem, files: Sequence[OriginalDataFile]) -> list
         offset = reached.get(group, 0)
         reached[group] = offset + count
         bucket = encode_bucket(file.bucket, file.statement_id)
-        found.append(
-            {_KNOWN_PATH: metadata_path(file.uri), _WRITE_ID: file.write_id, _BUCKET: bucket, _OFFSET: offset}
-        )
+        found.append({_KNOWN_PATH: metadata_path(file.uri), _WRITE_ID: file.write_id, _BUCKET: bucket, _OFFSET: offset})
     return found

@@ -7,7 +7,7 @@ A snapshot belongs to an open, registered txn (R16): this module does not check 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.spark import originals, schema
+from airflow_hive_acid.spark.evolution import renamed_columns
 from airflow_hive_acid.spark.files import SnapshotFiles, plain_files, snapshot_files
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.scan import PartitionValues, ScanFile, scan, scan_events, union
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.spark.evolution import FileNames
     from airflow_hive_acid.spark.files import EventFile
 
 BROADCAST_DELETES_BYTES = 64 << 20
@@ -46,6 +48,7 @@ class OpenTable:
     """A snapshot whose files are listed.
 
     :param write_ids: what the snapshot sees; for a compaction the compactor's variant.
+    :param renamed: names of the columns in files that were written before a column was renamed.
     :param columns: data columns; ``partition_columns`` come after them in rows.
     """
 
@@ -55,6 +58,7 @@ class OpenTable:
     partition_columns: tuple[schema.TableColumn, ...]
     partitions: PartitionValues
     files: SnapshotFiles
+    renamed: dict[str, FileNames] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -79,14 +83,11 @@ def open_table(spark: SparkSession, snapshot: TableSnapshot, compactor: bool = F
     write_ids = ValidWriteIdList.parse(snapshot.write_ids)
     if compactor:
         write_ids = write_ids.for_compactor()
-    return OpenTable(
-        snapshot,
-        write_ids,
-        columns,
-        partition_columns,
-        PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions)),
-        snapshot_files(HadoopFilesystem.of(spark), snapshot, write_ids),
-    )
+    fs = HadoopFilesystem.of(spark)
+    files = snapshot_files(fs, snapshot, write_ids)
+    partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
+    renamed = renamed_columns(fs, files.inserts, columns)
+    return OpenTable(snapshot, write_ids, columns, partition_columns, partitions, files, renamed)
 
 
 def read_snapshot(spark: SparkSession, snapshot: TableSnapshot, row_ids: bool = False) -> DataFrame:
@@ -114,10 +115,9 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
     files = table.files
     ids = [f"{name} as {schema.internal(name)}" for name in schema.IDENTITY] + [schema.PARTITION]
     columns = [*_data_columns(table), *table.partitions.outputs(), *(ids if identity else [])]
-    row = schema.row_type(table.columns)
     parts = []
     if files.clean:
-        parts.append(_project(scan_events(spark, row, files.clean, table.partitions), columns))
+        parts.append(_project(insert_events(spark, table, files.clean), columns))
     if files.filtered:
         parts.append(_project(live_events(spark, table, files.filtered), columns))
     if files.originals:
@@ -130,10 +130,15 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
     return union(parts)
 
 
+def insert_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:
+    """All insert events in these files."""
+    row = schema.row_type(table.columns)
+    return scan_events(spark, row, files, table.partitions, renamed=table.renamed)
+
+
 def live_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:
     """Insert events that the snapshot sees and that no delete event hits, header included."""
-    events = scan_events(spark, schema.row_type(table.columns), files, table.partitions)
-    events = only_seen(events, table, files)
+    events = only_seen(insert_events(spark, table, files), table, files)
     return without_deleted(spark, table, events, {f.partition for f in files})
 
 
@@ -202,8 +207,9 @@ def _project(frame: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
 def _no_rows(spark: SparkSession, columns: Sequence[schema.TableColumn], identity: bool) -> DataFrame:
     values = [_presented(f"cast(null as {schema.sql_type(c.type)})", c) for c in columns]
     if identity:
-        values += [f"cast(null as {schema.header_type(n).simpleString()}) as {schema.internal(n)}"
-                   for n in schema.IDENTITY]
+        values += [
+            f"cast(null as {schema.header_type(n).simpleString()}) as {schema.internal(n)}" for n in schema.IDENTITY
+        ]
         values.append(f"cast(null as int) as {schema.PARTITION}")
     return _project(spark.range(0), values)
 

@@ -12,6 +12,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -20,19 +21,24 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import CorruptTableError, JobFailedError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.evolution import by_names, row_in_file, row_of_table
 from airflow_hive_acid.spark.failures import fail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_hive_acid.spark.evolution import FileNames
     from airflow_hive_acid.spark.files import EventFile
 
 MAX_BRANCHES = 32
 """Up to so many partitions a scan is a union of branches with literals; beyond, planning would cost too much."""
 
 PATH = f"{schema.INTERNAL_PREFIX}path"
+"""The file of a row, as ``_metadata`` spells it."""
+NOTHING_RENAMED: Mapping[str, FileNames] = MappingProxyType({})
+
 _FILE_PATH = f"_metadata.file_path as {PATH}"
 _KNOWN_PATH = f"{schema.INTERNAL_PREFIX}known_path"
 _QUOTED = re.compile(r"[^A-Za-z0-9_\-!.~'()*:@&=+$,;/\u0080-\U0010ffff]")
@@ -129,10 +135,22 @@ def scan_events(
     files: Sequence[EventFile],
     partitions: PartitionValues,
     operation: int = schema.INSERTED,
+    renamed: Mapping[str, FileNames] = NOTHING_RENAMED,
 ) -> DataFrame:
-    """Read ACID files: the six columns, the partition ordinal and the partition values."""
-    wanted = [ScanFile(file.uri, file.partition) for file in files]
-    return keep_header(scan(spark, schema.event_schema(row), wanted, partitions), row, operation)
+    """Read ACID files: the six columns, the partition ordinal and the partition values.
+
+    :param renamed: names of the columns in files that have others than the table.
+    """
+    parts = []
+    for names, group in by_names(files, renamed).items():
+        found = row if names is None else row_in_file(row, names)
+        wanted = [ScanFile(file.uri, file.partition) for file in group]
+        events = keep_header(scan(spark, schema.event_schema(found), wanted, partitions), found, operation)
+        if names is not None:
+            others = [PATH, schema.PARTITION, *partitions.internal_names]
+            events = events.selectExpr(*schema.HEADER, row_of_table(row, names), *others)
+        parts.append(events)
+    return union(parts)
 
 
 def keep_header(events: DataFrame, row: T.StructType, operation: int) -> DataFrame:

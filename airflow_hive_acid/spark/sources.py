@@ -125,9 +125,7 @@ class _Opened:
                 f"{', '.join(c.name for c in self._columns)}: {shown!r}; nothing was written"
             )
         column = self._columns[index]
-        return BadRecordError(
-            f"{where}, column {column.name}: {shown!r} is no {column.hive_type}; nothing was written"
-        )
+        return BadRecordError(f"{where}, column {column.name}: {shown!r} is no {column.hive_type}; nothing was written")
 
     def _raw(self, mode: str, corrupt: str | None = None) -> DataFrame:
         """The rows as they come: text for formats that are text, else whatever the files hold."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 import shutil
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,11 +28,13 @@ from airflow_hive_acid.format.jobs import (
     Update,
     View,
 )
+from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.spark.reader import read_snapshot
 from airflow_hive_acid.spark.run import run_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -126,9 +129,7 @@ class AcidTable:
 
     def compact(self, kind: str, partition: str = "") -> JobResult:
         self.txn += 1
-        target = self.snapshot(
-            partitions=tuple(p for p in self.snapshot().partitions if p.name == partition)
-        )
+        target = self.snapshot(partitions=tuple(p for p in self.snapshot().partitions if p.name == partition))
         return self.publish(self.run(Compact(target, kind, self.txn)))  # type: ignore[arg-type]
 
     def frame(self, row_ids: bool = False, own: int | None = None) -> Any:
@@ -176,3 +177,45 @@ def acid_table(spark: SparkSession, tmp_path: Path) -> Callable[..., AcidTable]:
 def parse_columns(text: str) -> tuple[Column, ...]:
     """Columns from ``name type, …``; commas inside types are followed by no blank."""
     return tuple(Column(*part.strip().split(" ", 1)) for part in text.split(", ") if part.strip())
+
+
+@pytest.fixture
+def golden_snapshot() -> Callable[..., TableSnapshot]:
+    """What Hive's own reader saw of a recorded table: ``golden_snapshot(stage directory, table, root=None)``."""
+
+    def snapshot_of(stage: Path, table: str, root: Path | None = None, **changes: str) -> TableSnapshot:
+        root = root or next(iter(stage.glob(f"tree*/{table}")))
+        expected = json.loads((stage / f"expected_{table}.json").read_text())
+        lists = json.loads((stage / "snapshot.json").read_text())
+        keys = golden_partition_columns(stage, table)
+        names = {k.name for k in keys}
+        data = [Column(n.rpartition(".")[2], kind) for n, kind in expected["columns"] if "__" not in n]
+        partitions: tuple[PartitionRef, ...] = (PartitionRef("", f"file:{root}"),)
+        if keys:
+            below = sorted(str(p.relative_to(root)) for p in root.glob("/".join(["*=*"] * len(keys))))
+            partitions = tuple(
+                PartitionRef(n, f"file:{root}/{n}", tuple(v for _, v in parse_partition_name(n))) for n in below
+            )
+        values: dict[str, Any] = {
+            "table": f"default.{table}",
+            "location": f"file:{root}",
+            "columns": tuple(c for c in data if c.name not in names),
+            "partition_columns": keys,
+            "partitions": partitions,
+            "write_ids": lists.get(table, {}).get("reader_write_ids", ""),
+            "txns": lists["valid_txn_list"],
+        }
+        return TableSnapshot(**(values | changes))
+
+    return snapshot_of
+
+
+def golden_partition_columns(stage: Path, table: str) -> tuple[Column, ...]:
+    """From the recorded metastore: PARTITION_KEYS of the table."""
+    sql = (stage / "metastore.sql").read_text()
+    tables = re.findall(r"""INTO public."TBLS".*?VALUES \((\d+), .*?'(\w+)', '(?:MANAGED|EXTERNAL)_TABLE'""", sql)
+    number = next(n for n, name in tables if name == table)
+    keys = re.findall(r"""INTO public."PARTITION_KEYS".*?VALUES \((\d+), \w+, '(\w+)', '([^']+)', (\d+)\)""", sql)
+    return tuple(
+        Column(name, kind) for owner, name, kind, _ in sorted(keys, key=lambda k: int(k[3])) if owner == number
+    )
