@@ -114,6 +114,12 @@ def _options() -> dict[str, Any]:
             "Compaction requests that a Worker task serves with its Spark application before it ends.",
             default="50",
         ),
+        "share_spark": _option(
+            "boolean",
+            "Tasks that run in one process, as in dag.test(), share a Spark application. Airflow's executors give each "
+            "task a process of its own; leave it off there.",
+            default="False",
+        ),
         "compaction_pool": _option("string", "Airflow pool in which the Worker's tasks run.", default="default_pool"),
         "cleaner_schedule": _option(
             "string",

@@ -111,6 +111,8 @@ def environment(state: Path, given: Any, verbose: bool = False) -> dict[str, str
         "AIRFLOW_HOME": str(state / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        # All tasks run in this process, so one Spark application serves them all.
+        "AIRFLOW__HIVE_ACID__SHARE_SPARK": "True",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{state / 'airflow' / 'airflow.db'}",
         # Our own loggers say what happens; Airflow's messages would bury it.
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO" if verbose else "CRITICAL",

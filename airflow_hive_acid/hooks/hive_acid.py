@@ -11,13 +11,13 @@ import logging
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, conf
 from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, load_settings
+from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
 from airflow_hive_acid.metastore import MetastoreClient
@@ -125,6 +125,7 @@ class HiveAcidHook(BaseHook):
             spark_conn_id=spark_conn_id,
             conf={**self.connection.spark_conf, **self.spark_conf},
             spool=self.connection.spool,
+            share=conf.getboolean(SECTION, "share_spark", fallback=False),
         )
 
     def get_engine(self, *, agent_info: str = "airflow", on_event: Callable[[Event], None] | None = None) -> Engine:

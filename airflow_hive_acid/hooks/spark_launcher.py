@@ -33,9 +33,12 @@ from airflow_hive_acid.engine.spark_conf import configuration, is_local, write_p
 from airflow_hive_acid.engine.spool import SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.hooks import shared_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from airflow_hive_acid.engine.launcher import JobSession
 
 _LOG_TAIL_LINES = 30
 
@@ -50,6 +53,7 @@ class AirflowSparkLauncher:
     :param name: name of the applications.
     :param start_seconds: how long an application may wait for its place and start.
     :param idle_seconds: after how long without a sign of us the driver leaves by itself.
+    :param share: take and give back applications within this process, see :mod:`airflow_hive_acid.hooks.shared_spark`.
     """
 
     spark_conn_id: str
@@ -58,14 +62,21 @@ class AirflowSparkLauncher:
     name: str = "hive-acid"
     start_seconds: float = 300.0
     idle_seconds: int = 60
+    share: bool = False
 
-    def start(self) -> SpoolSession:
+    def start(self) -> JobSession:
         """Start an application in the background.
 
         :raises ConfigurationError: no such connection, no Java, no spark-submit, or a driver on the cluster without a
             spool it can reach.
         """
         target = spark_target(self.spark_conn_id)
+        if not self.share:
+            return self._start(target)
+        key = (target, self.spark_conn_id, self.name, self.spool, tuple(sorted(self.conf.items())))
+        return shared_spark.take(key, lambda: self._start(target))
+
+    def _start(self, target: SparkTarget) -> SpoolSession:
         if target.deploy_mode == "cluster" and self.spool is None:
             raise ConfigurationError(
                 f"Spark connection {self.spark_conn_id!r} runs drivers on the cluster ({target.master}), so specs and "
