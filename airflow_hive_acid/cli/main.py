@@ -105,6 +105,10 @@ def main() -> None:
         for note in getattr(error, "__notes__", ()):
             say(note)
         sys.exit(1)
+    except OSError as error:
+        # A full disk, a directory that is not ours: the text says which; a traceback would add nothing.
+        say(f"error: {error}")
+        sys.exit(1)
     except SystemExit as end:
         if end.code != _TYPER_INTERRUPTED:
             raise

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.paths import parse_location
@@ -139,11 +141,14 @@ def as_uri(location: str) -> str:
 
 
 def parse_pairs(option: str, pairs: list[str]) -> dict[str, str]:
-    """``key=value`` options as a mapping."""
+    """``key=value`` options as a mapping.
+
+    :raises typer.BadParameter: when one is no pair; the program then ends with 2.
+    """
     conf = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise InvalidArgumentsError(f"{pair!r} is no setting; write {option} key=value")
+            raise typer.BadParameter(f"{pair!r} is no setting; write {option} key=value")
         conf[key] = value
     return conf

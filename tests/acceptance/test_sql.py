@@ -2,7 +2,9 @@
 
 from decimal import Decimal
 
+import pyarrow
 import pytest
+from pyarrow import orc
 
 from airflow_hive_acid.errors import BadRecordError, CardinalityViolationError, SqlSyntaxError, WriteConflictError
 
@@ -189,6 +191,16 @@ def test_several_sources_for_one_row_of_a_merge_are_refused(engine):
 def test_syntax_error_underlines_its_place(engine):
     with pytest.raises(SqlSyntaxError, match=r"FORM"):
         engine.run("SELECT 1;\nSELECT a FORM w.t WHERE")
+
+
+def test_plain_table_is_read_beside_a_transactional_one(engine, tmp_path):
+    (tmp_path / "plain").mkdir()
+    orc.write_table(pyarrow.table({"id": [1, 2], "label": ["a", "b"]}), tmp_path / "plain" / "000000_0")
+    engine.run(TABLES)
+    engine.run(f"CREATE EXTERNAL TABLE w.plain (id INT, label STRING) STORED AS ORC LOCATION '{tmp_path}/plain'")
+    engine.run("INSERT INTO w.t SELECT id, label, id FROM w.plain")
+    query = "SELECT t.id, p.label FROM w.t t JOIN w.plain p ON t.id = p.id AND t.name = p.label ORDER BY 1"
+    assert rows(engine, query) == [[1, "a"], [2, "b"]]
 
 
 def test_compaction_keeps_the_rows(engine, client):

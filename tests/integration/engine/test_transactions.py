@@ -230,6 +230,20 @@ def test_one_transaction_does_the_same_for_a_whole_script(engine, states):
     assert states() == {results[0].txn_id: "COMMITTED"}
 
 
+def test_queries_of_a_transaction_share_one_snapshot(engine, other, fake, states):
+    """
+    t1  A begins and reads t
+    t2                        B inserts into t and commits
+    t3  A reads t again: the same rows
+    """
+    fake.answer = [[1]]
+    fake.meanwhile = lambda spec: other.run(INSERT) and None if len(fake.specs) == 1 else None
+    results = engine.run("BEGIN; SELECT a FROM w.t; SELECT a FROM w.t; COMMIT")
+    lists = {spec.views[0].snapshot.write_ids for spec in fake.specs}
+    assert len(lists) == 1
+    assert states()[results[1].txn_id] == "COMMITTED"
+
+
 def test_rollback_leaves_nothing_visible(engine, client, states):
     results = engine.run(f"BEGIN; {INSERT}; {UPDATE}; ROLLBACK")
     assert results[-1].kind == "rollback"

@@ -1,5 +1,8 @@
 """The command line's shape: options, sub-commands, exit codes."""
 
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -19,7 +22,8 @@ def home(tmp_path, monkeypatch):
     "arguments",
     [
         ["sql"], ["sql", "-e", "SELECT 1", "-f", "x"], ["nonsense"], ["show", "everything"], ["schema", "drop"],
-        ["maintenance", "worker", "--limit", "0"], ["sql", "-e", "SELECT 1", "--warehouse", "/w"],
+        ["maintenance", "worker", "--limit", "0"], ["--set", "nonsense", "show", "locks"],
+        ["sql", "-e", "SELECT 1", "--warehouse", "/w"],
     ],
 )  # fmt: skip
 def test_wrong_command_line_ends_with_2(arguments):
@@ -51,6 +55,27 @@ def test_failure_ends_with_1_and_its_text(monkeypatch, capsys, script, message):
     assert output.out == ""
     assert "error: " in output.err
     assert message in output.err
+
+
+def test_directory_that_cannot_be_written_is_named(monkeypatch, capsys, tmp_path):
+    (tmp_path / "file").touch()
+    arguments = ["--warehouse", str(tmp_path / "file"), "sql", "-e", "CREATE DATABASE w"]
+    monkeypatch.setattr("sys.argv", ["hive-acid", *arguments])
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert f"{tmp_path}/file" in capsys.readouterr().err
+
+
+def test_command_that_needs_no_sql_does_not_pay_for_it():
+    """Nor for Airflow or Spark, which no command imports."""
+    code = (
+        "import sys, airflow_hive_acid.cli.main, airflow_hive_acid.engine.shows, airflow_hive_acid.metastore;"
+        "print(sorted({'airflow', 'pyspark', 'sqlglot', 'fsspec', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_options_that_say_where_stand_before_the_command(tmp_path):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import typer
 
 from airflow_hive_acid.cli.session import CliSession, as_uri, home, parse_pairs
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -38,7 +39,7 @@ def test_relative_warehouse_is_below_the_working_directory(monkeypatch, tmp_path
 
 def test_settings_are_pairs():
     assert parse_pairs("--set", ["a=b", "c=d=e", "f="]) == {"a": "b", "c": "d=e", "f": ""}
-    with pytest.raises(InvalidArgumentsError, match="'nonsense' is no setting; write --set key=value"):
+    with pytest.raises(typer.BadParameter, match="'nonsense' is no setting; write --set key=value"):
         parse_pairs("--set", ["nonsense"])
 
 
