@@ -156,7 +156,7 @@ def read_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> dic
     """Those of the tables that exist, by lower-case ``(db, table)``."""
     found: dict[tuple[str, str], Table] = {}
     for batch in chunks(list(dict.fromkeys(names)), _TABLES_AT_ONCE):
-        rows = connection.execute(_SELECT_TABLES, {"names": list(batch)}).all()
+        rows: Sequence[Any] = connection.execute(_SELECT_TABLES, {"names": list(batch)}).all()
         if rows:
             details = _by_owner(connection, rows)
             found |= {(row.DB_NAME, row.TBL_NAME): _table(row, details) for row in rows}
@@ -190,7 +190,7 @@ def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectErr
     return NoSuchObjectError(f"there is no table {db}.{name}{_suggest(name, tables)}")
 
 
-def _by_owner(connection: Connection, rows: Sequence[Row[Any]]) -> dict[tuple[str, int], list[Row[Any]]]:
+def _by_owner(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str, int], list[Row[Any]]]:
     details: dict[tuple[str, int], list[Row[Any]]] = {}
     found = connection.execute(_SELECT_DETAILS, {
         "table_ids": [row.TBL_ID for row in rows],
@@ -204,7 +204,7 @@ def _by_owner(connection: Connection, rows: Sequence[Row[Any]]) -> dict[tuple[st
     return details
 
 
-def _table(row: Row[Any], details: dict[tuple[str, int], list[Row[Any]]]) -> Table:
+def _table(row: Any, details: dict[tuple[str, int], list[Row[Any]]]) -> Table:
     columns = details.get(("column", row.CD_ID), [])
     keys = details.get(("key", row.TBL_ID), [])
     return Table(
