@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.cli import maintenance, schema, show, sql
+from airflow_hive_acid.cli import maintenance, schema, settings, show, sql
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.cli.session import CliSession, parse_pairs
 from airflow_hive_acid.errors import HiveAcidError
@@ -33,6 +33,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("sql")(sql.sql)
+app.command("settings")(settings.settings)
 app.add_typer(schema.app, name="schema")
 app.add_typer(show.app, name="show")
 app.add_typer(maintenance.app, name="maintenance")

@@ -91,7 +91,7 @@ class JobFinished:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Directories of a write id are in place."""
+    """Directories of a write id are in place; files and bytes are those of the data."""
 
     table: str
     directories: int

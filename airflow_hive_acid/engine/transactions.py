@@ -35,7 +35,7 @@ from airflow_hive_acid.filesystem.publishing import (
 )
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import JobSpec, PartitionRef
-from airflow_hive_acid.format.names import staging_name
+from airflow_hive_acid.format.names import ACID_VERSION_FILE, staging_name
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
 from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.sql.plans import STRENGTH
@@ -342,5 +342,5 @@ def _require_same_places(made: Mapping[str, PartitionRef], others: Mapping[str, 
 
 
 def _published(manifest: Manifest, seconds: float) -> Published:
-    sizes = [size for directory in manifest.directories for _, size in directory.files]
+    sizes = [size for directory in manifest.directories for name, size in directory.files if name != ACID_VERSION_FILE]
     return Published(manifest.table, len(manifest.directories), len(sizes), sum(sizes), seconds)

@@ -1,5 +1,6 @@
 """The command line's shape: options, sub-commands, exit codes."""
 
+import json
 import subprocess
 import sys
 
@@ -83,6 +84,14 @@ def test_options_that_say_where_stand_before_the_command(tmp_path):
     done = CliRunner().invoke(app, ["--metastore-url", url, "--warehouse", str(tmp_path / "w"), "schema", "create"])
     assert done.exit_code == 0
     assert f"the metastore {url} is ready; warehouse file:{tmp_path}/w" in done.stderr
+
+
+def test_settings_are_printed_with_their_source():
+    done = CliRunner().invoke(app, ["--set", "hive.txn.timeout=77s", "settings", "--format", "json"])
+    found = {row["setting"]: row for row in json.loads(done.stdout)}
+    assert (found["hive.txn.timeout"]["value"], found["hive.txn.timeout"]["from"]) == ("77s", "request properties")
+    assert found["hive.support.concurrency"]["from"] == "default"
+    assert found["hive.support.concurrency"]["hive_default"] == "false"
 
 
 def test_setting_that_is_unusable_is_named():
