@@ -144,9 +144,24 @@ BUCKETED = [
     ),
 ]
 
+TRANSACTIONS = [
+    (
+        "BEGIN; INSERT INTO {t} VALUES (1, 'a'), (2, 'b'); UPDATE {t} SET name = 'B' WHERE id = 2; "
+        "DELETE FROM {t} WHERE id = 1; INSERT INTO {t} VALUES (3, 'c'); COMMIT",
+        [[2, "B"], [3, "c"]],
+    ),
+    ("BEGIN; INSERT INTO {t} VALUES (9, 'never'); DELETE FROM {t}; ROLLBACK", [[2, "B"], [3, "c"]]),
+    ("UPDATE {t} SET name = 'nobody' WHERE id = 77", [[2, "B"], [3, "c"]]),
+    ("INSERT OVERWRITE TABLE {t} SELECT id * 10, name FROM {t}", [[20, "B"], [30, "c"]]),
+    ("DELETE FROM {t}", []),
+    ("ALTER TABLE {t} COMPACT 'major' AND WAIT", []),
+    ("INSERT INTO {t} VALUES (5, 'e')", [[5, "e"]]),
+]
+
 LIVES = {
     "unpartitioned": ("(id int, name string, price decimal(10,2))", UNPARTITIONED),
     "partitioned": ("(id int, name string) PARTITIONED BY (day string)", PARTITIONED),
+    "transactions": ("(id int, name string)", TRANSACTIONS),
     "bucketed": ("(id int, name string) CLUSTERED BY (id) INTO 3 BUCKETS", BUCKETED),
 }
 
@@ -203,6 +218,32 @@ def test_both_sides_change_one_table(hive: Hive, engine: Engine, hive_database: 
     if partitioned:
         engine.run(f"ALTER TABLE {table} {other} COMPACT 'major' AND WAIT")
     assert names() == {1: "ours at last", 4: "hive of ours", 6: "hive of ours", 7: "ours at last"}
+
+
+def test_we_change_rows_from_before_the_table_was_acid(hive: Hive, engine: Engine, hive_database: str) -> None:
+    """Plain ORC files count as write id 0: our deletes of their rows hold in Hive, our compaction keeps their ids."""
+    table = f"{hive_database}.t"
+    hive.run(f"create table {table} (id int, name string) stored as orc tblproperties ('transactional'='false')")
+    hive.run(f"insert into {table} values (1, 'a'), (2, 'b'), (3, 'c')")
+    hive.run(f"insert into {table} values (4, 'd'), (5, 'e')")
+    hive.run(f"alter table {table} set tblproperties ('EXTERNAL'='FALSE', 'transactional'='true')")
+    assert len(read_by_both(hive, engine, table)) == 5
+    engine.run(f"DELETE FROM {table} WHERE id = 4; UPDATE {table} SET name = 'B' WHERE id = 2")
+    assert read_by_both(hive, engine, table) == [[1, "a"], [2, "B"], [3, "c"], [5, "e"]]
+    engine.run(f"ALTER TABLE {table} COMPACT 'major' AND WAIT")
+    assert read_by_both(hive, engine, table) == [[1, "a"], [2, "B"], [3, "c"], [5, "e"]]
+
+
+def test_columns_that_hive_added_or_widened_are_ours_too(hive: Hive, engine: Engine, hive_database: str) -> None:
+    table = f"{hive_database}.t"
+    engine.run(f"CREATE TABLE {table} (id int, name string) {ACID}; INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    hive.run(f"alter table {table} add columns (age int)")
+    hive.run(f"alter table {table} change id id bigint")
+    engine.run(f"INSERT INTO {table} VALUES (4000000000, 'c', 30); UPDATE {table} SET age = 11 WHERE id = 1")
+    expected = [[1, "a", 11], [2, "b", None], [4000000000, "c", 30]]
+    assert read_by_both(hive, engine, table) == expected
+    engine.run(f"ALTER TABLE {table} COMPACT 'major' AND WAIT")
+    assert read_by_both(hive, engine, table) == expected
 
 
 TYPES = {
