@@ -21,6 +21,7 @@ from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.codes import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -143,6 +144,26 @@ class HiveAcidHook(BaseHook):
             on_event=on_event or self._log_event,
             agent_info=agent_info,
         )
+
+    def withdraw(self, agent_info: str, reason: str) -> list[int]:
+        """End the open txns of a task that was killed: fence its jobs, abort, and so withdraw what it waits for (R4).
+
+        Uses connections of its own: the task may have been interrupted anywhere.
+
+        :return: the txns that were aborted.
+        """
+        from airflow_hive_acid.maintenance.fences import fence_jobs_of
+
+        with MetastoreClient(self.connection.metastore_url, settings=self.settings) as client:
+            mine = [
+                txn.txn_id
+                for txn in client.show_transactions()
+                if txn.state is TxnState.OPEN and txn.agent_info == agent_info
+            ]
+            fence_jobs_of(client, self.get_filesystem(), mine, reason)
+            for txn_id in mine:
+                client.abort_txn(txn_id, reason)
+        return mine
 
     def test_connection(self) -> tuple[bool, str]:
         """What the Test button of Airflow's connection form shows: whether metastore and Spark connection are there."""

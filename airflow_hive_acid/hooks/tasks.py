@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from airflow_hive_acid.errors import HiveAcidError
 
 
-#: CQ_WORKER_ID.
-_LONGEST_WORKER_ID = 128
+#: Characters of TXN_AGENT_INFO and CQ_WORKER_ID.
+_LONGEST = 128
 
 
 def agent_info(context: Mapping[str, Any]) -> str:
     """Who opens a txn, for everybody who looks at it: ``airflow/<dag>/<run>/<task>[<map index>]#<try>``."""
     instance = context["ti"]
-    return f"airflow/{instance.dag_id}/{instance.run_id}/{instance.task_id}{_mapped(instance)}#{instance.try_number}"
+    task = f"{instance.dag_id}/{instance.run_id}/{instance.task_id}{_mapped(instance)}"
+    return _fitting(f"airflow/{task}#{instance.try_number}")
 
 
 def worker_id(context: Mapping[str, Any]) -> str:
@@ -30,12 +31,7 @@ def worker_id(context: Mapping[str, Any]) -> str:
     Hive takes what stands before the first hyphen for the host of a metastore service; ``airflow`` is none.
     """
     instance = context["ti"]
-    text = f"airflow-{instance.dag_id}-{instance.run_id}{_mapped(instance)}"
-    if len(text) <= _LONGEST_WORKER_ID:
-        return text
-    # Shortened, and still another one for another run.
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return f"{text[: _LONGEST_WORKER_ID - len(digest) - 1]}-{digest}"
+    return _fitting(f"airflow-{instance.dag_id}-{instance.run_id}{_mapped(instance)}")
 
 
 def fail_task(error: HiveAcidError) -> NoReturn:
@@ -48,6 +44,14 @@ def fail_task(error: HiveAcidError) -> NoReturn:
     if error.retryable:
         raise AirflowException(text) from error
     raise AirflowFailException(text) from error
+
+
+def _fitting(text: str) -> str:
+    """Shortened to what the metastore holds, and still different from every other one."""
+    if len(text) <= _LONGEST:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: _LONGEST - len(digest) - 1]}-{digest}"
 
 
 def _mapped(instance: Any) -> str:

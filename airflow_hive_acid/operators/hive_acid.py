@@ -7,7 +7,9 @@ that cannot do even that leaves an open txn without heartbeat, which the reaper 
 
 from __future__ import annotations
 
+import logging
 import threading
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_acid.engine import Engine, StatementResult
+    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+
+log = logging.getLogger(__name__)
 
 # How long on_kill, which runs in a signal handler, waits for the Spark application to be stopped.
 _KILL_SECONDS = 20.0
@@ -66,7 +71,7 @@ class HiveAcidOperator(BaseOperator):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self.xcom_rows = xcom_rows
-        self._engine: Engine | None = None
+        self._running: _Running | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the statements.
@@ -77,25 +82,45 @@ class HiveAcidOperator(BaseOperator):
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
 
         hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=self.spark_conf)
+        agent = agent_info(context)
         try:
-            with hook, hook.get_engine(agent_info=agent_info(context)) as engine:
-                self._engine = engine
+            with hook, hook.get_engine(agent_info=agent) as engine:
+                self._running = _Running(hook, engine, agent)
                 results = engine.run(script_of(self.sql), one_transaction=self.one_transaction)
         except HiveAcidError as error:
             fail_task(error)
         finally:
-            self._engine = None
+            self._running = None
         return result_document(results, self.xcom_rows)
 
     def on_kill(self) -> None:
-        """Stop the Spark application; the statement then fails and aborts its txn."""
-        engine = self._engine
-        if engine is None:
+        """Stop the Spark application, fence its jobs, abort its txn and so withdraw the locks it waits for."""
+        running = self._running
+        if running is None:
             return
-        # In a thread: we are in a signal handler, and what was interrupted may hold a lock that cancel() needs.
-        thread = threading.Thread(target=engine.cancel, name="hive-acid-cancel", daemon=True)
+        # In a thread: we are in a signal handler, and what was interrupted may hold a lock that is needed here.
+        thread = threading.Thread(target=running.stop, name="hive-acid-kill", daemon=True)
         thread.start()
         thread.join(_KILL_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What a task is doing, for whoever has to stop it."""
+
+    hook: HiveAcidHook
+    engine: Engine
+    agent: str
+
+    def stop(self) -> None:
+        """Stop it; nothing of it will be visible, and nobody waits for its locks."""
+        self.engine.cancel()
+        try:
+            aborted = self.hook.withdraw(self.agent, "killed by Airflow")
+        except HiveAcidError as error:
+            log.warning("the txn of %s could not be aborted and will time out: %s", self.agent, error)
+        else:
+            log.info("stopped; aborted txns: %s", aborted or "none")
 
 
 def script_of(sql: str | Sequence[str]) -> str:

@@ -10,6 +10,8 @@ from airflow.sdk import Connection
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher
+from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
+from airflow_hive_acid.metastore.locks.interface import LockComponent
 
 
 @pytest.fixture
@@ -113,3 +115,27 @@ def test_spark_connection_of_the_task_wins(sqlite_connection, monkeypatch):
 def test_engine_is_refused_before_anything_happens_without_a_spark_connection(sqlite_connection):
     with HiveAcidHook() as hook, pytest.raises(ConfigurationError, match="never guessed"):
         hook.get_engine()
+
+
+def test_killed_task_leaves_neither_an_open_txn_nor_a_request_in_the_queue(sqlite_connection):
+    """Time line:
+
+    t1  somebody locks db.t exclusively
+    t2  a task opens a txn and waits for db.t
+    t3  Airflow kills the task; its txn is withdrawn
+    t4  the other one lets go: nobody is in the queue, and other tasks' txns are as they were
+    """
+    with HiveAcidHook() as hook:
+        client = hook.get_conn()
+        client.create_schema()
+        holder = client.lock(LockComponent("db", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN)).lock_id
+        mine = client.open_txn(agent_info="airflow/d/r/t#1")
+        other = client.open_txn(agent_info="airflow/d/r/t#2")
+        part = LockComponent("db", "t", None, LockType.SHARED_WRITE, Operation.UPDATE)
+        assert client.lock(part, txn_id=mine).state is LockState.WAITING
+        assert hook.withdraw("airflow/d/r/t#1", "killed by Airflow") == [mine]
+        client.unlock(holder)
+        assert client.show_locks() == []
+        states = {txn.txn_id: (txn.state, txn.abort_reason) for txn in client.show_transactions()}
+        assert states == {mine: (TxnState.ABORTED, "killed by Airflow"), other: (TxnState.OPEN, None)}
+        assert hook.withdraw("airflow/d/r/t#1", "again") == []

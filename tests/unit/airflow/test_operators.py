@@ -106,12 +106,12 @@ def test_statement_that_does_not_parse_fails_for_good(engine):
         HiveAcidOperator(task_id="t", sql="SELEC 1").execute(CONTEXT)
 
 
-def test_kill_cancels_the_running_engine(engine):
+def test_kill_cancels_the_running_engine_and_withdraws_its_txns(engine, monkeypatch):
     """Time line:
 
     t1  the task runs its statement
     t2  Airflow calls on_kill
-    t3  the engine is cancelled; the statement fails; the task fails
+    t3  the engine is cancelled, the task's txns are aborted; the statement fails; the task fails
     """
     operator = HiveAcidOperator(task_id="t", sql="x")
 
@@ -121,8 +121,11 @@ def test_kill_cancels_the_running_engine(engine):
         raise JobFailedError("cancelled")
 
     fake = engine(killed_meanwhile)
+    monkeypatch.setattr(HiveAcidHook, "withdraw", lambda self, agent, reason: withdrawn.append((agent, reason)))
+    withdrawn = []
     with pytest.raises(AirflowException, match="cancelled"):
         operator.execute(CONTEXT)
+    assert withdrawn == [("airflow/d/r/t#1", "killed by Airflow")]
 
 
 def test_kill_without_a_running_engine_does_nothing():
@@ -135,7 +138,7 @@ def test_kill_returns_even_when_the_engine_does_not(engine, monkeypatch):
     monkeypatch.setattr(hive_acid, "_KILL_SECONDS", 0.05)
     operator = HiveAcidOperator(task_id="t", sql="x")
     release = threading.Event()
-    operator._engine = SimpleNamespace(cancel=release.wait)
+    operator._running = SimpleNamespace(stop=release.wait)
     operator.on_kill()
     release.set()
 

@@ -25,10 +25,11 @@ def test_worker_is_the_same_at_a_retry_and_another_one_for_another_index():
     assert worker_id(context(map_index=0)) != worker_id(context(map_index=1))
 
 
-def test_long_worker_id_fits_its_column_and_stays_distinct():
-    first, second = (worker_id(context(run_id="r" * 200 + end)) for end in "ab")
-    assert len(first) == len(second) == 128
-    assert first != second
+def test_long_names_fit_their_columns_and_stay_distinct():
+    for name in (worker_id, agent_info):
+        first, second = (name(context(run_id="r" * 200 + end)) for end in "ab")
+        assert len(first) == len(second) == 128
+        assert first != second
 
 
 def test_retryable_error_lets_airflow_retry():
