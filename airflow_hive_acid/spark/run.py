@@ -60,10 +60,16 @@ def run_step(spark: SparkSession, spec: JobSpec) -> JobResult:
     except HiveAcidError:
         raise
     except Exception as failure:
-        text = full_text(session, failure)
-        record = sources.find_bad_record(step_session(spark, spec.conf), spec.sources, text)
-        raise record or explain(session, failure, [t.location for t in _tables(spec)]) from failure
+        raise _reason(session, spec, failure) from failure
     return replace(result, seconds=time.monotonic() - started)
+
+
+def _reason(spark: SparkSession, spec: JobSpec, failure: Exception) -> HiveAcidError:
+    if sources.may_be_a_record(full_text(spark, failure)):
+        record = sources.find_bad_record(step_session(spark, spec.conf), spec.sources)
+        if record is not None:
+            return record
+    return explain(spark, failure, [table.location for table in _tables(spec)])
 
 
 def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:

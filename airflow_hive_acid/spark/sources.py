@@ -45,13 +45,16 @@ def create_view(spark: SparkSession, source: Source) -> None:
     view.createOrReplaceTempView(source.name)
 
 
-def find_bad_record(spark: SparkSession, sources: Iterable[Source], failure_text: str) -> BadRecordError | None:
-    """Why a job failed, if it was because of a record in one of its sources: a second pass over the files.
+def may_be_a_record(failure_text: str) -> bool:
+    """Whether a job may have failed because of a record in one of its sources."""
+    return _ABOUT_A_SOURCE.search(failure_text) is not None
 
-    :param failure_text: what Spark said; only for failures about sources the files are looked at again.
+
+def find_bad_record(spark: SparkSession, sources: Iterable[Source]) -> BadRecordError | None:
+    """The first record in the sources that does not fit, from a second pass over the files.
+
+    :param spark: a session of its own: files are read whole in it.
     """
-    if not _ABOUT_A_SOURCE.search(failure_text):
-        return None
     for source in sources:
         found = _Opened(spark, source).first_bad_record() if source.columns else None
         if found is not None:

@@ -1,0 +1,96 @@
+"""Interleaved measurements: CPU seconds of a JVM and all it started, wall time beside.
+
+On a shared machine wall time says little, so CPU comes first; and because a machine's speed drifts, every round runs
+every variant once and ratios are taken within the same run.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Samples:
+    """What the measured rounds of one variant took."""
+
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a JVM and of the Python workers below it.
+
+    Other children are passed over: a program about to be started still shows the times of the JVM.
+    """
+    total, pending = 0, [pid]
+    while pending:
+        current = pending.pop()
+        try:
+            with open(f"/proc/{current}/stat") as stat:
+                name, _, times = stat.read().rpartition(")")
+            for task in os.listdir(f"/proc/{current}/task"):
+                with open(f"/proc/{current}/task/{task}/children") as children:
+                    pending += [int(child) for child in children.read().split()]
+        except OSError:
+            continue
+        if current == pid or "python" in name:
+            total += sum(int(ticks) for ticks in times.split()[11:13])
+    return total / _TICKS
+
+
+def jvm_pid(spark: SparkSession) -> int:
+    """Process id of the driver's JVM."""
+    return int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+
+
+def interleaved(
+    spark: SparkSession, variants: Mapping[str, Callable[[], object]], rounds: int, warm_up: int
+) -> dict[str, Samples]:
+    """Run all variants in turn, round after round; rounds of the warm-up do not count."""
+    pid = jvm_pid(spark)
+    found = {name: Samples() for name in variants}
+    for number in range(warm_up + rounds):
+        for name, run in variants.items():
+            spark._jvm.java.lang.System.gc()  # type: ignore[union-attr]
+            cpu, wall = cpu_seconds(pid), time.perf_counter()
+            run()
+            wall, cpu = time.perf_counter() - wall, cpu_seconds(pid) - cpu
+            print(f"  round {number} {name}: {cpu:.2f} s CPU, {wall:.2f} s", file=sys.stderr, flush=True)
+            if number >= warm_up:
+                found[name].cpu.append(cpu)
+                found[name].wall.append(wall)
+    return found
+
+
+def markdown(title: str, found: Mapping[str, Samples], base: str, expected: Mapping[str, str]) -> str:
+    """A table of the samples, ratios against ``base``, minimum and median."""
+    lines = [
+        f"| {title} | CPU s min / median | x plain (CPU) | expected | wall s min / median | x plain (wall) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, samples in found.items():
+        cpu, wall = _pair(samples.cpu), _pair(samples.wall)
+        base_cpu, base_wall = _pair(found[base].cpu), _pair(found[base].wall)
+        ratios = [f"{cpu[i] / base_cpu[i]:.2f}" for i in (0, 1)]
+        walls = [f"{wall[i] / base_wall[i]:.2f}" for i in (0, 1)]
+        lines.append(
+            f"| {name} | {cpu[0]:.2f} / {cpu[1]:.2f} | {' / '.join(ratios)} | {expected.get(name, '')} "
+            f"| {wall[0]:.2f} / {wall[1]:.2f} | {' / '.join(walls)} |"
+        )
+    return "\n".join(lines)
+
+
+def _pair(values: list[float]) -> tuple[float, float]:
+    return min(values), statistics.median(values)

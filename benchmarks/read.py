@@ -1,0 +1,81 @@
+"""What reading costs: a snapshot without and with deletes against plain Spark ORC.
+
+    python benchmarks/read.py [--rows 5000000] [--rounds 3] [--cores 2]
+
+Three queries: an aggregate over all ten columns, ``count(*)``, and 0.1 % of the rows by id.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measure import interleaved, markdown
+from tables import AGGREGATE, BenchTable, build, session
+
+from airflow_hive_acid.format.jobs import Delete
+from airflow_hive_acid.spark.reader import read_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+EXPECTED = {"no deletes": "1.15"}
+
+
+def main() -> None:
+    """Build the tables, measure, print one table per query in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=2)
+    arguments = parser.parse_args()
+    spark = session(arguments.cores)
+    directory = Path(tempfile.mkdtemp(prefix="hive-acid-bench-"))
+    try:
+        plain, table = build(spark, directory, arguments.rows)
+        schema = spark.read.orc(str(plain)).schema
+        deleted = {percent: with_deletes(table, directory / f"deleted{percent}", percent) for percent in (1, 10, 50)}
+        frames: dict[str, Callable[[], DataFrame]] = {
+            "plain ORC": lambda: spark.read.schema(schema).orc(str(plain)),
+            "no deletes": lambda: read_snapshot(spark, table.snapshot()),
+        } | {f"{percent} % deleted": (lambda t=t: read_snapshot(spark, t.snapshot())) for percent, t in deleted.items()}
+        low = arguments.rows // 5
+        queries: dict[str, Callable[[DataFrame], object]] = {
+            "full scan": lambda d: d.selectExpr(*AGGREGATE).collect(),
+            "count(*)": lambda d: d.count(),
+            "0.1 % by id": lambda d: (
+                d.where(f"id between {low} and {low + arguments.rows // 1000}")
+                .selectExpr("sum(x)", "count(1)")
+                .collect()
+            ),
+        }
+        for query, run in queries.items():
+            variants = {name: (lambda f=f, run=run: run(f())) for name, f in frames.items()}
+            found = interleaved(spark, variants, arguments.rounds, arguments.warm_up)
+            expected = EXPECTED if query == "full scan" else {}
+            print(
+                markdown(f"{query}, {arguments.rows:,} rows, {arguments.rounds} rounds", found, "plain ORC", expected)
+            )
+            print()
+    finally:
+        spark.stop()
+        shutil.rmtree(directory)
+
+
+def with_deletes(table: BenchTable, root: Path, percent: int) -> BenchTable:
+    """A copy of the table with scattered rows deleted."""
+    copied = table.copy(root)
+    own = copied.high + 1
+    where = f"pmod(xxhash64(t.id, 99), 100) < {percent}"
+    copied.publish(copied.run(Delete(copied.snapshot(own), "t", where, own, 0)))
+    return copied
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Texts that travel between Python, Spark and the file system."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import types as T
+
+from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.spark import conf
+from airflow_hive_acid.spark.assign import assigned
+from airflow_hive_acid.spark.change import bucket_index
+from airflow_hive_acid.spark.events import delete_event, insert_event, row_of
+from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.hadoop import _entry
+from airflow_hive_acid.spark.output import orc_options
+from airflow_hive_acid.spark.scan import metadata_path
+from airflow_hive_acid.spark.schema import TableColumn
+
+STATUS = "DeprecatedRawLocalFileStatus{{path={}; isDirectory={}; {}modification_time=1; owner=; group=}}"
+
+
+@pytest.mark.parametrize("path", ["file:/w/t/f", "file:/w/a; isDirectory=true; length=7; x", "s3a://b/ü {path=x}"])
+def test_a_file_status_is_read_whatever_its_name(path: str) -> None:
+    file = _entry(path, STATUS.format(path, "false", "length=42; replication=1; blocksize=3; "))
+    assert (file.uri, file.size, file.is_directory) == (path, 42, False)
+    directory = _entry(path, STATUS.format(path, "true", ""))
+    assert (directory.size, directory.is_directory) == (0, True)
+    assert directory.name == path.rpartition("/")[2]
+
+
+def test_paths_are_spelled_as_spark_spells_them() -> None:
+    assert metadata_path("file:/w/a b%20;é}x/f") == "file:/w/a%20b%2520;é%7Dx/f"
+    assert metadata_path("hdfs://n:8020/p=1,2&+@!'()*~/#?[]") == "hdfs://n:8020/p=1,2&+@!'()*~/%23%3F%5B%5D"
+
+
+def test_writer_options_follow_the_table() -> None:
+    assert orc_options({}) == {"compression": "zlib"}
+    assert orc_options({"ORC.COMPRESS": "SNAPPY", "orc.bloom.filter.columns": "A, b", "transactional": "true"}) == {
+        "compression": "snappy",
+        "orc.bloom.filter.columns": "row.a,row.b",
+    }
+
+
+def test_a_failure_carries_its_class_and_its_values() -> None:
+    text = fail(BadRecordError, "it's '{}' in {}", "x", "y")
+    assert text == (
+        "raise_error(concat('[hive-acid BadRecordError] it\\'s \\'', coalesce(cast(x as string), 'NULL'), "
+        "'\\' in ', coalesce(cast(y as string), 'NULL'), '', ' [end hive-acid]'))"
+    )
+    with pytest.raises(ValueError, match="has 1 places for 0 values"):
+        fail(BadRecordError, "{}")
+
+
+def test_values_of_the_right_type_are_stored_without_a_check() -> None:
+    assert assigned("c0", T.LongType(), TableColumn("a", "bigint", T.LongType()), "t") == "c0"
+    assert "try_cast(c0 as int)" in assigned("c0", T.LongType(), TableColumn("a", "int", T.IntegerType()), "t")
+    with pytest.raises(InvalidArgumentsError, match="column a of t is int; a value of type date cannot be stored"):
+        assigned("c0", T.DateType(), TableColumn("a", "int", T.IntegerType()), "t")
+
+
+def test_events_are_six_columns() -> None:
+    row = row_of([("a`b", "x + 1")])
+    assert insert_event(row, 7, 3, bucket_offset=2) == [
+        "0 as operation",
+        "7L as originalTransaction",
+        "536870915 | shiftleft(spark_partition_id() + 2, 16) as bucket",
+        "monotonically_increasing_id() & 8589934591L as rowId",
+        "7L as currentTransaction",
+        "struct(x + 1 as `a``b`) as row",
+    ]
+    kind = T.StructType([T.StructField("a", T.IntegerType())])
+    assert delete_event(("w", "b", "r"), 8, kind) == [
+        "2 as operation",
+        "w as originalTransaction",
+        "b as bucket",
+        "r as rowId",
+        "8L as currentTransaction",
+        "cast(null as struct<`a`:int>) as row",
+    ]
+
+
+def test_bucket_numbers_with_gaps_are_looked_up() -> None:
+    assert bucket_index("b", (0, 1, 2)) == "(b)"
+    assert bucket_index("b", (0, 2)) == "(cast(array_position(array(0, 2), b) as int) - 1)"
+
+
+def test_settings_of_a_session_leave_out_what_exists_once_per_application() -> None:
+    settings = conf.session_settings()
+    assert "spark.sql.ansi.enabled" in settings
+    assert not [key for key in settings if key.startswith("spark.hadoop.")]
