@@ -42,7 +42,7 @@ def initiator_dag() -> DAG:
 def worker_dag() -> DAG:
     """Serves the compaction queue: one task is one Spark application and serves one request after the other."""
     rule = ScheduleRule("worker_schedule", "hive.compactor.check.interval")
-    requests = conf.getint(SECTION, "worker_requests_per_task")
+    requests = conf.getint(SECTION, "worker_requests_per_task", fallback=50)
     with _dag("hive_acid_worker", rule, asset=COMPACTION_REQUESTS) as dag:
         dag.doc_md = worker_dag.__doc__
 

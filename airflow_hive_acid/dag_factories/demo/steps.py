@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +54,8 @@ def open_reader(conn_id: str) -> dict[str, Any]:
     """
     with HiveAcidHook(conn_id) as hook:
         reader = hook.get_conn().open_snapshot(checks.TABLES, agent_info=AGENT)
-        say(f"txn {reader.txn_id} sees demo.flights as {reader.snapshot['demo.flights']}")
+        mark = reader.snapshot["demo.flights"].high_watermark
+        say(f"txn {reader.txn_id} sees write ids up to {mark} of demo.flights, whatever happens from now on")
         return reader.release()
 
 
@@ -207,13 +210,16 @@ def _listing(hook: HiveAcidHook) -> str:
 
 
 def _where_to_go_next(hook: HiveAcidHook) -> str:
-    arguments = f"--metastore-url {hook.get_uri()} --warehouse {hook.warehouse}"
+    program = Path(sys.executable).parent / "hive-acid"
+    with contextlib.suppress(ValueError):
+        program = program.relative_to(Path.cwd())
     return "\n".join(
         [
             "where to go next:",
-            f'  hive-acid {arguments} sql -e "SELECT * FROM demo.airlines"',  # noqa: S608 - printed
-            f"  hive-acid {arguments} show compactions",
-            "  dags/hive_acid_demo.py is this demo, README.md shows a DAG of your own",
+            f"  export HIVE_ACID_METASTORE_URL={hook.get_uri()} HIVE_ACID_WAREHOUSE={hook.warehouse}",
+            f'  {program} sql -e "SELECT * FROM demo.airlines ORDER BY carrier"',  # noqa: S608 - printed
+            f"  {program} show compactions",
+            "  dags/hive_acid_demo.py is this demo; README.md has a DAG of 20 lines to begin with",
         ]
     )
 

@@ -38,3 +38,13 @@ def test_demo_succeeds_tells_its_story_and_its_tables_equal_what_pandas_computed
     ):
         assert words in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_demo_without_java_ends_with_code_1_and_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    done = run_demo(tmp_path / "state")
+    assert done.returncode == 1
+    assert "prepare FAILED  ConfigurationError: JAVA_HOME is" in done.stderr
+    assert "apt-get install openjdk-17-jre-headless" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "hive_acid_demo failed after" in done.stderr
