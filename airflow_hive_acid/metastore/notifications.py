@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, func, insert, select, update
@@ -24,9 +25,9 @@ from airflow_hive_acid.metastore.schema_transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from sqlalchemy.engine import Connection
+    from sqlalchemy.engine import Connection, RootTransaction
 
     from airflow_hive_acid.metastore.database import Database
     from airflow_hive_acid.settings import Settings
@@ -120,16 +121,32 @@ class Notifications:
         self._format = str(settings["hive.metastore.event.message.factory"].value)
         self._ttl = settings.milliseconds("hive.metastore.event.db.listener.timetolive")
         self._has_row_sequence = False
+        self._later: WeakKeyDictionary[RootTransaction, list[Event]] = WeakKeyDictionary()
 
     def enabled(self, conn: Connection) -> bool:
         """Whether events are written: switched on, and the tables are there."""
         return self._wanted and self._database.features(conn).notifications
+
+    def later(self, conn: Connection, events: Iterable[Event]) -> None:
+        """Have events written before those of the next :meth:`steps` or :meth:`write` of the same transaction.
+
+        For changes in the middle of a transaction: the sequence's lock must be its last (R15).
+        """
+        transaction = conn.get_transaction()
+        if transaction is None:
+            raise AssertionError("events belong into a transaction")
+        self._later.setdefault(transaction, []).extend(events)
+
+    def forget(self, conn: Connection) -> None:
+        """Give up what :meth:`later` has collected: the changes were undone."""
+        self._collected(conn)
 
     def steps(self, conn: Connection, events: Sequence[Event]) -> list[Step]:
         """The statements that write events, as the last ones of a transaction (R15); none when it is switched off.
 
         Anywhere but on PostgreSQL this takes the sequence's lock already.
         """
+        events = [*self._collected(conn), *events]
         if not events or not self.enabled(conn):
             return []
         rows = [self._row(event) for event in events]
@@ -173,6 +190,10 @@ class Notifications:
             removed += found
             if found < batch:
                 return removed
+
+    def _collected(self, conn: Connection) -> list[Event]:
+        transaction = conn.get_transaction()
+        return [] if transaction is None else self._later.pop(transaction, [])
 
     def _row(self, event: Event) -> dict[str, Any]:
         return {
