@@ -80,3 +80,19 @@ def test_maintenance_dag_fails_with_a_clear_text_without_a_connection(dags, run,
         dag.get_task("reap").on_failure_callback = []
         dag.get_task("reap").retries = 2
     assert "hive_acid_default" in seen[0]
+
+
+@pytest.mark.parametrize("dag_id", MAINTENANCE)
+def test_scheduler_finds_the_next_run_of_every_maintenance_dag(dags, dag_id):
+    """Without a start date: the first run comes within one interval."""
+    from airflow.sdk import timezone
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    scheduled = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dags[dag_id]))
+    timetable = scheduled.timetable
+    info = timetable.next_dagrun_info(
+        last_automated_data_interval=None,
+        restriction=scheduled._time_restriction,
+    )
+    wait = info.run_after - timezone.utcnow()
+    assert wait <= (MAINTENANCE[dag_id] or timedelta(seconds=300))
