@@ -54,7 +54,10 @@ def read_by_both(hive: Hive, engine: Engine, table: str) -> list[Row]:
     return sorted((values for _, *values in theirs), key=str)
 
 
-UNPARTITIONED = [
+Life = list[tuple[str, list[list[Any]] | None]]
+"""Statements, and the rows after them where they are worth writing out."""
+
+UNPARTITIONED: Life = [
     (
         "INSERT INTO {t} VALUES (1, 'tea', 1.50), (2, 'jam', 2.25), (3, 'rye', NULL), (4, NULL, 4.00)",
         [[1, "tea", "1.5"], [2, "jam", "2.25"], [3, "rye", None], [4, None, "4"]],
@@ -80,7 +83,7 @@ UNPARTITIONED = [
     ("DELETE FROM {t} WHERE id = 4", [[15, "fig", "0"], [2, "JAM", "0"], [5, "fig", "5"]]),
 ]
 
-PARTITIONED = [
+PARTITIONED: Life = [
     (
         "INSERT INTO {t} VALUES (1, 'tea', 'mon'), (2, 'jam', 'mon'), (3, 'rye', 'tue'), (4, 'oat', NULL), "
         "(5, 'fig', 'a b/c=d:e%f')",
@@ -131,7 +134,7 @@ PARTITIONED = [
     ),
 ]
 
-BUCKETED = [
+BUCKETED: Life = [
     (
         "INSERT INTO {t} SELECT id, concat('n', id) FROM range(20)",
         [[i, f"n{i}"] for i in range(20)],
@@ -144,7 +147,7 @@ BUCKETED = [
     ),
 ]
 
-TRANSACTIONS = [
+TRANSACTIONS: Life = [
     (
         "BEGIN; INSERT INTO {t} VALUES (1, 'a'), (2, 'b'); UPDATE {t} SET name = 'B' WHERE id = 2; "
         "DELETE FROM {t} WHERE id = 1; INSERT INTO {t} VALUES (3, 'c'); COMMIT",

@@ -1,6 +1,7 @@
 """One metastore, two transaction managers: locks, aborts, conflicts and time-outs of each hold for the other.
 
-Nothing here looks at data files: what both sides keep in the metastore's tables is the subject.
+Nothing here looks at data files: what both sides keep in the metastore's tables is the subject. The metastore is as
+Hive's scripts made it: transactions need no table of ours.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import NoSuchTxnError, TxnAbortedError, WriteConflictError
+from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.maintenance.reaper import run_reaper
 from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState
 from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 
@@ -241,6 +244,21 @@ def test_hives_reaper_aborts_our_transaction_when_it_falls_silent(
     alive.commit()
     states = {row.txn_id: row.state for row in client.show_transactions()}
     assert states[silent.txn_id] is TxnState.ABORTED
+
+
+def test_our_reaper_aborts_hives_transaction_when_it_falls_silent(
+    hive: Hive, client: MetastoreClient, table: str
+) -> None:
+    client.upgrade_schema()  # the reaper keeps its own records
+    hive.begin("silent")
+    hive.run(f"insert into {table} values (3, 'c')", "silent")
+    (lock,) = client.show_locks(table)
+    silence(client, lock.txn_id)
+    report = run_reaper(client, open_filesystem(hive.warehouse.as_uri()))
+    assert report.aborted == (lock.txn_id,)
+    with pytest.raises(HiveError, match="abort"):
+        hive.commit("silent")
+    assert client.show_locks(table) == []
 
 
 # --- write conflicts --------------------------------------------------------------------------------------------
