@@ -23,7 +23,15 @@ from airflow_hive_acid.metastore.catalog_statistics import SELECT_EXACT, forget
 from airflow_hive_acid.metastore.clock import clock_ms, clock_timestamp
 from airflow_hive_acid.metastore.codes import COMPACTING_TYPES, AbortReason, TxnState, TxnType
 from airflow_hive_acid.metastore.conflicts import Conflict, candidates_step, describe, first_conflict
-from airflow_hive_acid.metastore.database import SAVEPOINT, UNDO, Step, execute_batch, finish_batch, open_txn_lock
+from airflow_hive_acid.metastore.database import (
+    SAVEPOINT,
+    UNDO,
+    Step,
+    execute_batch,
+    finish_batch,
+    open_txn_lock,
+    together,
+)
 from airflow_hive_acid.metastore.history import forget_steps
 from airflow_hive_acid.metastore.jobs import committed_step
 from airflow_hive_acid.metastore.schema_catalog import DBS, PARTITION_KEYS, TBLS
@@ -48,20 +56,28 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.database import Features
 
 _TXN = bindparam("txn_id", type_=sa.BigInteger)
+_TEXT, _NUMBER = sa.cast(sa.null(), sa.String(256)), sa.cast(sa.null(), sa.BigInteger)
 _WRITES = (
-    select(TXN_COMPONENTS.c.TC_OPERATION_TYPE, TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_WRITEID)
+    select(sa.literal(0, sa.Integer).label("kind"), TXN_COMPONENTS.c.TC_OPERATION_TYPE, TXN_COMPONENTS.c.TC_DATABASE,
+           TXN_COMPONENTS.c.TC_WRITEID, _NUMBER, _NUMBER)
     .where(TXN_COMPONENTS.c.TC_TXNID == _TXN).distinct()
 )
 #: R12: a component without partition on a table that the catalog knows as partitioned.
 _UNNAMED_PARTITION = (
-    select(TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE)
+    select(sa.literal(1, sa.Integer), TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE, _NUMBER, _NUMBER,
+           _NUMBER)
     .join(DBS, and_(DBS.c.NAME == TXN_COMPONENTS.c.TC_DATABASE, DBS.c.CTLG_NAME == "hive"))
     .join(TBLS, and_(TBLS.c.DB_ID == DBS.c.DB_ID, TBLS.c.TBL_NAME == TXN_COMPONENTS.c.TC_TABLE))
     .join(PARTITION_KEYS, PARTITION_KEYS.c.TBL_ID == TBLS.c.TBL_ID)
     .where(TXN_COMPONENTS.c.TC_TXNID == _TXN, TXN_COMPONENTS.c.TC_PARTITION.is_(None),
            TXN_COMPONENTS.c.TC_OPERATION_TYPE != "c")
-    .limit(1)
 )
+_EXACT = SELECT_EXACT.subquery()
+_LOOK = sa.union_all(
+    _WRITES, _UNNAMED_PARTITION,
+    select(sa.literal(2, sa.Integer), _TEXT, _TEXT, _EXACT.c.TBL_ID, _EXACT.c.PART_ID, _EXACT.c.WRITE_ID),
+)
+"""What the txn wrote (0), which partitions it did not name (1), which statistics it outdates (2)."""
 _WS_COLUMNS = ["WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE"]
 
 
@@ -211,7 +227,8 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> 
     under_lock = [open_txn_lock(conn, exclusive=True), Step(_MAX_TXN)]
     if plan.check:
         under_lock.append(candidates_step(txn_id))
-    results = execute_batch(conn, [*steps, *under_lock])
+    undo = () if request.hooks.before_lock() else (SAVEPOINT,)
+    results = execute_batch(conn, [*undo, *together(conn, steps), *under_lock])
     commit_id = int(results[-2 if plan.check else -1].rows[0][0])
     conflict = first_conflict(results[-1].rows, request.snapshot) if plan.check else None
     if conflict is not None:
@@ -231,25 +248,27 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> 
 
 def _check(conn: Connection, request: CommitRequest) -> Committed | None:
     """Lock the txn, run the caller's checks, and read what it wrote; None when it is committed already."""
-    me = {"txn_id": request.txn_id}
+    look = Step(_LOOK, {"txn_id": request.txn_id})
     before = request.hooks.before_lock()
-    look = [Step(_WRITES, me), Step(_UNNAMED_PARTITION, me), Step(SELECT_EXACT, me)]
     # Whatever hooks do is undone by a conflict, so the savepoint comes before them; the row's lock stays.
-    (row, _, *rest) = execute_batch(conn, [lock_txn_step(request.txn_id), SAVEPOINT, *(() if before else look)])
+    (row, *rest) = execute_batch(conn, [lock_txn_step(request.txn_id), *((SAVEPOINT,) if before else (look,))])
     found = _open_or_committed(conn, request.txn_id, row.rows)
     if found is None:
         return None
     if before:
         for hook in before:
             hook(conn)
-        rest = execute_batch(conn, look)
-    written, unnamed, exact = rest
-    if unnamed.rows:
-        raise _unnamed_partition(request.txn_id, *unnamed.rows[0])
+        rest = execute_batch(conn, [look])
+    by_kind: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+    for kind, *columns in rest[0].rows:
+        by_kind[kind].append(columns)
+    written, unnamed, exact = by_kind
+    if unnamed:
+        raise _unnamed_partition(request.txn_id, *unnamed[0][:2])
     # Hive would go on answering count(*) from statistics that this commit outdates.
-    forget(conn, exact.rows)
-    return Committed(request.txn_id, found.type, frozenset(r[0] for r in written.rows),
-                     tuple((r[1], r[2]) for r in written.rows if r[2] is not None))
+    forget(conn, [columns[2:] for columns in exact])
+    return Committed(request.txn_id, found.type, frozenset(c[0] for c in written),
+                     tuple((c[1], c[2]) for c in written if c[2] is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +341,7 @@ def _replayed_steps(replayed: Replayed, txn_id: int, features: Features) -> list
 
 def _finish(conn: Connection, request: CommitRequest, committed: Committed, steps: list[Step]) -> CommitOutcome:
     events = request.hooks.events
+    steps = together(conn, steps)
     if events is not None:
         # R15: TXN_LOCK_TBL first, NOTIFICATION_SEQUENCE last. Making the statements may take the sequence's lock.
         if conn.dialect.name != "postgresql":

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
+from airflow_hive_acid.metastore import pipeline
 from airflow_hive_acid.metastore.failures import Failure, FailureRules, explain
 from airflow_hive_acid.metastore.schema_transactions import TXN_LOCK_TBL, TXNS
 from airflow_hive_acid.metastore.urls import normalize_url, safe_url
@@ -247,7 +248,6 @@ _NOTHING = sa.select(sa.literal(1))
 SAVEPOINT = Step(sa.text("SAVEPOINT hive_acid_undo"))
 """Start of what a conflict undoes while the transaction goes on."""
 UNDO = Step(sa.text("ROLLBACK TO SAVEPOINT hive_acid_undo"))
-_COMMIT = Step(sa.text("COMMIT"))
 _COMMIT_SENT = "hive_acid_commit_sent"
 
 
@@ -294,7 +294,8 @@ def restart_txn_ids(conn: Connection, seed: int) -> None:
 
 # --- batches ------------------------------------------------------------------------------------------------------
 
-_COMPILED: dict[tuple[str, Executable], Any] = {}
+_COMPILED: dict[Executable, pipeline.ServerStatement] = {}
+_TOGETHER: dict[tuple[Executable, ...], Executable] = {}
 
 
 def execute_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
@@ -305,8 +306,8 @@ def execute_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
     On PostgreSQL they travel in one round trip; the server still runs each as a statement of its own, with its own
     snapshot, so a read that follows a lock in the batch sees what the lock waited for (R3). The first error ends it.
     """
-    if conn.dialect.name == "postgresql" and len(steps) > 1:
-        return _pipeline(conn, steps)
+    if conn.dialect.name == "postgresql":
+        return _pipeline(conn, steps) if steps else []
     results = []
     for step in steps:
         cursor = conn.execute(step.statement, dict(step.parameters) or None)
@@ -323,31 +324,48 @@ def finish_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
     if conn.dialect.name != "postgresql":
         return execute_batch(conn, steps)
     conn.info[_COMMIT_SENT] = True
-    return _pipeline(conn, [*steps, _COMMIT])[:-1]
+    return _pipeline(conn, steps, commit=True)
 
 
-def _pipeline(conn: Connection, steps: Sequence[Step]) -> list[Result]:
-    driver: Any = conn.connection.driver_connection
-    cursors = []
-    try:
-        with driver.pipeline():
-            for step in steps:
-                compiled = _compiled(conn, step.statement)
-                cursors.append(driver.execute(compiled.string, compiled.construct_params(dict(step.parameters))))
-    except Exception as error:
-        if driver.closed or driver.broken:
-            conn.invalidate(error)
-        raise
-    return [Result(c.fetchall() if c.description is not None else [], c.rowcount) for c in cursors]
+def together(conn: Connection, steps: Sequence[Step]) -> list[Step]:
+    """Writes that neither depend on each other nor touch the same row, as one statement where the database can.
 
-
-def _compiled(conn: Connection, statement: Executable) -> Any:
-    found = _COMPILED.get((conn.dialect.name, statement))
+    On PostgreSQL all of them see the database as it was before the first, so a read among them may be of rows that
+    another one deletes. Steps that give one parameter two values stay apart.
+    """
+    if conn.dialect.name != "postgresql" or len(steps) < 2:
+        return list(steps)
+    parameters: dict[str, Any] = {}
+    for step in steps:
+        for name, value in step.parameters.items():
+            if parameters.setdefault(name, value) != value:
+                return list(steps)
+    statements = tuple(step.statement for step in steps)
+    found = _TOGETHER.get(statements)
     if found is None:
-        found = statement.compile(dialect=conn.dialect)  # type: ignore[attr-defined]
-        if found.post_compile_params:
-            raise AssertionError(f"a statement with an IN list cannot travel in a batch: {found.string}")
-        _COMPILED[(conn.dialect.name, statement)] = found
+        parts = [s.cte(f"part_{i}") for i, s in enumerate(statements)]  # type: ignore[attr-defined]
+        found = _TOGETHER[statements] = sa.select(sa.literal(1)).add_cte(*parts)
+    return [Step(found, parameters)]
+
+
+def _pipeline(conn: Connection, steps: Sequence[Step], *, commit: bool = False) -> list[Result]:
+    driver: Any = conn.connection.driver_connection
+    try:
+        answers = pipeline.run(driver, conn.info, [(_compiled(conn, s.statement), s.parameters) for s in steps], commit)
+    except BaseException as error:
+        if driver.closed or driver.broken:
+            conn.invalidate(error if isinstance(error, Exception) else None)
+        raise
+    return [Result(*answer) for answer in answers]
+
+
+def _compiled(conn: Connection, statement: Executable) -> pipeline.ServerStatement:
+    found = _COMPILED.get(statement)
+    if found is None:
+        compiled = statement.compile(dialect=conn.dialect)  # type: ignore[attr-defined]
+        if compiled.post_compile_params:
+            raise AssertionError(f"a statement with an IN list cannot travel in a batch: {compiled.string}")
+        found = _COMPILED[statement] = pipeline.server_statement(compiled.string, compiled.params)
     return found
 
 
@@ -365,7 +383,9 @@ def _make_engine(url: sa.URL, pool_size: int) -> Engine:
         case "sqlite":
             return _sqlite_engine(url, pool_size)
         case "postgresql":
-            arguments: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "application_name": "airflow-hive-acid"}
+            # No prepared statements of psycopg's own: it deallocates all, ours included, after each rollback.
+            arguments: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "application_name": "airflow-hive-acid",
+                                         "prepare_threshold": None}
         case _:
             arguments = {"connect_timeout": _CONNECT_SECONDS}
     given = {k: v for k, v in arguments.items() if k not in url.query}
@@ -377,8 +397,11 @@ def _make_engine(url: sa.URL, pool_size: int) -> Engine:
 
 
 def _prepare_mysql(connection: Any, record: Any) -> None:
-    # TXNS holds a row with id 0, which MySQL would otherwise replace by the next id.
-    connection.query("SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
+    # Strict: a value that is too long is an error, not cut off. TXNS holds a row with id 0, which MySQL would otherwise
+    # replace by the next id.
+    connection.query("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'")
+    # UNIX_TIMESTAMP of a local time goes back by an hour when summer time ends.
+    connection.query("SET SESSION time_zone = '+00:00'")
 
 
 def _sqlite_engine(url: sa.URL, pool_size: int) -> Engine:

@@ -9,6 +9,7 @@ does not grow with the table's history.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -23,17 +24,25 @@ from airflow_hive_acid.format.write_ids import (
     read_txn_list,
 )
 from airflow_hive_acid.metastore.clock import statement_ms, statement_time
+from airflow_hive_acid.metastore.database import Step, execute_batch
 from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
 _GAP = bindparam("gap_timeout", type_=sa.BigInteger)
-_TABLES: sa.BindParameter[Any] = bindparam("tables", expanding=True)
-_NOT_COMMITTED = ("o", "a")
+_FEW = 16
+"""Up to so many tables a statement has a place for each, and can be prepared."""
+
+
+def _not_committed(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Open or aborted; no IN list, because the statements travel in batches."""
+    return or_(column == "o", column == "a")
+
+
 # One reading of the clock for the whole statement: a row must not be young in one place and old in another.
 _NOW = statement_ms()
 _OLD = TXNS.alias("old")
@@ -44,7 +53,7 @@ _FIRST_YOUNG = select(func.min(_YOUNG.c.TXN_ID)).where(_YOUNG.c.TXN_STARTED > _N
 _FROM = select(func.max(_BELOW.c.TXN_ID)).where(
     or_(_FIRST_YOUNG.is_(None), _BELOW.c.TXN_ID < _FIRST_YOUNG)).scalar_subquery()
 _TXN_ROWS = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, _NOW - TXNS.c.TXN_STARTED).where(
-    or_(TXNS.c.TXN_STATE.in_(_NOT_COMMITTED), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0)))
+    or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0)))
 _OPEN_TXNS = _TXN_ROWS.order_by(TXNS.c.TXN_ID)
 _BOUNDARY = select(func.coalesce(func.max(_OLD.c.TXN_ID), 0)).where(_OLD.c.TXN_STARTED < _NOW - _GAP).scalar_subquery()
 _LARGEST_TXN = select(func.max(_BELOW.c.TXN_ID)).scalar_subquery()
@@ -66,17 +75,32 @@ def _no_number() -> sa.ColumnElement[Any]:
     return sa.cast(null(), sa.BigInteger)
 
 
-def _write_id_rows(floor: Any, mark: Any) -> tuple[sa.Select[Any], sa.Select[Any], sa.Select[Any]]:
+def _is_one_of(database: Any, name: Any, number: int | None) -> sa.ColumnElement[bool]:
+    """Whether a row is of one of the tables asked for: of that many, or of a list of any length."""
+    if number is None:
+        return sa.tuple_(database, name).in_(bindparam("tables", expanding=True))
+    return or_(*(and_(database == bindparam(f"db_{i}"), name == bindparam(f"tbl_{i}")) for i in range(number)))
+
+
+def _table_parameters(tables: Sequence[TableName]) -> dict[str, Any]:
+    if len(tables) > _FEW:
+        return {"tables": [tuple(t) for t in tables]}
+    databases = {f"db_{i}": t.database for i, t in enumerate(tables)}
+    return databases | {f"tbl_{i}": t.name for i, t in enumerate(tables)}
+
+
+def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select[Any], sa.Select[Any], sa.Select[Any]]:
     """The statements about write ids.
 
     :param floor: txns at or above it are looked at one by one, whatever became of them.
     :param mark: the txn high-water mark.
+    :param number: of tables, None for a list.
     """
-    in_tables = sa.tuple_(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE).in_(_TABLES)
+    in_tables = _is_one_of(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, number)
     columns = (_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, _T2W.c.T2W_TXNID, _T2W.c.T2W_WRITEID, _no_number())
     not_committed = (
         select(_kind(1), *columns).join(TXNS, TXNS.c.TXN_ID == _T2W.c.T2W_TXNID)
-        .where(TXNS.c.TXN_STATE.in_(_NOT_COMMITTED), TXNS.c.TXN_ID < floor, in_tables)
+        .where(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID < floor, in_tables)
     )
     recent = select(_kind(1), *columns).where(_T2W.c.T2W_TXNID >= floor, in_tables)
     same = and_(_OTHER.c.T2W_DATABASE == NEXT_WRITE_ID.c.NWI_DATABASE, _OTHER.c.T2W_TABLE == NEXT_WRITE_ID.c.NWI_TABLE)
@@ -87,28 +111,38 @@ def _write_id_rows(floor: Any, mark: Any) -> tuple[sa.Select[Any], sa.Select[Any
     visible = (
         select(_OTHER.c.T2W_WRITEID)
         .where(same, _OTHER.c.T2W_TXNID < floor,
-               ~exists().where(_STATE.c.TXN_ID == _OTHER.c.T2W_TXNID, _STATE.c.TXN_STATE.in_(_NOT_COMMITTED)))
+               ~exists().where(_STATE.c.TXN_ID == _OTHER.c.T2W_TXNID, _not_committed(_STATE.c.TXN_STATE)))
         .limit(1).scalar_subquery()
     )
     tables = select(
         _kind(2), NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, newest, visible, NEXT_WRITE_ID.c.NWI_NEXT,
-    ).where(sa.tuple_(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE).in_(_TABLES))
+    ).where(_is_one_of(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, number))
     return not_committed, recent, tables
 
 
-# A fresh snapshot: txns and write ids in one statement.
 _CURRENT = bindparam("current_txn", type_=sa.BigInteger)
 _MARK = sa.case((_CURRENT > 0, _CURRENT), else_=_LARGEST_TXN)
 _AS_TXN_ROWS = select(
     _kind(0), TXNS.c.TXN_STATE, _no_text(), TXNS.c.TXN_ID, sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger),
     _NOW - TXNS.c.TXN_STARTED,
-).where(or_(TXNS.c.TXN_STATE.in_(_NOT_COMMITTED), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0)))
-_SNAPSHOT = sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_BOUNDARY, _MARK))
-# Write ids for a txn list given by the caller.
-_FOR_LIST = sa.union_all(*_write_id_rows(bindparam("floor", type_=sa.BigInteger),
-                                         bindparam("mark", type_=sa.BigInteger)))
+).where(or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0)))
+
+
+@cache
+def _snapshot_of(number: int | None) -> sa.CompoundSelect[Any]:
+    """A fresh snapshot: txns and write ids in one statement."""
+    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_BOUNDARY, _MARK, number))
+
+
+@cache
+def _for_list(number: int | None) -> sa.CompoundSelect[Any]:
+    """Write ids for a txn list given by the caller."""
+    floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
+    return sa.union_all(*_write_id_rows(floor, mark, number))
+
+
 # What is open or aborted now, for lists that may not have seen it.
-_ENDED_LATER = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE.in_(_NOT_COMMITTED), TXNS.c.TXN_ID <= bindparam("mark"))
+_ENDED_LATER = select(TXNS.c.TXN_ID).where(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID <= bindparam("mark"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +178,11 @@ def take_snapshot(conn: Connection, tables: Sequence[TableName], current_txn: in
     if not tables:
         opened = open_txns(conn, gap_timeout_ms)
         return Snapshot(opened, read_txn_list(opened, current_txn), {})
-    parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, "tables": [tuple(t) for t in tables],
+    parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **_table_parameters(tables),
                   **statement_time(conn)}
     txn_rows: list[tuple[int, str, int | None, int]] = []
     rest = []
-    for row in conn.execute(_SNAPSHOT, parameters):
+    for row in _rows(conn, _snapshot_of, tables, parameters):
         if row[0] == 0:
             txn_rows.append((row[3], row[1], row[4], row[5]))
         else:
@@ -168,10 +202,17 @@ def valid_write_ids(conn: Connection, tables: Sequence[TableName],
     if not tables:
         return {}
     floor = min(txns.open, default=txns.high_watermark + 1)
-    parameters = {"tables": [tuple(t) for t in tables], "floor": floor, "mark": txns.high_watermark}
-    rows = conn.execute(_FOR_LIST, parameters).all()
+    parameters = {**_table_parameters(tables), "floor": floor, "mark": txns.high_watermark}
+    rows = _rows(conn, _for_list, tables, parameters)
     unseen = conn.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
     return _fold_tables(tables, rows, txns, floor, frozenset(unseen))
+
+
+def _rows(conn: Connection, statement: Callable[[int | None], sa.CompoundSelect[Any]], tables: Sequence[TableName],
+          parameters: dict[str, Any]) -> Sequence[Any]:
+    if len(tables) > _FEW:
+        return conn.execute(statement(None), parameters).all()
+    return execute_batch(conn, [Step(statement(len(tables)), parameters)])[0].rows
 
 
 def _fold_tables(tables: Sequence[TableName], rows: Iterable[Any], txns: ValidTxnList, floor: int,

@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TxnAbortedError
 from airflow_hive_acid.metastore.codes import TxnState, TxnType
-from airflow_hive_acid.metastore.database import Step, chunks, execute_batch, finish_batch
+from airflow_hive_acid.metastore.database import Step, chunks, execute_batch, finish_batch, together
 from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from airflow_hive_acid.metastore.txns import TxnFacts
 
@@ -37,12 +37,20 @@ _LOCK_TXN = (
 )
 _EXISTING = select(TXN_TO_WRITE_ID.c.T2W_TXNID, TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
     *_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID.in_(_IDS))
-_EXISTING_ONE = select(TXN_TO_WRITE_ID.c.T2W_TXNID, TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
-    *_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id"))
 _FORGET = delete(TXN_TO_WRITE_ID).where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID.in_(_IDS))
 _LOCK_NEXT = (
     select(NEXT_WRITE_ID.c.NWI_NEXT).where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
     .with_for_update()
+)
+#: With the row the txn has already: its own row is locked, so nobody can give it one while this waits (R3).
+_LOCK_NEXT_ONE = (
+    select(
+        NEXT_WRITE_ID.c.NWI_NEXT,
+        select(TXN_TO_WRITE_ID.c.T2W_WRITEID)
+        .where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id")).scalar_subquery(),
+    )
+    .where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
+    .with_for_update(of=NEXT_WRITE_ID)
 )
 _NEXT = select(NEXT_WRITE_ID.c.NWI_NEXT).where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
 _FIRST = insert(NEXT_WRITE_ID).values(NWI_DATABASE=_DB, NWI_TABLE=_TBL, NWI_NEXT=bindparam("next"))
@@ -100,6 +108,7 @@ def allocate(conn: Connection, table: TableName, txn_ids: Sequence[int], *, real
     for txn_id, write_id in allocated.items():
         steps.append(Step(_PAIR, {**of_table, "txn_id": txn_id, "write_id": write_id}))
         steps.append(Step(_STAMP, {**of_table, "txn_id": txn_id, "write_id": write_id}))  # R1
+    steps = together(conn, steps)
     if finish is None:
         execute_batch(conn, steps)
     else:
@@ -112,10 +121,12 @@ def _look(conn: Connection, of_table: dict[str, str], table: TableName,
     """What the txns have already, and the table's next id, both under lock (R3: each a statement of its own)."""
     if len(ids) == 1:
         one = {**of_table, "txn_id": ids[0]}
-        txns, existing, following = execute_batch(conn, [
-            Step(_LOCK_TXN, {"txn_id": ids[0]}), Step(_EXISTING_ONE, one), Step(_LOCK_NEXT, of_table)])
+        txns, following = execute_batch(conn, [Step(_LOCK_TXN, {"txn_id": ids[0]}), Step(_LOCK_NEXT_ONE, one)])
         _require_writers(table, ids, txns.rows)
-        return dict(existing.rows), following.rows[0][0] if following.rows else None
+        if not following.rows:
+            return {}, None
+        next_id, existing = following.rows[0]
+        return {} if existing is None else {ids[0]: existing}, next_id
     rows: list[tuple[int, str, int | None, str | None]] = []
     found: dict[int, int] = {}
     for part in chunks(ids):

@@ -15,13 +15,13 @@ from sqlalchemy import bindparam, delete, insert, or_, select, update
 from airflow_hive_acid.errors import NoSuchLockError, TxnOpenError
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.codes import LockState, LockType
-from airflow_hive_acid.metastore.database import Result, Step, execute_batch, finish_batch
+from airflow_hive_acid.metastore.database import Result, Step, execute_batch, finish_batch, together
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, first_conflict
 from airflow_hive_acid.metastore.locks.components import component_steps
 from airflow_hive_acid.metastore.locks.interface import LockRequest, LockResponse, describe_object, merge_components
 from airflow_hive_acid.metastore.objects import info
-from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, NEXT_LOCK_ID
-from airflow_hive_acid.metastore.txns import heartbeat_step, lock_txn_step, require_open, txn_problem
+from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, NEXT_LOCK_ID, TXNS
+from airflow_hive_acid.metastore.txns import heartbeat_step, require_open, txn_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,6 +33,13 @@ _EXT = bindparam("lock_id", type_=sa.BigInteger)
 _LOCK_COLUMNS = (_H.HL_LOCK_EXT_ID, _H.HL_LOCK_INT_ID, _H.HL_TXNID, _H.HL_DB, _H.HL_TABLE, _H.HL_PARTITION,
                  _H.HL_LOCK_TYPE)
 _NEXT_ID = select(NEXT_LOCK_ID.c.NL_NEXT).with_for_update()
+#: Locks both rows; what it returns are their latest values, and it decides nothing else (R3).
+_TXN_AND_NEXT_ID = (
+    select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_META_INFO, NEXT_LOCK_ID.c.NL_NEXT)
+    .select_from(TXNS.join(NEXT_LOCK_ID, sa.true()))
+    .where(TXNS.c.TXN_ID == bindparam("txn_id"))
+    .with_for_update()
+)
 _ADVANCE_ID = update(NEXT_LOCK_ID).values(NL_NEXT=bindparam("next"))
 _INSERT = insert(HIVE_LOCKS).values(
     HL_LOCK_EXT_ID=_EXT, HL_LOCK_INT_ID=bindparam("internal_id"), HL_TXNID=bindparam("txn_id"), HL_DB=bindparam("db"),
@@ -86,12 +93,12 @@ def enqueue(conn: Connection, request: LockRequest, *, finish: bool = True) -> L
         Lock(_ANY_ID, number, request.txn_id, c.database, c.table, c.partition, c.type)
         for number, c in enumerate(components, 1)
     ]
-    first = [lock_txn_step(request.txn_id)] if request.txn_id else []
-    results = execute_batch(conn, [*first, Step(_NEXT_ID), *_look_steps(wanted)])
+    first = Step(_TXN_AND_NEXT_ID, {"txn_id": request.txn_id}) if request.txn_id else Step(_NEXT_ID)
+    locked, *others = execute_batch(conn, [first, *_look_steps(wanted)])
     if request.txn_id:
-        require_open(conn, request.txn_id, results[0].rows)
-    lock_id = int(results[len(first)].rows[0][0])
-    found = first_conflict(wanted, _locks(results[len(first) + 1:]))
+        require_open(conn, request.txn_id, locked.rows)
+    lock_id = int(locked.rows[0][-1])
+    found = first_conflict(wanted, _locks(others))
     if found is not None and _refuses(request, found[0]):
         return LockResponse(lock_id, LockState.NOT_ACQUIRED, message=_refusal(request, found[1]))
     state = LockState.WAITING if found else LockState.ACQUIRED
@@ -107,7 +114,7 @@ def enqueue(conn: Connection, request: LockRequest, *, finish: bool = True) -> L
             "blocking_id": blocking.lock_id if blocking else None,
             "blocking_internal_id": blocking.internal_id if blocking else None,
         }))
-    (finish_batch if finish else execute_batch)(conn, steps)
+    (finish_batch if finish else execute_batch)(conn, together(conn, steps))
     return LockResponse(lock_id, state, _id(found[1]) if found else None)
 
 

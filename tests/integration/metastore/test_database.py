@@ -193,10 +193,22 @@ def test_a_server_that_drops_the_connection_is_connected_again(metastore_url: st
         client.database._sleep = lambda seconds: None
         client.open_txn()
         with killer.database.transaction() as conn:
-            activity = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"))
-            conn.execute(sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(
-                activity.c.datname == sa.func.current_database(), activity.c.pid != sa.func.pg_backend_pid()))
+            end_other_sessions(conn)
         assert client.open_txn() == 2
+
+
+def end_other_sessions(conn: sa.Connection) -> None:
+    """As an administrator would end them."""
+    if conn.dialect.name == "postgresql":
+        activity = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"))
+        conn.execute(sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(
+            activity.c.datname == sa.func.current_database(), activity.c.pid != sa.func.pg_backend_pid()))
+        return
+    sessions = sa.table("PROCESSLIST", sa.column("ID"), sa.column("DB"), schema="information_schema")
+    others = sa.select(sessions.c.ID).where(
+        sessions.c.DB == sa.func.database(), sessions.c.ID != sa.func.connection_id())
+    for session in conn.execute(others).scalars().all():
+        conn.exec_driver_sql(f"KILL {session}")
 
 
 def test_batches_answer_each_statement(database: Database) -> None:
@@ -289,8 +301,9 @@ def test_a_read_only_metastore_is_named_with_the_remedy(metastore_url: str, back
                     conn.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=9))
             return
     else:
-        url = str(sa.make_url(metastore_url).update_query_dict(
-            {"options": "-c default_transaction_read_only=on"}).render_as_string(hide_password=False))
+        option = {"postgresql": {"options": "-c default_transaction_read_only=on"},
+                  "mariadb": {"init_command": "SET SESSION TRANSACTION READ ONLY"}}[backend]
+        url = sa.make_url(metastore_url).update_query_dict(option).render_as_string(hide_password=False)
     with MetastoreClient(url) as client, pytest.raises(MetastoreUnavailableError, match=r"read-only.*write access"):
         client.open_txn()
 
@@ -298,15 +311,19 @@ def test_a_read_only_metastore_is_named_with_the_remedy(metastore_url: str, back
 def test_a_user_without_rights_is_told_so(metastore_url: str, client: MetastoreClient, backend: str) -> None:
     if backend == "sqlite":
         return  # a file has no users; see the read-only test
+    create, drop, told = {
+        "postgresql": ("CREATE ROLE nobody_special LOGIN", "DROP ROLE nobody_special", "permission denied"),
+        "mariadb": ("CREATE USER nobody_special@localhost", "DROP USER nobody_special@localhost", "Access denied"),
+    }[backend]
     with client.database.transaction() as conn:
-        conn.execute(sa.DDL("CREATE ROLE nobody_special LOGIN"))
+        conn.execute(sa.DDL(create))
     try:
         url = sa.make_url(metastore_url).set(username="nobody_special")
-        with MetastoreClient(url) as other, pytest.raises(MetastoreUnavailableError, match="permission denied"):
+        with MetastoreClient(url) as other, pytest.raises(MetastoreUnavailableError, match=f"refuses.*{told}"):
             other.open_txn()
     finally:
         with client.database.transaction() as conn:
-            conn.execute(sa.DDL("DROP ROLE nobody_special"))
+            conn.execute(sa.DDL(drop))
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

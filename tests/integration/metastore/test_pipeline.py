@@ -1,0 +1,201 @@
+"""Batches on PostgreSQL: what travels in one round trip, and what happens when something in it goes wrong."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
+from airflow_hive_acid.metastore import MetastoreClient, schema
+from airflow_hive_acid.metastore.clock import clock_ms
+from airflow_hive_acid.metastore.database import Database, Step, execute_batch, finish_batch, together
+from airflow_hive_acid.metastore.pipeline import server_statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NEXT_LOCK, CTLGS = schema.NEXT_LOCK_ID, schema.CTLGS
+READ = sa.select(NEXT_LOCK.c.NL_NEXT)
+SET = sa.update(NEXT_LOCK).values(NL_NEXT=sa.bindparam("next"))
+COMMENT = sa.update(CTLGS).values(DESC=sa.bindparam("comment"))
+READ_COMMENT = sa.select(CTLGS.c.DESC)
+
+
+@pytest.fixture
+def database(metastore_url: str) -> Iterator[Database]:
+    database = Database(metastore_url, sleep=lambda seconds: None)
+    yield database
+    database.close()
+
+
+def value(database: Database) -> int:
+    return database.read(lambda conn: int(conn.execute(READ).scalar_one()))
+
+
+def test_the_text_for_the_server_numbers_each_parameter_once() -> None:
+    statement = server_statement("SELECT %(a)s::BIGINT, %(b)s::VARCHAR, %(a)s::BIGINT, 7 %% 4", {"a": None, "b": "x"})
+    assert statement.text == b"SELECT $1::BIGINT, $2::VARCHAR, $1::BIGINT, 7 % 4"
+    assert statement.names == ("a", "b")
+    assert statement.fixed == {"b": "x"}
+
+
+def test_a_statement_sees_what_the_one_before_it_did(database: Database) -> None:
+    def operation(conn: Any) -> list[Any]:
+        return execute_batch(conn, [Step(SET, {"next": 5}), Step(READ), Step(SET, {"next": 6}), Step(READ)])
+
+    results = database.run(operation)
+    assert [r.rows for r in results] == [[], [(5,)], [], [(6,)]]
+    assert [r.rowcount for r in results[::2]] == [1, 1]
+
+
+@pytest.mark.parametrize("text", ["", "it's", '"quoted"', "100 %", "%(x)s", "$1", "ü €", "a\\b", "x" * 255])
+def test_any_text_arrives_as_it_is(database: Database, text: str) -> None:
+    def operation(conn: Any) -> Any:
+        return execute_batch(conn, [Step(COMMENT, {"comment": text}), Step(READ_COMMENT)])[1].rows
+
+    assert database.run(operation) == [(text,)]
+
+
+def test_null_arrives_as_null(database: Database) -> None:
+    def operation(conn: Any) -> Any:
+        return execute_batch(conn, [Step(COMMENT, {"comment": None}), Step(READ_COMMENT)])[1].rows
+
+    assert database.run(operation) == [(None,)]
+
+
+def test_the_last_batch_commits(database: Database) -> None:
+    def operation(conn: Any) -> None:
+        finish_batch(conn, [Step(SET, {"next": 9})])
+
+    database.run(operation)
+    assert value(database) == 9
+
+
+def test_writes_together_are_all_done(database: Database) -> None:
+    def operation(conn: Any) -> int:
+        steps = together(conn, [Step(SET, {"next": 7}), Step(COMMENT, {"comment": "both"})])
+        execute_batch(conn, steps)
+        assert execute_batch(conn, [Step(READ), Step(READ_COMMENT)])[1].rows == [("both",)]
+        return len(steps)
+
+    assert database.run(operation) == (1 if database.dialect == "postgresql" else 2)
+    assert value(database) == 7
+
+
+def test_writes_that_differ_in_a_parameter_stay_apart(database: Database) -> None:
+    with database.transaction() as conn:
+        assert len(together(conn, [Step(SET, {"next": 7}), Step(SET, {"next": 8})])) == 2
+
+
+def test_after_an_error_the_connection_is_as_good_as_before(database: Database, backend: str) -> None:
+    """Also what the failed batch had prepared on the server must not be in the way."""
+    duplicate = sa.insert(CTLGS).values(CTLG_ID=sa.bindparam("id"), NAME="other", LOCATION_URI="x")
+    new = sa.select(NEXT_LOCK.c.NL_NEXT + sa.bindparam("more", type_=sa.BigInteger))
+    for _ in range(3):
+        with pytest.raises(MetastoreUnavailableError, match=r"(?i)unique"):
+            database.run(lambda conn: execute_batch(conn, [Step(new, {"more": 1}), Step(duplicate, {"id": 1})]))
+        assert database.run(lambda conn: execute_batch(conn, [Step(new, {"more": 1}), Step(READ)]))[0].rows == [(2,)]
+
+
+def test_a_value_the_server_cannot_take_is_refused(metastore_url: str, backend: str, client: MetastoreClient,
+                                                  rows: Any) -> None:
+    before = rows.counts()
+    if backend == "postgresql":
+        with pytest.raises(ValueError, match="NUL"), client.database.transaction() as conn:
+            execute_batch(conn, [Step(COMMENT, {"comment": "a\0b"})])
+    with pytest.raises(InvalidArgumentsError):
+        client.begin({"db.t\0": "insert"})
+    assert rows.counts() == before
+
+
+def test_a_rollback_does_not_take_prepared_statements_away(database: Database) -> None:
+    """psycopg would deallocate all of them if it had prepared any of its own."""
+    for number in range(20):
+        database.run(lambda conn: execute_batch(conn, [Step(READ), Step(READ_COMMENT)]))
+        database.run(lambda conn: conn.execute(READ).all())
+        with pytest.raises(ZeroDivisionError):
+            database.run(lambda conn, number=number: conn.execute(READ).scalar_one() / (number - number))  # type: ignore[misc]
+
+
+def test_a_batch_in_a_read_only_view_does_not_move(client: MetastoreClient, other_client: MetastoreClient) -> None:
+    with client.database.reading() as conn:
+        first = execute_batch(conn, [Step(READ), Step(sa.select(sa.func.count()).select_from(schema.TXNS))])
+        other_client.open_txn()
+        again = execute_batch(conn, [Step(READ), Step(sa.select(sa.func.count()).select_from(schema.TXNS))])
+        assert [r.rows for r in first] == [r.rows for r in again]
+
+
+def test_a_server_that_dies_while_a_batch_waits_is_told_as_a_lost_connection(metastore_url: str, backend: str,
+                                                                            client: MetastoreClient) -> None:
+    """
+    t1  A holds the row
+    t2                  B's batch waits for it; the server ends B's session
+    t3                  B is repeated, and waits again
+    t4  A lets go
+    t5                  B is done
+    """
+    if backend != "postgresql":
+        return  # SQLite has no sessions to end
+    activity = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"), sa.column("wait_event_type"))
+    waits = sa.select(activity.c.pid).where(
+        activity.c.datname == sa.func.current_database(), activity.c.wait_event_type == "Lock")
+    done: list[int] = []
+
+    def work() -> None:
+        with MetastoreClient(metastore_url) as other:
+            other.database._sleep = lambda seconds: None
+            other.database.run(lambda conn: execute_batch(conn, [Step(SET, {"next": 77}), Step(READ)]))
+            done.append(1)
+
+    thread = threading.Thread(target=work)
+    with client.database.transaction() as conn:
+        conn.execute(SET, {"next": 5})
+        thread.start()
+        pid = _waiting(client, waits, None)
+        client.database.run(lambda c: c.execute(sa.select(sa.func.pg_terminate_backend(pid))).all())
+        assert _waiting(client, waits, pid) != pid
+        assert done == []
+    thread.join(30)
+    assert done == [1]
+    assert value(client.database) == 77
+
+
+def _waiting(client: MetastoreClient, waits: Any, not_this: int | None) -> int:
+    for _ in range(500):
+        pids = client.database.read(lambda conn: list(conn.execute(waits).scalars()))
+        for pid in pids:
+            if pid != not_this:
+                return int(pid)
+        threading.Event().wait(0.02)
+    raise AssertionError("nobody waits")
+
+
+def test_other_threads_run_while_a_batch_waits(metastore_url: str, client: MetastoreClient, backend: str) -> None:
+    """The holder lets go from a thread of the same process; a wait that kept Python's lock would never end."""
+    if backend != "postgresql":
+        return
+    with MetastoreClient(metastore_url) as other:
+        holding, let_go = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with other.database.transaction() as conn:
+                conn.execute(SET, {"next": 5})
+                holding.set()
+                let_go.wait(0.5)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert holding.wait(10)
+        client.database.run(lambda conn: execute_batch(conn, [Step(SET, {"next": 6}), Step(READ)]))
+        thread.join(10)
+    assert value(client.database) == 6
+
+
+def test_the_clock_in_a_batch_moves(database: Database) -> None:
+    statement = sa.select(clock_ms())
+    with database.transaction() as conn:
+        first, second = execute_batch(conn, [Step(statement), Step(statement)])
+    assert first.rows[0][0] <= second.rows[0][0]
