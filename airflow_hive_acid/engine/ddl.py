@@ -1,24 +1,33 @@
 """CREATE and DROP of databases and tables: rows in the catalog, directories in the warehouse.
 
-The catalog decides first, in one transaction; directories are made or removed after it. A table is dropped under an
-EXCLUSIVE lock, so nobody reads or writes it meanwhile.
+Each is a txn with Hive's locks (metastore.md 4.4): CREATE TABLE shares its database, DROP has what it drops to itself.
+The catalog changes in the txn's commit; directories are made or removed after it. R4: under the lock nobody can be at
+work on a table any more, so jobs that are left over on it are fenced before its rows are forgotten.
 """
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
+from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
+from airflow_hive_acid.metastore.catalog_drop import check_droppable
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, table_lock
+from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.sql.statements import CreateDatabase, CreateTable, DropDatabase, DropTable
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore.catalog_model import DroppedTable
+    from airflow_hive_acid.metastore.ddl import DdlTransaction
+    from airflow_hive_acid.metastore.locks.interface import LockComponent
 
 DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable
 
@@ -76,7 +85,8 @@ def _create_table(context: Context, statement: CreateTable) -> None:
         if planned.location is not None and planned.properties.get("transactional") == "true":
             # What a former table left there would become rows of this one.
             _require_empty(context, name, planned.location)
-    table = catalog.create_table(definition, statement.if_not_exists)
+    with _locked(context, [database_lock(definition.db, LockType.SHARED_READ)]):
+        table = catalog.create_table(definition, statement.if_not_exists)
     context.filesystem.make_directory(table.location)
 
 
@@ -96,13 +106,17 @@ def _require_empty(context: Context, table: str, location: str) -> None:
 
 
 def _drop_table(context: Context, statement: DropTable) -> None:
+    catalog = context.client.catalog
     name = str(statement.table)
-    if statement.if_exists and not context.client.catalog.find_tables([name]):
+    if statement.if_exists and not catalog.find_tables([name]):
         return
-    with context.client.exclusive([name], agent_info=context.agent_info):
-        dropped = context.client.catalog.drop_table(name, if_exists=statement.if_exists, purge=statement.purge)
-    if dropped is not None:
-        _remove_files(context, dropped)
+    key = table_name(name)
+    catalog.get_table(name)  # before anything is locked: a name that is none leaves no trace
+    locks = [database_lock(key.database, LockType.SHARED_READ), table_lock(key, LockType.EXCLUSIVE)]
+    with _locked(context, locks) as ddl:
+        _fence(context, [name])
+        dropped = ddl.commit(lambda connection: catalog.drop_table_in(connection, key, purge=statement.purge))
+    _remove_files(context, dropped)
 
 
 def _drop_database(context: Context, statement: DropDatabase) -> None:
@@ -113,12 +127,28 @@ def _drop_database(context: Context, statement: DropDatabase) -> None:
         if statement.if_exists:
             return
         raise
-    tables = [f"{database.name}.{table}" for table in catalog.list_tables(database.name)] if statement.cascade else []
-    with context.client.exclusive(tables, agent_info=context.agent_info) if tables else contextlib.nullcontext():
-        for dropped in catalog.drop_database(database.name, if_exists=statement.if_exists, cascade=statement.cascade):
-            _remove_files(context, dropped)
+    # Before anything is locked: a statement that is refused waits for nobody and leaves no trace.
+    check_droppable(database.name, catalog.list_tables(database.name), cascade=statement.cascade)
+    with _locked(context, [database_lock(database.name, LockType.EXCLUSIVE)]) as ddl:
+        _fence(context, [f"{database.name}.{table}" for table in catalog.list_tables(database.name)])
+        dropped = ddl.commit(
+            lambda connection: catalog.drop_database_in(connection, database.name, cascade=statement.cascade)
+        )
+    for table in dropped:
+        _remove_files(context, table)
     for location in {database.location, database.managed_location}:
         _remove_if_empty(context, location)
+
+
+def _locked(context: Context, locks: list[LockComponent]) -> AbstractContextManager[DdlTransaction]:
+    return ddl_transaction(context.client, locks, agent_info=context.agent_info)
+
+
+def _fence(context: Context, tables: list[str]) -> None:
+    """What jobs left over on these tables publish later must not become rows of the next table of that place (R4)."""
+    files = WarehouseFiles(context.client, context.filesystem)
+    for table in tables:
+        files.fence(context.client.jobs.unfenced_of(table))
 
 
 def _remove_files(context: Context, dropped: DroppedTable) -> None:
@@ -142,5 +172,3 @@ def _parent(location: str) -> str:
     parent = location.rstrip("/").rpartition("/")[0]
     paths.require_inside(parent, location)
     return parent
-
-

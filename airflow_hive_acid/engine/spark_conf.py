@@ -34,7 +34,7 @@ def configuration(master: str, scratch: str, conf: Mapping[str, str]) -> dict[st
     """All settings of an application.
 
     :param scratch: directory on this machine that vanishes with the application; used by local masters.
-    :param conf: the user's settings; they win, and Java options are put behind ours.
+    :param conf: the user's settings; they win, and Java options are put behind those that must stay.
     """
     settings = dict(ALWAYS)
     if is_local(master):
@@ -47,8 +47,8 @@ def configuration(master: str, scratch: str, conf: Mapping[str, str]) -> dict[st
             "spark.sql.warehouse.dir": f"{scratch}/spark-warehouse",
         }
     for key, value in conf.items():
-        joined = key.endswith(".extraJavaOptions") and key in settings
-        settings[key] = f"{settings[key]} {value}" if joined else value
+        # The time zone stays; our tuning goes, because two garbage collectors would stop the JVM from starting.
+        settings[key] = f"{ALWAYS[key]} {value}" if key.endswith(".extraJavaOptions") and key in ALWAYS else value
     return settings
 
 

@@ -26,6 +26,8 @@ def test_settings_of_the_user_win_but_java_options_keep_the_time_zone():
     settings = configuration("yarn", "/scratch", conf)
     assert settings["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC -Xss4m"
     assert settings["spark.log.level"] == "INFO"
+    local = configuration("local", "/scratch", {"spark.driver.extraJavaOptions": "-XX:+UseG1GC"})
+    assert local["spark.driver.extraJavaOptions"] == "-Duser.timezone=UTC -XX:+UseG1GC"
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[4]", 4), ("local[3,2]", 3)])
