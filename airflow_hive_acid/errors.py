@@ -137,5 +137,11 @@ class JobFailedError(HiveAcidError):
     retryable = True
 
 
+class JobsAliveError(HiveAcidError):
+    """Jobs of dead txns may still write into a table that is to be dropped or renamed; nothing was changed (R4)."""
+
+    retryable = True
+
+
 class PublishError(HiveAcidError):
     """What lies in the directories of a write id differs from what the job reported; the txn is not committed."""

@@ -10,15 +10,17 @@ import getpass
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import exists, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.metastore.catalog_drop import (
+    check_droppable,
     delete_database,
     delete_storage,
     delete_table,
     forget_object,
+    lock_and_locate,
 )
 from airflow_hive_acid.metastore.catalog_ids import IdKind, IdPool
 from airflow_hive_acid.metastore.catalog_model import (
@@ -33,7 +35,6 @@ from airflow_hive_acid.metastore.catalog_model import (
     check_location,
 )
 from airflow_hive_acid.metastore.catalog_partitions import (
-    PartitionFilter,
     add_partitions,
     delete_partitions,
     find_partitions,
@@ -55,8 +56,9 @@ from airflow_hive_acid.metastore.catalog_read import (
 )
 from airflow_hive_acid.metastore.catalog_rows import insert_table, table_type
 from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.jobs import require_fenced
 from airflow_hive_acid.metastore.objects import TableName, database_name, table_name
-from airflow_hive_acid.metastore.schema_catalog import CTLGS, DBS, MV_TABLES_USED, PARTITIONS, SDS, TBLS
+from airflow_hive_acid.metastore.schema_catalog import CTLGS, DBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore import database as db
+    from airflow_hive_acid.metastore.partition_conditions import PartitionFilter
 
 T = TypeVar("T")
 
@@ -178,27 +181,24 @@ class Catalog:
         :return: what its tables leave to remove.
         """
         lowered = database_name(name)
-        if lowered == "default":
-            raise InvalidArgumentsError("the database default cannot be dropped; Hive needs it")
 
         def operation(connection: Connection) -> list[DroppedTable]:
-            found = read_database(connection, lowered)
-            if found is None and if_exists:
+            if if_exists and read_database(connection, lowered) is None:
                 return []
-            found = require_database(connection, lowered)
-            connection.execute(select(DBS.c.DB_ID).where(DBS.c.DB_ID == found.id).with_for_update())
-            tables = read_table_names(connection, lowered)
-            if tables and not cascade:
-                raise InvalidArgumentsError(
-                    f"database {lowered} is not empty: it holds {len(tables)} tables, among them {tables[0]}; "
-                    "drop them first or use CASCADE"
-                )
-            dropped = [self._drop_table(connection, TableName(lowered, table)) for table in tables]
-            forget_object(connection, lowered)
-            delete_database(connection, found.id)
-            return dropped
+            return self.drop_database_in(connection, lowered, cascade=cascade)
 
         return self._database.run(operation)
+
+    def drop_database_in(self, connection: Connection, name: str, *, cascade: bool = False) -> list[DroppedTable]:
+        """The same inside a transaction; the database must exist."""
+        found = require_database(connection, name)
+        connection.execute(select(DBS.c.DB_ID).where(DBS.c.DB_ID == found.id).with_for_update())
+        tables = read_table_names(connection, name)
+        check_droppable(name, tables, cascade=cascade)
+        dropped = [self.drop_table_in(connection, TableName(name, table)) for table in tables]
+        forget_object(connection, name)
+        delete_database(connection, found.id)
+        return dropped
 
     # --- tables ---------------------------------------------------------------------------------------------------
 
@@ -305,25 +305,25 @@ class Catalog:
         def operation(connection: Connection) -> DroppedTable | None:
             if if_exists and key not in read_tables(connection, [key]):
                 return None
-            return self._drop_table(connection, key, purge=purge)
+            return self.drop_table_in(connection, key, purge=purge)
 
         return self._database.run(operation)
 
     # --- partitions -----------------------------------------------------------------------------------------------
 
     def list_partitions(
-        self, name: str, filter: PartitionFilter | None = None, limit: int | None = None
+        self, name: str, filter: PartitionFilter | None = None, limit: int | None = None, *, after: str | None = None
     ) -> list[Partition]:
         """The partitions of a table in the order of their names.
 
-        :param filter: per partition column one value or several; becomes part of the SQL statement.
-        :param limit: at most this many.
+        :param filter: a condition, or per partition column one value or several; the database evaluates it.
+        :param limit: at most this many; ``after`` is the name of the last one of the page before.
         """
         key = table_name(name)
 
         def operation(connection: Connection) -> list[Partition]:
             table = self.get_tables_in(connection, [key])[0]
-            return list(read_partitions(connection, table, filter, limit))
+            return list(read_partitions(connection, table, filter, limit, after))
 
         return self._database.read(operation)
 
@@ -411,11 +411,17 @@ class Catalog:
             if if_exists and not found:
                 return None
             partition = self._partition(connection, table, spec)
+            self.require_fenced(connection, key)
             delete_storage(connection, delete_partitions(connection, [partition.id]))
             forget_object(connection, table.db, table.name, partition.name)
             return partition
 
         return self._database.run(operation)
+
+    def require_fenced(self, connection: Connection, key: TableName, besides: int | None = None) -> None:
+        """Refuse to go on while jobs of other txns than ``besides`` may still write into a table (R4)."""
+        if self._database.features(connection).extensions:
+            require_fenced(connection, key, besides)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -465,23 +471,18 @@ class Catalog:
             return table
         raise AlreadyExistsError(f"table {table.qualified_name} exists already, at {table.location}")
 
-    def _drop_table(self, connection: Connection, key: TableName, *, purge: bool = False) -> DroppedTable:
+    def drop_table_in(self, connection: Connection, key: TableName, *, purge: bool = False) -> DroppedTable:
+        """The same inside a transaction.
+
+        :raises JobsAliveError: while a job may still write into it (R4).
+        """
         table = self.get_tables_in(connection, [key])[0]
-        connection.execute(select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == table.id).with_for_update())
-        if connection.execute(select(exists().where(MV_TABLES_USED.c.TBL_ID == table.id))).scalar_one():
-            raise InvalidArgumentsError(
-                f"{table.qualified_name} is used by a materialized view; drop the view in Hive first"
-            )
-        elsewhere = connection.execute(
-            select(SDS.c.LOCATION)
-            .join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID)
-            .where(PARTITIONS.c.TBL_ID == table.id, ~SDS.c.LOCATION.startswith(f"{table.location}/", autoescape=True))
-        ).scalars()
-        locations = [location for location in (table.location, *elsewhere) if location]
+        self.require_fenced(connection, key)
+        locations = lock_and_locate(connection, table)
         delete_table(connection, table.id)
         forget_object(connection, *key)
-        delete_data = table.type == MANAGED_TABLE or purge or _is_true(table.property("external.table.purge"))
-        return DroppedTable(table, tuple(locations), delete_data)
+        purge = purge or (table.property("external.table.purge") or "").lower() == "true"
+        return DroppedTable(table, locations, table.type == MANAGED_TABLE or purge)
 
     def _partition(self, connection: Connection, table: Table, spec: PartitionSpec) -> Partition:
         name = table.partition_name(spec)
@@ -489,7 +490,3 @@ class Catalog:
         if name not in found:
             raise NoSuchObjectError(f"{table.qualified_name} has no partition {name}")
         return found[name]
-
-
-def _is_true(text: str | None) -> bool:
-    return (text or "").lower() == "true"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, exists, select
 
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.schema_catalog import (
@@ -21,6 +22,7 @@ from airflow_hive_acid.metastore.schema_catalog import (
     DB_PRIVS,
     DBS,
     KEY_CONSTRAINTS,
+    MV_TABLES_USED,
     PARTITION_KEYS,
     PARTITIONS,
     SD_PARAMS,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from airflow_hive_acid.metastore.catalog_model import Table
+
 _BY_PARTITION = (
     (TXN_COMPONENTS, "TC"),
     (COMPLETED_TXN_COMPONENTS, "CTC"),
@@ -60,6 +64,17 @@ _BY_PARTITION = (
     (COMPACTION_METRICS_CACHE, "CMC"),
 )
 _BY_TABLE = ((TXN_TO_WRITE_ID, "T2W"), (NEXT_WRITE_ID, "NWI"))
+
+
+def check_droppable(name: str, tables: Sequence[str], *, cascade: bool) -> None:
+    """Refuse to drop the default database, or one with tables unless they are to go with it."""
+    if name == "default":
+        raise InvalidArgumentsError("the database default cannot be dropped; Hive needs it")
+    if tables and not cascade:
+        raise InvalidArgumentsError(
+            f"database {name} is not empty: it holds {len(tables)} tables, among them {tables[0]}; "
+            "drop them first or use CASCADE"
+        )
 
 
 def delete_table(connection: Connection, table_id: int) -> None:
@@ -76,6 +91,24 @@ def delete_table(connection: Connection, table_id: int) -> None:
         connection.execute(delete(KEY_CONSTRAINTS).where(column == table_id))
     connection.execute(delete(TBLS).where(TBLS.c.TBL_ID == table_id))
     delete_storage(connection, [storage_id for storage_id in storage_ids if storage_id is not None])
+
+
+def lock_and_locate(connection: Connection, table: Table) -> tuple[str, ...]:
+    """Lock a table's row before it is deleted, and say where its files are: its directory, and partitions elsewhere.
+
+    :raises InvalidArgumentsError: when a materialized view is made of it.
+    """
+    connection.execute(select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == table.id).with_for_update())
+    if connection.execute(select(exists().where(MV_TABLES_USED.c.TBL_ID == table.id))).scalar_one():
+        raise InvalidArgumentsError(
+            f"{table.qualified_name} is used by a materialized view; drop the view in Hive first"
+        )
+    elsewhere = connection.execute(
+        select(SDS.c.LOCATION)
+        .join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID)
+        .where(PARTITIONS.c.TBL_ID == table.id, ~SDS.c.LOCATION.startswith(f"{table.location}/", autoescape=True))
+    ).scalars()
+    return tuple(location for location in (table.location, *elsewhere) if location)
 
 
 def delete_storage(connection: Connection, storage_ids: Sequence[int]) -> None:

@@ -1,15 +1,14 @@
 """Partitions in the catalog: listing with the filter in SQL, adding without doubles, dropping.
 
-Equality and IN conditions on partition columns become part of the statement, so a hundred of 100,000 partitions are
-found without loading the others. Values are compared as the catalog's text, which is canonical for every type.
+Conditions on partition columns become part of the statement, so a hundred of 100,000 partitions are found without
+loading the others; what is listed is read in the order of its names, page by page if the caller likes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import bindparam, delete, exists, select
+from sqlalchemy import and_, bindparam, delete, false, or_, select
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name
@@ -19,6 +18,7 @@ from airflow_hive_acid.metastore.catalog_model import Partition, Table
 from airflow_hive_acid.metastore.catalog_rows import empty_statistics, insert_partitions
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.partition_conditions import Condition, PartitionFilter, columns_of, to_sql
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
     PART_COL_PRIVS,
@@ -33,12 +33,10 @@ from airflow_hive_acid.metastore.schema_catalog import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection
-
-PartitionFilter: TypeAlias = Mapping[str, "str | Sequence[str | None] | None"]
-"""Per partition column one value or several, any of which will do; None is NULL."""
+    from sqlalchemy import Connection, Select
+    from sqlalchemy.sql.selectable import NamedFromClause
 
 TakeIds: TypeAlias = "Callable[[Connection, IdKind, int], Sequence[int]]"
 
@@ -65,24 +63,33 @@ _SELECT_BUCKETS = (
 
 
 def read_partitions(
-    connection: Connection, table: Table, wanted: PartitionFilter | None = None, limit: int | None = None
+    connection: Connection,
+    table: Table,
+    wanted: PartitionFilter | None = None,
+    limit: int | None = None,
+    after: str | None = None,
 ) -> Iterator[Partition]:
     """The partitions of a table in the order of their names, read from the server bit by bit.
 
-    :raises InvalidArgumentsError: when the filter names a column that is no partition column.
+    :param limit: at most this many.
+    :param after: only those whose names follow this one in the database's order: the last of the page before.
+    :raises InvalidArgumentsError: when the filter names a column that is no partition column, or a value of another
+        type, or a limit is not positive.
     """
     if not table.is_partitioned:
         raise InvalidArgumentsError(f"{table.qualified_name} is not partitioned")
-    statement = _SELECT_PARTITIONS.where(PARTITIONS.c.TBL_ID == table.id).order_by(PARTITIONS.c.PART_NAME)
-    values = _filter_values(table, wanted or {})
-    if values and len(values) == len(table.partition_columns) and all(len(v) == 1 for v in values.values()):
-        # A full specification is one partition: its name is indexed, its single values are not.
-        name = table.partition_name({column: v[0] for column, v in values.items()})
-        statement = statement.where(PARTITIONS.c.PART_NAME == name)
-    else:
-        for index, column in enumerate(table.partition_columns):
-            if column.name in values:
-                statement = statement.where(_has_value(index, values[column.name]))
+    if limit is not None and limit < 1:
+        raise InvalidArgumentsError(f"a page of {limit} partitions of {table.qualified_name}; ask for 1 or more")
+    statement: Select[Any] = _SELECT_PARTITIONS.where(PARTITIONS.c.TBL_ID == table.id)
+    statement = statement.order_by(PARTITIONS.c.PART_NAME)
+    if isinstance(wanted, Condition):
+        stored = {position: PARTITION_KEY_VALS.alias(f"KEY_{position}") for position in columns_of(table, wanted)}
+        statement = _join_values(statement, stored)
+        statement = statement.where(to_sql(table, wanted, {i: a.c.PART_KEY_VAL for i, a in stored.items()}))
+    elif wanted:
+        statement = _where_values(statement, table, _filter_values(table, wanted))
+    if after is not None:
+        statement = statement.where(PARTITIONS.c.PART_NAME > table.partition_name(after))
     if limit is not None:
         statement = statement.limit(limit)
     for row in connection.execute(statement, execution_options={"yield_per": _BATCH}):
@@ -180,7 +187,7 @@ def _missing(connection: Connection, table: Table, names: Sequence[str]) -> list
     return [name for name in names if name not in existing]
 
 
-def _filter_values(table: Table, wanted: PartitionFilter) -> dict[str, list[str]]:
+def _filter_values(table: Table, wanted: Mapping[str, str | Sequence[str | None] | None]) -> dict[str, list[str]]:
     columns = {column.name for column in table.partition_columns}
     values: dict[str, list[str]] = {}
     for key, given in wanted.items():
@@ -193,10 +200,28 @@ def _filter_values(table: Table, wanted: PartitionFilter) -> dict[str, list[str]
     return values
 
 
-def _has_value(index: int, values: Sequence[str]) -> Any:
-    key = PARTITION_KEY_VALS.c
-    return exists(
-        select(key.PART_ID).where(
-            key.PART_ID == PARTITIONS.c.PART_ID, key.INTEGER_IDX == index, key.PART_KEY_VAL.in_(values)
+def _where_values(statement: Select[Any], table: Table, values: Mapping[str, Sequence[str]]) -> Select[Any]:
+    """Values compared as the catalog's text, which is canonical for every type."""
+    if len(values) == len(table.partition_columns) and all(len(v) == 1 for v in values.values()):
+        # A full specification is one partition: its name is indexed, its single values are not.
+        name = table.partition_name({column: v[0] for column, v in values.items()})
+        return statement.where(PARTITIONS.c.PART_NAME == name)
+    stored = {
+        position: PARTITION_KEY_VALS.alias(f"KEY_{position}")
+        for position, column in enumerate(table.partition_columns)
+        if column.name in values
+    }
+    statement = _join_values(statement, stored)
+    for position, alias in stored.items():
+        parts = chunks(values[table.partition_columns[position].name])
+        statement = statement.where(or_(false(), *(alias.c.PART_KEY_VAL.in_(part) for part in parts)))
+    return statement
+
+
+def _join_values(statement: Select[Any], stored: Mapping[int, NamedFromClause]) -> Select[Any]:
+    """Joined, not looked up per partition: the planner then starts from the values that are rare."""
+    for position, alias in stored.items():
+        statement = statement.join(
+            alias, and_(alias.c.PART_ID == PARTITIONS.c.PART_ID, alias.c.INTEGER_IDX == position)
         )
-    )
+    return statement

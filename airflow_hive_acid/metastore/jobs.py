@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, update
 
-from airflow_hive_acid.errors import AlreadyExistsError, NoSuchObjectError
+from airflow_hive_acid.errors import AlreadyExistsError, JobsAliveError, NoSuchObjectError, PublishError
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.database import Repeat, Step
 from airflow_hive_acid.metastore.objects import info, table_name
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database import Database
+    from airflow_hive_acid.metastore.objects import TableName
 
 _J = HIVE_ACID_JOB.c
 _COLUMNS = (
@@ -47,7 +48,8 @@ _ATTEMPTS = select(func.max(_J.HAJ_ATTEMPT)).where(
     _J.HAJ_STATEMENT == bindparam("statement_id"))
 _UPDATE = update(HIVE_ACID_JOB).where(_BY_ID)
 _SET_APPLICATION = _UPDATE.values(HAJ_APPLICATION_ID=bindparam("application_id"), HAJ_UPDATED=clock_ms())
-_SET_MANIFEST = _UPDATE.values(HAJ_MANIFEST=bindparam("manifest"), HAJ_STATE="p", HAJ_UPDATED=clock_ms())
+_SET_MANIFEST = _UPDATE.where(_J.HAJ_STATE.in_(("r", "p"))).values(
+    HAJ_MANIFEST=bindparam("manifest"), HAJ_STATE="p", HAJ_UPDATED=clock_ms())
 _SET_STATE = _UPDATE.values(HAJ_STATE=bindparam("state"), HAJ_ERROR=bindparam("error"), HAJ_UPDATED=clock_ms())
 _TXN_ENDED = ~exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == "o")
 _TXN_COMMITTED = exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == "c")
@@ -58,6 +60,15 @@ _MARK_COMMITTED = update(HIVE_ACID_JOB).where(_J.HAJ_TXNID == bindparam("txn_id"
 _FENCED_AND_FORGOTTEN = delete(HIVE_ACID_JOB).where(
     _J.HAJ_STATE == "f", _TXN_ENDED, _J.HAJ_UPDATED < clock_ms() - bindparam("age"),
     ~exists().where(TXN_COMPONENTS.c.TC_TXNID == _J.HAJ_TXNID),
+)
+
+
+_UNFENCED_OF = _SELECT.where(
+    _J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"), _J.HAJ_STATE.in_(("r", "p")),
+    ~_TXN_COMMITTED).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
+_RENAME = (
+    update(HIVE_ACID_JOB).where(_J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"))
+    .values(HAJ_DATABASE=bindparam("new_db"), HAJ_TABLE=bindparam("new_tbl"))
 )
 
 
@@ -106,6 +117,32 @@ def committed_step(txn_id: int) -> Step:
     return Step(_MARK_COMMITTED, {"txn_id": txn_id})
 
 
+def unfenced_jobs(conn: Connection, table: TableName) -> list[Job]:
+    """Attempts on a table that may still write."""
+    return [_job(row) for row in conn.execute(_UNFENCED_OF, {"db": table.database, "tbl": table.name})]
+
+
+def require_fenced(conn: Connection, table: TableName, besides: int | None = None) -> None:
+    """Refuse to forget what jobs of a table wrote while one of them may still write (R4).
+
+    :param besides: the txn that asks; its own jobs do not count.
+    :raises JobsAliveError: naming the first of them.
+    """
+    jobs = [job for job in unfenced_jobs(conn, table) if job.txn_id != besides]
+    if jobs:
+        first = jobs[0]
+        raise JobsAliveError(
+            f"{len(jobs)} jobs may still write into {table}, the first is {first.job_id} of txn {first.txn_id} "
+            f"(application {first.application_id or 'not known'}); what they publish would become rows of the next "
+            "table there. Run 'hive-acid maintenance reaper --once', which fences those of dead txns, and try again"
+        )
+
+
+def rename_jobs(conn: Connection, table: TableName, new: TableName) -> None:
+    """Let the records of a table's jobs follow its name."""
+    conn.execute(_RENAME, {"db": table.database, "tbl": table.name, "new_db": new.database, "new_tbl": new.name})
+
+
 class Jobs:
     """Records jobs of one metastore."""
 
@@ -141,8 +178,26 @@ class Jobs:
         self._update(job_id, _SET_APPLICATION, {"application_id": info(application_id, 256)})
 
     def record_manifest(self, job_id: str, manifest: Mapping[str, Any]) -> None:
-        """Note what will be published, before the first rename (R5)."""
-        self._update(job_id, _SET_MANIFEST, {"manifest": json.dumps(manifest, ensure_ascii=False)})
+        """Note what will be published, before the first rename (R5).
+
+        :raises PublishError: when the job was fenced: it must not publish any more (R4), even where the fence itself
+            has gone with a dropped table's directory.
+        """
+        values = {"job_id": job_id, "manifest": json.dumps(manifest, ensure_ascii=False)}
+
+        def operation(conn: Connection) -> None:
+            if conn.execute(_SET_MANIFEST, values).rowcount:
+                return
+            found = conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first()
+            if found is None:
+                raise _missing(job_id)
+            job = _job(found)
+            raise PublishError(
+                f"job {job_id} of txn {job.txn_id} on {job.table} publishes nothing: it is {job.state.name.lower()}"
+                + (f" ({job.error})" if job.error else "") + "; run the statement again in a new txn"
+            )
+
+        self._database.run(operation)
 
     def mark_fenced(self, job_id: str, error: str | None = None) -> None:
         """It can write nothing any more, and what it published is removed (R4)."""
@@ -167,6 +222,11 @@ class Jobs:
         if write_ids is not None:
             statement = statement.where(or_(_J.HAJ_WRITEID.in_(write_ids)))
         return self._database.read(lambda conn: [_job(r) for r in conn.execute(statement.order_by(_J.HAJ_STARTED))])
+
+    def unfenced_of(self, table: str) -> list[Job]:
+        """Attempts on a table which may still write, whatever their txn is."""
+        name = table_name(table)
+        return self._database.read(lambda conn: unfenced_jobs(conn, name))
 
     def to_fence(self) -> list[Job]:
         """Attempts whose txn is aborted or gone, and which may still write (R4)."""

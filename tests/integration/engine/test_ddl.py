@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, LockTimeoutError, NoSuchObjectError
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    HiveAcidError,
+    InvalidArgumentsError,
+    JobsAliveError,
+    LockTimeoutError,
+    NoSuchObjectError,
+    PublishError,
+)
+from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.jobs import JobState
 from airflow_hive_acid.settings import Source
 
 
@@ -120,3 +130,74 @@ def test_compaction_is_requested(engine, client):
 def test_compaction_of_a_partitioned_table_names_a_partition(engine):
     with pytest.raises(InvalidArgumentsError, match="say which partition"):
         engine.run("ALTER TABLE w.p COMPACT 'major'")
+
+
+@pytest.mark.rule("R4")
+def test_a_publisher_that_outlived_its_txn_writes_nothing_into_the_next_table_of_that_place(client, engine, fake):
+    """
+    t1  A inserts into t; its Spark job has finished, A stops before it publishes
+    t2  A's txn is aborted
+    t3              B drops t: fences A's job first; then creates t again, in the same place
+    t4  A wakes up and wants to publish: refused, nothing appears in the new table
+    """
+    woken = []
+
+    def dropped_meanwhile(spec):
+        fake.meanwhile = None
+        result = fake.work(spec)
+        client.abort_txn(client.jobs.get(spec.job_id).txn_id, "its worker was lost")
+        engine.run("DROP TABLE w.t; CREATE TABLE w.t (a INT, b STRING) STORED AS ORC "
+                   "TBLPROPERTIES ('transactional'='true')")  # fmt: skip
+        woken.append(spec)
+        fake.work(spec)  # the orphaned driver writes its staging anew
+        return result
+
+    fake.meanwhile = dropped_meanwhile
+    with pytest.raises(HiveAcidError):
+        engine.run("INSERT INTO w.t VALUES (1, 'a')")
+    assert client.jobs.get(woken[0].job_id).state is JobState.FENCED
+    with pytest.raises(PublishError, match="publishes nothing: it is fenced"):
+        client.jobs.record_manifest(woken[0].job_id, {"directories": []})
+    visible = [f.name for f in path_of(client, "w.t").iterdir() if not f.name.startswith("_tmp_")]
+    assert visible == []
+
+
+@pytest.mark.rule("R4")
+def test_a_table_is_not_dropped_while_a_job_that_cannot_be_fenced_may_write(client, engine, warehouse):
+    """On storage where a file stops nobody, the row stays until somebody says that the application is dead."""
+    txn = client.begin({"w.t": "insert"})
+    client.jobs.start(
+        job_id="j", txn_id=txn.txn_id, table="w.t", write_id=1, statement=0, kind="insert",
+        table_location="memory://bucket/t", staging="memory://bucket/t/_tmp_j", application_id="application_7",
+    )  # fmt: skip
+    txn.abort("a test")
+    for statement in ("DROP TABLE w.t", "DROP DATABASE w CASCADE"):
+        with pytest.raises(JobsAliveError, match=r"job j of txn \d+ may still write into w.t: .*application_7"):
+            engine.run(statement)
+    assert client.catalog.list_tables("w") == ["p", "t"]
+    assert client.show_locks() == []
+    with pytest.raises(JobsAliveError, match=r"1 jobs may still write into w\.t, the first is j of txn"):
+        client.catalog.drop_table("w.t")
+    client.jobs.mark_fenced("j", "its application is dead")
+    engine.run("DROP TABLE w.t")
+    assert client.catalog.list_tables("w") == ["p"]
+
+
+def test_ddl_has_hives_locks(client, engine, monkeypatch):
+    asked = []
+    lock = client.lock
+
+    def note(components, **rest):
+        asked.extend((c.describe(), c.type) for c in components)
+        return lock(components, **rest)
+
+    monkeypatch.setattr(client, "lock", note)
+    engine.run("CREATE TABLE w.x (a INT)")
+    assert asked == [("w", LockType.SHARED_READ)]
+    asked.clear()
+    engine.run("DROP TABLE w.x")
+    assert asked == [("w", LockType.SHARED_READ), ("w.x", LockType.EXCLUSIVE)]
+    asked.clear()
+    engine.run("DROP DATABASE w CASCADE")
+    assert asked == [("w", LockType.EXCLUSIVE)]
+    assert client.show_locks() == []

@@ -1,0 +1,120 @@
+"""One DDL statement as a txn: locks, a write id, and the catalog's change committed together (metastore.md 4.4).
+
+The txn holds the statement's locks and is kept alive while files are moved; the rows of the catalog change inside its
+commit, so a txn that was reaped meanwhile changes nothing. A transactional table advances its write id: whoever cached
+the table sees from its write ids alone that it is another one (ALTER takes a write id without a delta, as in Hive).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
+from airflow_hive_acid.metastore.commits import CommitHooks
+from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
+from airflow_hive_acid.metastore.locks.interface import LockComponent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.catalog_model import Partition, Table
+    from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.jobs import Job
+    from airflow_hive_acid.metastore.objects import TableName
+
+T = TypeVar("T")
+
+
+class DdlFiles(Protocol):
+    """What a DDL verb needs done to files while it holds its locks; the metastore itself touches none."""
+
+    def fence(self, jobs: Sequence[Job]) -> None:
+        """Make sure that jobs of dead txns write nothing any more (R4).
+
+        :raises JobsAliveError: when one cannot be fenced.
+        """
+
+    def move(self, source: str, target: str) -> None:
+        """Rename a directory; the target must not exist."""
+
+    def hide(self, txn_id: int, write_id: int, table: Table, partitions: Sequence[Partition]) -> None:
+        """Put a base of this write id without rows into partitions that are dropped, so that one which is added again
+        before the Cleaner comes starts empty."""
+
+
+class DdlTransaction:
+    """The txn of one DDL statement, with its locks granted."""
+
+    def __init__(self, client: MetastoreClient, txn_id: int) -> None:
+        self._client = client
+        self.txn_id = txn_id
+        self.ended = False
+
+    def allocate(self, table: TableName) -> int:
+        """The write id under which the table changes."""
+        return self._client.allocate_write_ids(str(table), self.txn_id)[self.txn_id]
+
+    def commit(self, change: Callable[[Connection], T]) -> T:
+        """Make the change in the commit's own transaction: both happen, or neither.
+
+        :raises TxnAbortedError: when the txn was reaped meanwhile; nothing was changed.
+        """
+        done: list[T] = []
+
+        def hook(connection: Connection) -> None:
+            done[:] = [change(connection)]
+
+        self._client.commit_txn(self.txn_id, hooks=CommitHooks(checks=(hook,)))
+        self.ended = True
+        return done[0]
+
+
+@contextlib.contextmanager
+def ddl_transaction(
+    client: MetastoreClient,
+    components: Sequence[LockComponent],
+    *,
+    agent_info: str | None = None,
+    type: TxnType = TxnType.DEFAULT,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[DdlTransaction]:
+    """Open a txn, wait for its locks, and end it: committed at a clean end, else aborted.
+
+    :raises LockTimeoutError: when they were not granted in time; nothing is left behind.
+    """
+    txn_id = client.open_txn(agent_info=agent_info, type=type)
+    client.heartbeats.add(txn_id)
+    ddl = DdlTransaction(client, txn_id)
+    try:
+        response = client.lock(components, txn_id=txn_id, agent_info=agent_info)
+        wait_until_granted(client, response, txn_id, ", ".join(c.describe() for c in components), sleep)
+        yield ddl
+        if not ddl.ended:
+            client.commit_txn(txn_id)
+    except BaseException as error:
+        client.heartbeats.remove(txn_id)
+        # A txn that did commit refuses to be aborted; one that cannot be reached times out.
+        with contextlib.suppress(HiveAcidError):
+            client.abort_txn(txn_id, abort_reason(error))
+        raise
+    client.heartbeats.remove(txn_id)
+
+
+def table_lock(table: TableName, type: LockType) -> LockComponent:
+    """A DDL lock on a table."""
+    return LockComponent(table.database, table.name, None, type, Operation.NO_TXN)
+
+
+def database_lock(database: str, type: LockType) -> LockComponent:
+    """A DDL lock on a database."""
+    return LockComponent(database, None, None, type, Operation.NO_TXN)
+
+
+def partition_lock(table: TableName, partition: str, type: LockType) -> LockComponent:
+    """A DDL lock on a partition."""
+    return LockComponent(table.database, table.name, partition, type, Operation.NO_TXN)

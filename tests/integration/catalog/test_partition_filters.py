@@ -1,0 +1,172 @@
+"""Partitions are found by conditions that the database evaluates, as values of their types, and page by page."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.partition_conditions import And, Between, Compare, In, IsNull, Or
+from airflow_hive_acid.metastore.schema_catalog import PARTITION_KEY_VALS, PARTITIONS, SDS
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.catalog import Catalog
+
+ID = (Column("id", "int"),)
+HOURS = [None, "-3", "0", "2", "9", "10", "100"]
+
+
+@pytest.fixture
+def catalog(client: MetastoreClient) -> Catalog:
+    client.catalog.set_warehouse("file:/warehouse")
+    client.catalog.create_table(TableDefinition("default", "h", ID, (Column("h", "int"),)))
+    client.catalog.add_partitions("default.h", [(h,) for h in HOURS])
+    return client.catalog
+
+
+def found(catalog: Catalog, condition: Any, table: str = "default.h") -> set[str]:
+    return {partition.values[-1] for partition in catalog.list_partitions(table, condition)}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (Compare("h", "=", 9), {"9"}),
+        (Compare("H", "=", "9"), {"9"}),
+        (Compare("h", "<>", 9), {"-3", "0", "2", "10", "100"}),
+        (Compare("h", "<", 9), {"-3", "0", "2"}),
+        (Compare("h", "<=", 9), {"-3", "0", "2", "9"}),
+        (Compare("h", ">", "9"), {"10", "100"}),
+        (Compare("h", ">=", -3), {"-3", "0", "2", "9", "10", "100"}),
+        (In("h", [2, "100", 7]), {"2", "100"}),
+        (In("h", []), set()),
+        (Between("h", 0, 10), {"0", "2", "9", "10"}),
+        (IsNull("h"), {"__HIVE_DEFAULT_PARTITION__"}),
+        (Compare("h", "<", 0) | IsNull("h"), {"-3", "__HIVE_DEFAULT_PARTITION__"}),
+        (Compare("h", ">", 0) & Compare("h", "<", 10), {"2", "9"}),
+        (Or([]), set()),
+        (And([]), {"-3", "0", "2", "9", "10", "100", "__HIVE_DEFAULT_PARTITION__"}),
+        (And([Or([Compare("h", "=", 2), Compare("h", "=", 9)]), Compare("h", "<>", 2)]), {"9"}),
+    ],
+)
+def test_numbers_compare_as_numbers_and_null_fulfils_no_comparison(
+    catalog: Catalog, condition: Any, expected: set[str]
+) -> None:
+    assert found(catalog, condition) == expected
+
+
+@pytest.mark.parametrize(
+    ("type_text", "values", "condition", "expected"),
+    [
+        ("string", ["B", "a", "b", "ä", "it's", "100%", "a_c"], Compare("k", ">", "a"), {"b", "ä", "it's", "a_c"}),
+        ("string", ["B", "a", "Z"], Compare("k", "<", "a"), {"B", "Z"}),
+        ("string", ["a", "b", "'; DROP TABLE x"], Compare("k", "=", "'; DROP TABLE x"), {"'; DROP TABLE x"}),
+        ("string", ["a%", "ab", "a_"], In("k", ["a%", "a_"]), {"a%", "a_"}),
+        ("date", ["2024-01-31", "2024-02-01", "2023-12-31"], Between("k", datetime.date(2024, 1, 1), "2024-01-31"),
+         {"2024-01-31"}),
+        ("bigint", ["9007199254740993", "9007199254740992"], Compare("k", "=", 9007199254740993),
+         {"9007199254740993"}),
+        ("double", ["1.5", "10.25", "-2"], Compare("k", ">", 1.5), {"10.25"}),
+        ("decimal(10,2)", ["1.50", "10.25", "2"], Compare("k", ">=", Decimal("1.505")), {"10.25", "2"}),
+        ("decimal(10,2)", ["1.50", "10.25"], Compare("k", "=", "1.5"), {"1.50"}),
+        ("boolean", ["true", "false"], Compare("k", "=", True), {"true"}),
+        ("timestamp", ["2024-01-01 00:00:00", "2024-01-01 00:00:00.5"],
+         Compare("k", ">", datetime.datetime(2024, 1, 1)), {"2024-01-01 00:00:00.5"}),
+        ("varchar(20)", ["x", "y"], Compare("k", "<>", "x"), {"y"}),
+    ],
+)  # fmt: skip
+def test_every_type_compares_as_itself(
+    catalog: Catalog, type_text: str, values: list[str], condition: Any, expected: set[str]
+) -> None:
+    catalog.create_table(TableDefinition("default", "k", ID, (Column("k", type_text),)))
+    catalog.add_partitions("default.k", [(value,) for value in values])
+    assert found(catalog, condition, "default.k") == expected
+
+
+def test_conditions_on_several_columns_combine(catalog: Catalog) -> None:
+    catalog.create_table(TableDefinition("default", "p", ID, (Column("ds", "string"), Column("h", "int"))))
+    catalog.add_partitions("default.p", [(ds, str(h)) for ds in ("a", "b") for h in range(12)])
+    condition = (Compare("ds", "=", "a") & Compare("h", ">=", 10)) | (Compare("ds", "=", "b") & In("h", [0, 5]))
+    names = [partition.name for partition in catalog.list_partitions("default.p", condition)]
+    assert sorted(names) == ["ds=a/h=10", "ds=a/h=11", "ds=b/h=0", "ds=b/h=5"]
+    assert [p.name for p in catalog.list_partitions("default.p", {"ds": "a", "h": ["3", "4"]})] == [
+        "ds=a/h=3", "ds=a/h=4",
+    ]  # fmt: skip
+
+
+def test_pages_follow_each_other_without_gap_or_double(catalog: Catalog) -> None:
+    catalog.create_table(TableDefinition("default", "p", ID, (Column("ds", "string"), Column("h", "int"))))
+    catalog.add_partitions("default.p", [(ds, str(h)) for ds in ("A", "a", "Ä-b", "a b") for h in range(6)])
+    for condition, expected in ((None, 24), (Compare("h", ">", 2), 12), ({"h": ["1", "2"]}, 8)):
+        names: list[str] = []
+        while page := catalog.list_partitions("default.p", condition, limit=5, after=names[-1] if names else None):
+            assert len(page) <= 5
+            names += [partition.name for partition in page]
+        assert len(names) == len(set(names)) == expected
+        assert names == [p.name for p in catalog.list_partitions("default.p", condition)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        (Compare("id", "=", 1), "'id' is no partition column of default.h; those are h"),
+        (Compare("h", "LIKE", 1), "'LIKE' is no comparison of h; use one of = <> < <= > >="),
+        (Compare("h", "=", "1; DROP"), "partition column h is int; '1; DROP' does not compare with it"),
+        (Compare("h", "=", 2**63), "give a whole number of 64 bits"),
+        (Compare("h", "=", None), "nothing compares with NULL; ask for IsNull"),
+        (Compare("h", "=", "1" * 5000), "at most 4000 characters"),
+        (In("h", list(range(10_001))), "IN of 10001 values of h; at most 10000"),
+        (And([object()]), "is no condition on partitions"),  # type: ignore[list-item]
+    ],
+)  # fmt: skip
+def test_a_condition_that_is_none_is_refused_with_the_remedy(catalog: Catalog, condition: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentsError, match=message):
+        catalog.list_partitions("default.h", condition)
+
+
+def test_limits_and_depths_have_bounds(catalog: Catalog) -> None:
+    deep: Any = Compare("h", "=", 1)
+    for _ in range(60):
+        deep = Or([deep])
+    with pytest.raises(InvalidArgumentsError, match="nested more than 50 levels"):
+        catalog.list_partitions("default.h", deep)
+    with pytest.raises(InvalidArgumentsError, match="a page of 0 partitions"):
+        catalog.list_partitions("default.h", limit=0)
+    with pytest.raises(InvalidArgumentsError, match="is no partition of"):
+        catalog.list_partitions("default.h", after="ds=1")
+
+
+def test_of_very_many_partitions_only_those_asked_for_are_read(client: MetastoreClient, catalog: Catalog) -> None:
+    """20,000 partitions: a filter for 100 of them reads 100 rows."""
+    catalog.create_table(TableDefinition("default", "p", ID, (Column("ds", "string"), Column("h", "int"))))
+    catalog.add_partitions("default.p", [("first", "0")])
+    total = 20_000
+    table_id = catalog.get_table("default.p").id
+    with client.database.transaction() as connection:
+        low = connection.execute(sa.select(sa.func.max(PARTITIONS.c.PART_ID))).scalar_one() + 1000
+        storage = connection.execute(
+            sa.select(SDS).join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID).where(PARTITIONS.c.TBL_ID == table_id)
+        ).mappings().one()  # fmt: skip
+        rows = [(low + i, f"d{i % 200:03}", str(i // 200)) for i in range(total)]
+        connection.execute(sa.insert(PARTITIONS), [
+            {"PART_ID": i, "CREATE_TIME": 0, "LAST_ACCESS_TIME": 0, "PART_NAME": f"ds={ds}/h={h}",
+             "SD_ID": storage["SD_ID"], "TBL_ID": table_id, "WRITE_ID": 0} for i, ds, h in rows
+        ])  # fmt: skip
+        connection.execute(sa.insert(PARTITION_KEY_VALS), [
+            {"PART_ID": i, "PART_KEY_VAL": value, "INTEGER_IDX": index}
+            for i, *values in rows for index, value in enumerate(values)
+        ])  # fmt: skip
+    fetched: list[int] = []
+    sa.event.listen(client.database.engine, "before_cursor_execute", lambda *_: fetched.append(1))
+    assert len(catalog.list_partitions("default.p", Compare("ds", "=", "d007"))) == 100
+    assert len(catalog.list_partitions("default.p", Compare("h", "<", 2), limit=50)) == 50
+    page = catalog.list_partitions("default.p", limit=3, after="ds=d100/h=7")
+    assert [p.name for p in page] == ["ds=d100/h=70", "ds=d100/h=71", "ds=d100/h=72"]
+    assert len(fetched) < 30
