@@ -163,10 +163,12 @@ def listing(client):
 
 
 @pytest.fixture
-def states(client):
-    """State of each txn that is listed: open, aborted or committed."""
+def states(engine, client):
+    """State of each txn since the tables were made: open, aborted or committed."""
+    before = {row.txn_id for row in client.show_transactions(include_committed=True)}
 
     def of():
-        return {row.txn_id: row.state.name for row in client.show_transactions(include_committed=True) if row.txn_id}
+        rows = client.show_transactions(include_committed=True)
+        return {row.txn_id: row.state.name for row in rows if row.txn_id not in before}
 
     return of
