@@ -10,7 +10,7 @@ import getpass
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore.catalog_drop import (
     forget_object,
     lock_and_locate,
 )
+from airflow_hive_acid.metastore.catalog_events import CatalogEvents
 from airflow_hive_acid.metastore.catalog_ids import IdKind, IdPool
 from airflow_hive_acid.metastore.catalog_model import (
     MANAGED_TABLE,
@@ -54,7 +55,7 @@ from airflow_hive_acid.metastore.catalog_read import (
     read_warehouse,
     require_database,
 )
-from airflow_hive_acid.metastore.catalog_rows import insert_table, table_type
+from airflow_hive_acid.metastore.catalog_rows import insert_database, insert_table, table_type
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.jobs import require_fenced
 from airflow_hive_acid.metastore.objects import TableName, database_name, table_name
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore import database as db
+    from airflow_hive_acid.metastore.notifications import Notifications
     from airflow_hive_acid.metastore.partition_conditions import PartitionFilter
 
 T = TypeVar("T")
@@ -76,10 +78,12 @@ class Catalog:
 
     :param database: the metastore database.
     :param user: owner of what is created; by default the operating system's user.
+    :param log: where changes are told.
     """
 
-    def __init__(self, database: db.Database, user: str | None = None) -> None:
+    def __init__(self, database: db.Database, user: str | None = None, log: Notifications | None = None) -> None:
         self._database = database
+        self.events = CatalogEvents(log)
         self._ids = IdPool(database)
         self._user = user or getpass.getuser()
 
@@ -102,9 +106,9 @@ class Catalog:
                 connection.execute(update(CTLGS).where(CTLGS.c.NAME == CATALOG).values(LOCATION_URI=wanted))
                 warehouse = wanted
             if read_database(connection, "default") is None:
-                self._insert_database(
-                    connection, "default", (warehouse, None), ("public", "ROLE"), "Default Hive database"
-                )
+                new_id = self._ids.take(connection, IdKind.DATABASE, 1)[0]
+                owner = ("public", "ROLE")
+                insert_database(connection, new_id, "default", (warehouse, None), owner, "Default Hive database")
             return warehouse
 
         return self._run(operation, IdKind.DATABASE)
@@ -152,7 +156,9 @@ class Catalog:
                 raise AlreadyExistsError(f"database {lowered} exists already, at {found.location}")
             where = given or f"{self._external_root(connection)}/{lowered}.db"
             managed = managed_default(connection, lowered)
-            self._insert_database(connection, lowered, (where, managed), (self._user, "USER"), description)
+            new_id = self._ids.take(connection, IdKind.DATABASE, 1)[0]
+            insert_database(connection, new_id, lowered, (where, managed), (self._user, "USER"), description)
+            self.events.database_created(connection, lowered)
             return require_database(connection, lowered)
 
         return self._run(operation, IdKind.DATABASE)
@@ -187,7 +193,7 @@ class Catalog:
                 return []
             return self.drop_database_in(connection, lowered, cascade=cascade)
 
-        return self._database.run(operation)
+        return self._database.run(self.events.finishing(operation))
 
     def drop_database_in(self, connection: Connection, name: str, *, cascade: bool = False) -> list[DroppedTable]:
         """The same inside a transaction; the database must exist."""
@@ -197,6 +203,7 @@ class Catalog:
         check_droppable(name, tables, cascade=cascade)
         dropped = [self.drop_table_in(connection, TableName(name, table)) for table in tables]
         forget_object(connection, name)
+        self.events.dropping_database(connection, found.name)
         delete_database(connection, found.id)
         return dropped
 
@@ -246,6 +253,7 @@ class Catalog:
                 if existing is None:
                     raise
                 return self._existing(existing, if_not_exists)
+            self.events.table_created(connection, ids["table"])
             return read_tables(connection, [key])[key]
 
         return self._run(operation, IdKind.TABLE, IdKind.STORAGE, IdKind.COLUMNS, IdKind.SERDE)
@@ -307,7 +315,7 @@ class Catalog:
                 return None
             return self.drop_table_in(connection, key, purge=purge)
 
-        return self._database.run(operation)
+        return self._database.run(self.events.finishing(operation))
 
     # --- partitions -----------------------------------------------------------------------------------------------
 
@@ -376,7 +384,7 @@ class Catalog:
         def operation(connection: Connection) -> list[str]:
             return self.add_partitions_in(connection, key, wanted, if_not_exists=if_not_exists)
 
-        return self._database.run(operation)
+        return self._database.run(self.events.finishing(operation))
 
     def add_partitions_in(
         self,
@@ -387,16 +395,18 @@ class Catalog:
         write_id: int | None = None,
         if_not_exists: bool = True,
     ) -> list[str]:
-        """The same inside a transaction.
+        """The same inside a transaction; its events are written by whoever ends it.
 
         :param key: the table.
         :param write_id: the write id whose commit this is part of; None for partitions known to be empty.
         """
         table = self.get_tables_in(connection, [key])[0]
         names = [table.partition_name(spec) for spec in partitions]
-        return add_partitions(
+        new = add_partitions(
             connection, table, names, write_id=write_id, if_not_exists=if_not_exists, take_ids=self._ids.take
         )
+        self.events.partitions_added(connection, table.id, new)
+        return new
 
     def drop_partition(self, name: str, spec: PartitionSpec, *, if_exists: bool = False) -> Partition | None:
         """Drop a partition and what the txn tables remember of it; its directory is left to the caller.
@@ -412,11 +422,12 @@ class Catalog:
                 return None
             partition = self._partition(connection, table, spec)
             self.require_fenced(connection, key)
+            self.events.dropping_partitions(connection, table.id, [partition.id])
             delete_storage(connection, delete_partitions(connection, [partition.id]))
             forget_object(connection, table.db, table.name, partition.name)
             return partition
 
-        return self._database.run(operation)
+        return self._database.run(self.events.finishing(operation))
 
     def require_fenced(self, connection: Connection, key: TableName, besides: int | None = None) -> None:
         """Refuse to go on while jobs of other txns than ``besides`` may still write into a table (R4)."""
@@ -429,28 +440,7 @@ class Catalog:
         """Run a change with the ids it may need fetched before."""
         for kind in kinds:
             self._ids.reserve(kind, 1)
-        return self._database.run(operation)
-
-    def _insert_database(
-        self,
-        connection: Connection,
-        name: str,
-        locations: tuple[str, str | None],
-        owner: tuple[str, str],
-        description: str | None,
-    ) -> None:
-        """A row of DBS; ``locations`` are those of external and managed tables, ``owner`` is a name and its type."""
-        row = {
-            "DB_ID": self._ids.take(connection, IdKind.DATABASE, 1)[0], "DESC": description,
-            "DB_LOCATION_URI": locations[0], "NAME": name, "OWNER_NAME": owner[0], "OWNER_TYPE": owner[1],
-            "CTLG_NAME": CATALOG, "CREATE_TIME": now_ms(connection) // 1000, "DB_MANAGED_LOCATION_URI": locations[1],
-            "TYPE": "NATIVE", "DATACONNECTOR_NAME": None, "REMOTE_DBNAME": None,
-        }  # fmt: skip
-        try:
-            with connection.begin_nested():
-                connection.execute(insert(DBS), row)
-        except IntegrityError:
-            raise AlreadyExistsError(f"database {name} was created by somebody else just now") from None
+        return self._database.run(self.events.finishing(operation))
 
     def _external_root(self, connection: Connection) -> str:
         default = read_database(connection, "default")
@@ -479,6 +469,7 @@ class Catalog:
         table = self.get_tables_in(connection, [key])[0]
         self.require_fenced(connection, key)
         locations = lock_and_locate(connection, table)
+        self.events.dropping_table(connection, table.id)
         delete_table(connection, table.id)
         forget_object(connection, *key)
         purge = purge or (table.property("external.table.purge") or "").lower() == "true"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import bindparam, select
 
@@ -19,7 +19,7 @@ from airflow_hive_acid.metastore.schema_catalog import PARTITIONS
 from airflow_hive_acid.metastore.thrift_read import read_database_object, read_partition_objects, read_table_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.notifications import Notifications
     from airflow_hive_acid.metastore.thrift_objects import PartitionObject
 
+T = TypeVar("T")
 PARTITIONS_PER_EVENT = 1000
 """More partitions than this are told in several events, so that no message grows without bound."""
 _SELECT_IDS = select(PARTITIONS.c.PART_ID).where(
@@ -51,6 +52,16 @@ class CatalogEvents:
         """Write what was collected, as the last thing of a transaction."""
         if self._log is not None:
             self._log.write(conn, [])
+
+    def finishing(self, operation: Callable[[Connection], T]) -> Callable[[Connection], T]:
+        """An operation that is a transaction of its own, with its events as the last thing."""
+
+        def whole(conn: Connection) -> T:
+            result = operation(conn)
+            self.finish(conn)
+            return result
+
+        return whole
 
     def database_created(self, conn: Connection, name: str) -> None:
         """CREATE_DATABASE, after the row was written."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE
 from airflow_hive_acid.metastore.events import Event, EventType
 from airflow_hive_acid.metastore.thrift_objects import database_text, partition_text, table_text
 
@@ -63,9 +64,11 @@ def alter_table(
 
 def add_partitions(table: TableObject, partitions: Sequence[PartitionObject]) -> Event:
     """Partitions were added."""
+    # The files of external tables are not Hive's.
+    owned = [] if table.type == EXTERNAL_TABLE else partitions
     return _of_table(EventType.ADD_PARTITION, table, {
         "tableObjJson": table_text(table), **_partitions(table, partitions),
-        "partitionFiles": [{"partitionName": partition.name, "files": []} for partition in partitions],
+        "partitionFiles": [{"partitionName": partition.name, "files": []} for partition in owned],
     })  # fmt: skip
 
 

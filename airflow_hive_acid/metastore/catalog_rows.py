@@ -11,12 +11,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert
+from sqlalchemy.exc import IntegrityError
 
+from airflow_hive_acid.errors import AlreadyExistsError
 from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE
+from airflow_hive_acid.metastore.catalog_read import CATALOG
+from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
     CDS,
     COLUMNS_V2,
+    DBS,
     PARTITION_KEY_VALS,
     PARTITION_KEYS,
     PARTITION_PARAMS,
@@ -77,6 +82,33 @@ def empty_statistics(columns: Iterable[Column]) -> dict[str, str]:
         "numFilesErasureCoded": "0",
         STATISTICS_ACCURATE: json.dumps(exact, separators=(",", ":")),
     }
+
+
+def insert_database(
+    connection: Connection,
+    database_id: int,
+    name: str,
+    locations: tuple[str, str | None],
+    owner: tuple[str, str],
+    description: str | None,
+) -> None:
+    """The row of a new database.
+
+    :param locations: those of its external and of its managed tables.
+    :param owner: a name and its type.
+    :raises AlreadyExistsError: when somebody else was faster.
+    """
+    row = {
+        "DB_ID": database_id, "DESC": description, "DB_LOCATION_URI": locations[0], "NAME": name,
+        "OWNER_NAME": owner[0], "OWNER_TYPE": owner[1], "CTLG_NAME": CATALOG,
+        "CREATE_TIME": now_ms(connection) // 1000, "DB_MANAGED_LOCATION_URI": locations[1], "TYPE": "NATIVE",
+        "DATACONNECTOR_NAME": None, "REMOTE_DBNAME": None,
+    }  # fmt: skip
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(DBS), row)
+    except IntegrityError:
+        raise AlreadyExistsError(f"database {name} was created by somebody else just now") from None
 
 
 def insert_table(

@@ -110,7 +110,7 @@ class MetastoreClient:
         """Databases, tables and partitions."""
         from airflow_hive_acid.metastore.catalog import Catalog
 
-        return Catalog(self.database, self.user)
+        return Catalog(self.database, self.user, self.notifications)
 
     @cached_property
     def compactions(self) -> CompactionQueue:
@@ -195,6 +195,7 @@ class MetastoreClient:
                     raise _commit_unknown(txn_id) from error
                 raise
             if outcome.conflict is not None:
+                self.notifications.forget(conn)
                 txn_events.aborted(conn, self.notifications, [txn_id])
             return outcome
 

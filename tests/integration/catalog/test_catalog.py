@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ID = (Column("id", "int"),)
 KEYS = (Column("ds", "string"), Column("h", "int"))
-SEQUENCES = {"SEQUENCE_TABLE"}
+SEQUENCES = {"SEQUENCE_TABLE", "NOTIFICATION_LOG"}
 
 
 @pytest.fixture
