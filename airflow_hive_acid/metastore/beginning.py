@@ -11,20 +11,28 @@ import dataclasses
 import logging
 import time
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, select
+from sqlalchemy import select
 
 from airflow_hive_acid.errors import HiveAcidError, LockDeniedError, WriteConflictError
 from airflow_hive_acid.metastore import events
 from airflow_hive_acid.metastore.codes import AbortReason, LockState, TxnType
-from airflow_hive_acid.metastore.conflicts import early_conflict
-from airflow_hive_acid.metastore.database import execute_batch
+from airflow_hive_acid.metastore.conflicts import early_conflict, early_step
+from airflow_hive_acid.metastore.database import Step, finish_batch
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
 from airflow_hive_acid.metastore.history import register_steps
 from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
-from airflow_hive_acid.metastore.snapshots import Snapshot, take_snapshot
+from airflow_hive_acid.metastore.snapshots import (
+    FEW,
+    Snapshot,
+    is_one_of,
+    table_parameters,
+    take_snapshot,
+    take_snapshot_and,
+)
 from airflow_hive_acid.metastore.transactions import Begun
 from airflow_hive_acid.metastore.write_ids import allocate
 
@@ -41,16 +49,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TABLES: sa.BindParameter[Any] = bindparam("tables", expanding=True)
 _CQ, _CC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
-#: Compactions after which a Cleaner has removed files, or may be doing so.
-_CLEANABLE = sa.union_all(
-    select(_CQ.CQ_DATABASE, _CQ.CQ_TABLE, _CQ.CQ_TXN_ID, _CQ.CQ_HIGHEST_WRITE_ID).where(
-        _CQ.CQ_STATE == "r", _CQ.CQ_TXN_ID > 0, _CQ.CQ_NEXT_TXN_ID.is_not(None),
-        sa.tuple_(_CQ.CQ_DATABASE, _CQ.CQ_TABLE).in_(_TABLES)),
-    select(_CC.CC_DATABASE, _CC.CC_TABLE, _CC.CC_TXN_ID, _CC.CC_HIGHEST_WRITE_ID).where(
-        _CC.CC_STATE == "s", _CC.CC_TXN_ID > 0, sa.tuple_(_CC.CC_DATABASE, _CC.CC_TABLE).in_(_TABLES)),
-)
+
+
+@cache
+def _cleanable(number: int | None) -> sa.CompoundSelect[Any]:
+    """Txns of compactions after which a Cleaner has removed files, or may be doing so."""
+    return sa.union_all(
+        select(_CQ.CQ_TXN_ID).where(_CQ.CQ_STATE == "r", _CQ.CQ_TXN_ID > 0, _CQ.CQ_NEXT_TXN_ID.is_not(None),
+                                    is_one_of(_CQ.CQ_DATABASE, _CQ.CQ_TABLE, number)),
+        select(_CC.CC_TXN_ID).where(_CC.CC_STATE == "s", _CC.CC_TXN_ID > 0,
+                                    is_one_of(_CC.CC_DATABASE, _CC.CC_TABLE, number)),
+    )
 
 
 @dataclass(slots=True)
@@ -138,22 +148,23 @@ def prepare(pending: PendingTransaction) -> Begun | None:
     def pin(conn: Connection, earlier: Snapshot | None) -> Snapshot:
         features = client.database.features(conn)
         snapshot = take_snapshot(conn, tables, txn_id, gap)
-        execute_batch(conn, register_steps(features, txn_id, _needed(snapshot), again=earlier is not None))
+        finish_batch(conn, register_steps(features, txn_id, _needed(snapshot), again=earlier is not None))
         return snapshot
 
     def look(conn: Connection, pinned: Snapshot) -> Begun | Snapshot | None:
-        snapshot = take_snapshot(conn, tables, txn_id, gap)
+        early = [early_step(txn_id)] if written else []
+        few = len(tables) <= FEW
+        of_tables = Step(_cleanable(len(tables) if few else None), table_parameters(tables))
+        snapshot, results = take_snapshot_and(conn, tables, txn_id, gap, [*early, of_tables] if few else early)
+        compactions = results[-1].rows if few else conn.execute(of_tables.statement, dict(of_tables.parameters)).all()
         if not snapshot.same_lists(pinned):
             return snapshot
-        if written and early_conflict(conn, txn_id, snapshot.valid_txns) is not None:
+        if written and early_conflict(txn_id, results[0].rows, snapshot.valid_txns) is not None:
             return None
-        if _hidden_compaction(conn, snapshot):
+        # R10: a Cleaner may have removed what this snapshot needs, in favour of a compaction that it does not see.
+        if any(not _sees(snapshot.valid_txns, row[0]) for row in compactions):
             return None
-        write_ids = {}
-        for table in written:  # in the order of names, so that two txns never wait for each other here
-            write_ids[table] = allocate(conn, table, [txn_id])[txn_id]
-        client.notifications.write(
-            conn, [events.alloc_write_id(t.database, t.name, {txn_id: w}) for t, w in write_ids.items()])
+        write_ids = _allocate(conn, client, txn_id, written)
         lists = {t: with_own(w, write_ids.get(t)) for t, w in snapshot.write_ids.items()}
         return Begun(txn_id, pending.response.lock_id, pending.uses, snapshot.valid_txns, lists, write_ids)
 
@@ -199,12 +210,22 @@ def _needed(snapshot: Snapshot) -> Mapping[TableName, int]:
     return {table: write_ids.min_open_or_next() for table, write_ids in snapshot.write_ids.items()}
 
 
-def _hidden_compaction(conn: Connection, snapshot: Snapshot) -> bool:
-    """Whether a Cleaner may have removed what this snapshot needs, in favour of a compaction it does not see (R10)."""
-    if not snapshot.write_ids:
-        return False
-    rows = conn.execute(_CLEANABLE, {"tables": [tuple(t) for t in snapshot.write_ids]})
-    return any(not _sees(snapshot.valid_txns, row[2]) for row in rows)
+def _allocate(conn: Connection, client: MetastoreClient, txn_id: int, tables: list[TableName]) -> dict[TableName, int]:
+    """Write ids of all tables, in the order of names, so that two txns never wait for each other here; ends the
+    transaction."""
+    write_ids: dict[TableName, int] = {}
+
+    def announce(last: TableName, pairs: dict[int, int]) -> list[Step]:
+        write_ids[last] = pairs[txn_id]
+        return client.notifications.steps(
+            conn, [events.alloc_write_id(t.database, t.name, {txn_id: w}) for t, w in write_ids.items()])
+
+    for table in tables[:-1]:
+        write_ids[table] = allocate(conn, table, [txn_id])[txn_id]
+    for table in tables[-1:]:
+        pairs = allocate(conn, table, [txn_id], finish=partial(announce, table))
+        write_ids[table] = pairs[txn_id]
+    return write_ids
 
 
 def _sees(txns: ValidTxnList, txn_id: int) -> bool:

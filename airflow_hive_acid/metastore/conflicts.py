@@ -140,12 +140,17 @@ def first_conflict(rows: Iterable[Any], snapshot: ValidTxnList | None) -> Overla
     return None
 
 
-def early_conflict(conn: Connection, txn_id: int, snapshot: ValidTxnList) -> Overlap | None:
+def early_step(txn_id: int) -> Step:
+    """The statement for :func:`early_conflict`."""
+    return Step(_EARLY, {"txn_id": txn_id})
+
+
+def early_conflict(txn_id: int, rows: Iterable[Any], snapshot: ValidTxnList) -> Overlap | None:
     """Whether somebody committed a change, unseen by my snapshot, that my commit would stumble over (R2).
 
     As long as partitions are not named, any partition of the table counts.
     """
-    for row in conn.execute(_EARLY, {"txn_id": txn_id}):
+    for row in rows:
         if not snapshot.is_valid(row[0]):
             return Overlap(txn_id, *row)
     return None

@@ -24,7 +24,7 @@ from airflow_hive_acid.format.write_ids import (
     read_txn_list,
 )
 from airflow_hive_acid.metastore.clock import statement_ms, statement_time
-from airflow_hive_acid.metastore.database import Step, execute_batch
+from airflow_hive_acid.metastore.database import Result, Step, execute_batch
 from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 _GAP = bindparam("gap_timeout", type_=sa.BigInteger)
-_FEW = 16
+FEW = 16
 """Up to so many tables a statement has a place for each, and can be prepared."""
 
 
@@ -75,15 +75,15 @@ def _no_number() -> sa.ColumnElement[Any]:
     return sa.cast(null(), sa.BigInteger)
 
 
-def _is_one_of(database: Any, name: Any, number: int | None) -> sa.ColumnElement[bool]:
+def is_one_of(database: Any, name: Any, number: int | None) -> sa.ColumnElement[bool]:
     """Whether a row is of one of the tables asked for: of that many, or of a list of any length."""
     if number is None:
         return sa.tuple_(database, name).in_(bindparam("tables", expanding=True))
     return or_(*(and_(database == bindparam(f"db_{i}"), name == bindparam(f"tbl_{i}")) for i in range(number)))
 
 
-def _table_parameters(tables: Sequence[TableName]) -> dict[str, Any]:
-    if len(tables) > _FEW:
+def table_parameters(tables: Sequence[TableName]) -> dict[str, Any]:
+    if len(tables) > FEW:
         return {"tables": [tuple(t) for t in tables]}
     databases = {f"db_{i}": t.database for i, t in enumerate(tables)}
     return databases | {f"tbl_{i}": t.name for i, t in enumerate(tables)}
@@ -96,7 +96,7 @@ def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select
     :param mark: the txn high-water mark.
     :param number: of tables, None for a list.
     """
-    in_tables = _is_one_of(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, number)
+    in_tables = is_one_of(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, number)
     columns = (_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, _T2W.c.T2W_TXNID, _T2W.c.T2W_WRITEID, _no_number())
     not_committed = (
         select(_kind(1), *columns).join(TXNS, TXNS.c.TXN_ID == _T2W.c.T2W_TXNID)
@@ -116,7 +116,7 @@ def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select
     )
     tables = select(
         _kind(2), NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, newest, visible, NEXT_WRITE_ID.c.NWI_NEXT,
-    ).where(_is_one_of(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, number))
+    ).where(is_one_of(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, number))
     return not_committed, recent, tables
 
 
@@ -175,21 +175,28 @@ def take_snapshot(conn: Connection, tables: Sequence[TableName], current_txn: in
 
     :param current_txn: the reader's own txn, 0 outside a txn.
     """
+    return take_snapshot_and(conn, tables, current_txn, gap_timeout_ms, [])[0]
+
+
+def take_snapshot_and(conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int,
+                      more: Sequence[Step]) -> tuple[Snapshot, list[Result]]:
+    """A snapshot, and what else is to be read right after it, in one round trip where that is possible."""
     if not tables:
         opened = open_txns(conn, gap_timeout_ms)
-        return Snapshot(opened, read_txn_list(opened, current_txn), {})
-    parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **_table_parameters(tables),
+        return Snapshot(opened, read_txn_list(opened, current_txn), {}), execute_batch(conn, more)
+    parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **table_parameters(tables),
                   **statement_time(conn)}
     txn_rows: list[tuple[int, str, int | None, int]] = []
     rest = []
-    for row in _rows(conn, _snapshot_of, tables, parameters):
+    found, results = _rows(conn, _snapshot_of, tables, parameters, more)
+    for row in found:
         if row[0] == 0:
             txn_rows.append((row[3], row[1], row[4], row[5]))
         else:
             rest.append(row)
     opened = fold_open_txns(sorted(txn_rows), gap_timeout_ms)
     valid = read_txn_list(opened, current_txn)
-    return Snapshot(opened, valid, _fold_tables(tables, rest, valid, opened.low_boundary, frozenset()))
+    return Snapshot(opened, valid, _fold_tables(tables, rest, valid, opened.low_boundary, frozenset())), results
 
 
 def valid_write_ids(conn: Connection, tables: Sequence[TableName],
@@ -202,17 +209,18 @@ def valid_write_ids(conn: Connection, tables: Sequence[TableName],
     if not tables:
         return {}
     floor = min(txns.open, default=txns.high_watermark + 1)
-    parameters = {**_table_parameters(tables), "floor": floor, "mark": txns.high_watermark}
-    rows = _rows(conn, _for_list, tables, parameters)
+    parameters = {**table_parameters(tables), "floor": floor, "mark": txns.high_watermark}
+    rows, _ = _rows(conn, _for_list, tables, parameters, [])
     unseen = conn.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
     return _fold_tables(tables, rows, txns, floor, frozenset(unseen))
 
 
 def _rows(conn: Connection, statement: Callable[[int | None], sa.CompoundSelect[Any]], tables: Sequence[TableName],
-          parameters: dict[str, Any]) -> Sequence[Any]:
-    if len(tables) > _FEW:
-        return conn.execute(statement(None), parameters).all()
-    return execute_batch(conn, [Step(statement(len(tables)), parameters)])[0].rows
+          parameters: dict[str, Any], more: Sequence[Step]) -> tuple[Sequence[Any], list[Result]]:
+    if len(tables) > FEW:
+        return conn.execute(statement(None), parameters).all(), execute_batch(conn, more)
+    first, *rest = execute_batch(conn, [Step(statement(len(tables)), parameters), *more])
+    return first.rows, rest
 
 
 def _fold_tables(tables: Sequence[TableName], rows: Iterable[Any], txns: ValidTxnList, floor: int,

@@ -108,20 +108,24 @@ def test_what_is_needed_is_registered_before_the_snapshot_that_counts(
     """
     from airflow_hive_acid.metastore import beginning
 
-    look = beginning.take_snapshot
+    look, look_and = beginning.take_snapshot, beginning.take_snapshot_and
     seen: list[str] = []
 
-    def look_and_be_overtaken(conn: Any, tables: Any, txn_id: int, gap: int) -> Any:
-        snapshot = look(conn, tables, txn_id, gap)
+    def first_look(conn: Any, tables: Any, *arguments: Any) -> Any:
+        snapshot = look(conn, tables, *arguments)
         seen.append(str(snapshot.write_ids[tables[0]]))
         return snapshot
+
+    def second_look(conn: Any, tables: Any, *arguments: Any) -> Any:
+        snapshot, results = look_and(conn, tables, *arguments)
+        seen.append(str(snapshot.write_ids[tables[0]]))
+        return snapshot, results
 
     with other_client.transaction({"db.t": "insert"}):
         pass
     writer = other_client.begin({"db.t": "insert"})
-    monkeypatch.setattr(beginning, "take_snapshot", look_and_be_overtaken)
-    beat = client.heartbeat
-    monkeypatch.setattr(client, "heartbeat", beat)
+    monkeypatch.setattr(beginning, "take_snapshot", first_look)
+    monkeypatch.setattr(beginning, "take_snapshot_and", second_look)
     register = beginning.register_steps
     calls = []
 
