@@ -1,0 +1,1 @@
+"""The table format as values: names, codecs, lists of valid ids, what a snapshot sees. Standard library only."""

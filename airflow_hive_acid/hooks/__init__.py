@@ -1,0 +1,1 @@
+"""Connections of type ``hive_acid`` and what they lead to: metastore, engine, Spark."""

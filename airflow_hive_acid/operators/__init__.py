@@ -1,0 +1,1 @@
+"""Airflow operators: SQL on transactional tables, compaction requests."""

@@ -1,0 +1,1 @@
+"""Airflow sensors: wait for locks."""

@@ -1,0 +1,1 @@
+"""Airflow triggers: what waits without a worker slot."""
