@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: install demo test test-unit test-interop lint format bench clean lock help
+.PHONY: install demo test test-unit test-mariadb test-interop lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -29,6 +29,17 @@ test: install
 ## make test-unit      the part that needs neither Spark nor Airflow
 test-unit: install
 	@$(BIN)/python -m pytest -q tests/unit -m "not spark and not airflow and not interop"
+
+## make test-mariadb   everything that needs a metastore but no Spark, on MariaDB (Debian's package mariadb-server)
+MARIADB_TESTS := tests/integration/metastore tests/integration/catalog tests/integration/compaction_queue \
+                 tests/integration/maintenance tests/integration/cli
+test-mariadb: install
+	@PATH="$$PATH:/usr/sbin"; command -v mariadbd >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo "mariadbd is missing: install Debian's package mariadb-server (sudo apt-get install mariadb-server)" >&2; \
+	    exit 1; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends mariadb-server; }
+	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(MARIADB_TESTS)
 
 ## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
 test-interop: install

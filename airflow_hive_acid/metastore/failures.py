@@ -49,15 +49,22 @@ _SQLSTATES = {
 }  # fmt: skip
 _SQLSTATE_CLASSES = {"08": Failure.DISCONNECT, "22": Failure.DATA, "28": Failure.REFUSED}
 _MYSQL_CODES = {
+    # 1205: lock wait, on MariaDB NOWAIT as well; 3572: NOWAIT on MySQL.
     1213: Failure.DEADLOCK, 1205: Failure.DEADLOCK, 3572: Failure.DEADLOCK, 1020: Failure.DEADLOCK,
     2003: Failure.DISCONNECT, 2006: Failure.DISCONNECT, 2013: Failure.DISCONNECT, 2055: Failure.DISCONNECT,
     1053: Failure.DISCONNECT, 1040: Failure.DISCONNECT, 1927: Failure.DISCONNECT, 0: Failure.DISCONNECT,
+    1158: Failure.DISCONNECT, 1159: Failure.DISCONNECT, 1160: Failure.DISCONNECT, 1161: Failure.DISCONNECT,
+    1203: Failure.DISCONNECT, 4031: Failure.DISCONNECT,
     1062: Failure.DUPLICATE, 1022: Failure.DUPLICATE, 1586: Failure.DUPLICATE,
     1290: Failure.READ_ONLY, 1792: Failure.READ_ONLY, 1836: Failure.READ_ONLY,
     1146: Failure.MISSING_TABLE,
     1044: Failure.REFUSED, 1045: Failure.REFUSED, 1049: Failure.REFUSED, 1142: Failure.REFUSED, 1143: Failure.REFUSED,
-    1406: Failure.DATA, 1366: Failure.DATA, 1264: Failure.DATA, 1292: Failure.DATA,
+    1130: Failure.REFUSED, 1227: Failure.REFUSED, 1698: Failure.REFUSED,
+    1406: Failure.DATA, 1366: Failure.DATA, 1264: Failure.DATA, 1292: Failure.DATA, 1153: Failure.DATA,
+    # Characters that the columns' latin1 lacks, compared with one.
+    1267: Failure.DATA, 3988: Failure.DATA,
 }  # fmt: skip
+_NO_SUCH_SAVEPOINT = 1305
 _SQLITE_CODES = {
     sqlite3.SQLITE_BUSY: Failure.DEADLOCK,
     sqlite3.SQLITE_LOCKED: Failure.DEADLOCK,
@@ -109,20 +116,24 @@ class FailureRules:
 def _classify_driver(error: BaseException) -> Failure:
     if isinstance(error, sqlite3.Error):
         return _classify_sqlite(error)
+    module = type(error).__module__.split(".")[0]
+    name = type(error).__name__
+    if module == "pymysql":
+        # By number: MySQL's SQLSTATE is the same (HY000) for a lock wait and for a full disk.
+        number = error.args[0] if error.args and isinstance(error.args[0], int) else None
+        if number == _NO_SUCH_SAVEPOINT and "SAVEPOINT" in str(error):
+            # A deadlock ended the whole transaction, so that its savepoint could not be returned to.
+            return Failure.DEADLOCK
+        if number is not None:
+            return _MYSQL_CODES.get(number, Failure.OTHER)
+        return Failure.DATA if name == "DataError" else Failure.OTHER
     sqlstate = getattr(error, "sqlstate", None)
     if isinstance(sqlstate, str):
         return _SQLSTATES.get(sqlstate) or _SQLSTATE_CLASSES.get(sqlstate[:2], Failure.OTHER)
-    module = type(error).__module__.split(".")[0]
-    name = type(error).__name__
     if module == "psycopg":
         # Errors without SQLSTATE come from the client: a lost connection, or a value it cannot send (NUL).
         if name in ("OperationalError", "PipelineAborted") or "connection" in str(error):
             return Failure.DISCONNECT
-        return Failure.DATA if name == "DataError" else Failure.OTHER
-    if module == "pymysql":
-        number = error.args[0] if error.args and isinstance(error.args[0], int) else None
-        if number is not None:
-            return _MYSQL_CODES.get(number, Failure.OTHER)
         return Failure.DATA if name == "DataError" else Failure.OTHER
     return Failure.OTHER
 
