@@ -165,6 +165,7 @@ _ROWS = (
     # Notification log
     _flag("hive.metastore.event.db.listener.on", True,
           "Write the events that Hive's DbNotificationListener would write.", hive=False),
+    _flag("hive.metastore.dml.events", False, "Tell which files each write has brought (ACID_WRITE, INSERT)."),
     _duration("hive.metastore.event.db.listener.timetolive", "1d", "s", "Age at which events are removed."),
     _duration("hive.metastore.event.db.listener.clean.interval", "7200s", "s", "Time between two such removals."),
     _text("hive.metastore.event.message.factory", "gzip(json-2.0)", "Form of event messages.",

@@ -38,10 +38,11 @@ from airflow_hive_acid.format.jobs import JobSpec, PartitionRef
 from airflow_hive_acid.format.names import ACID_VERSION_FILE, staging_name
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
 from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.write_events import Write
 from airflow_hive_acid.sql.plans import STRENGTH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
     from sqlalchemy import Connection
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
     from airflow_hive_acid.metastore import Transaction
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
+    from airflow_hive_acid.metastore.objects import TableName
     from airflow_hive_acid.sql.plans import Plan, TableRead, TableWrite
 
 
@@ -329,6 +331,19 @@ class StatementTransaction:
                 new = catalog.add_partitions_in(connection, key, list(made), write_id=write_id)
                 others = find_partitions(connection, table, sorted(set(made) - set(new)))
                 _require_same_places(made, others)
+            writes = _writes(table_name(name), self._txn.write_ids[name], written.manifests)
+            context.client.write_events.acid_written(connection, self.txn_id, writes)
+
+
+def _writes(table: TableName, write_id: int, manifests: Iterable[Manifest]) -> list[Write]:
+    """The files of each partition, for those who copy the table."""
+    files: dict[str, list[tuple[str, str]]] = {}
+    for directory in (d for manifest in manifests for d in manifest.directories):
+        listed = files.setdefault(directory.partition, [])
+        # Side files (_orc_acid_version) are no data.
+        names = [file for file, _ in directory.files if not file.startswith(("_", "."))]
+        listed += [(f"{directory.uri}/{file}", directory.name) for file in names]
+    return [Write(table, write_id, partition, tuple(listed)) for partition, listed in sorted(files.items())]
 
 
 def _require_same_places(made: Mapping[str, PartitionRef], others: Mapping[str, Partition]) -> None:

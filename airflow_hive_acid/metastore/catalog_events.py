@@ -134,7 +134,10 @@ class CatalogEvents:
         write_id: int | None = None,
         truncated: bool = False,
     ) -> Iterator[None]:
-        """ALTER_PARTITION of one, ALTER_PARTITIONS of several, around a change of their rows; renaming one is one."""
+        """ALTER_PARTITION of one, ALTER_PARTITIONS of several, around a change of their rows; renaming one is one.
+
+        :param write_id: of the change to one partition; several tell their own, which the change has set.
+        """
         enabled = bool(part_ids) and self.enabled(conn)
         before = read_partition_objects(conn, part_ids) if enabled and len(part_ids) == 1 else {}
         yield
@@ -147,8 +150,7 @@ class CatalogEvents:
                 event = messages.alter_partition(table, old, after[part_id], write_id=write_id, truncated=truncated)
                 self._later(conn, event)
             if not before:
-                changed = list(after.values())
-                self._later(conn, messages.alter_partitions(table, changed, write_id=write_id, truncated=truncated))
+                self._later(conn, *messages.alter_partitions(table, after.values(), truncated=truncated))
 
     def losing_statistics(self, conn: Connection, exact: Iterable[Sequence[Any]]) -> None:
         """ALTER_TABLE and ALTER_PARTITIONS of a commit that makes statistics inexact, before it does.
@@ -171,8 +173,7 @@ class CatalogEvents:
             for batch in chunks(list(parts), PARTITIONS_PER_EVENT):
                 found = read_partition_objects(conn, batch)
                 after_all = [_with_write_id(partition, parts[part_id]) for part_id, partition in found.items()]
-                latest = max((write_id for part_id in batch if (write_id := parts[part_id])), default=None)
-                self._later(conn, messages.alter_partitions(tables[table_id], after_all, write_id=latest))
+                self._later(conn, *messages.alter_partitions(tables[table_id], after_all))
 
     def _later(self, conn: Connection, *events: Event) -> None:
         if self._log is not None:

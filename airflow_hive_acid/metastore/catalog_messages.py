@@ -96,17 +96,22 @@ def alter_partition(
 
 
 def alter_partitions(
-    table: TableObject,
-    partitions: Sequence[PartitionObject],
-    *,
-    write_id: int | None = None,
-    truncated: bool = False,
-) -> Event:
-    """Several partitions were changed; only what they are now is told."""
-    return _of_table(EventType.ALTER_PARTITIONS, table, {
-        "tableObjJson": table_text(table), "isTruncateOp": _word(truncated),
-        "writeId": NO_WRITE_ID if write_id is None else write_id, **_partitions(table, partitions),
-    })  # fmt: skip
+    table: TableObject, partitions: Iterable[PartitionObject], *, truncated: bool = False
+) -> list[Event]:
+    """Several partitions were changed; only what they are now is told.
+
+    :return: an event for each write id among them: Hive refuses to read one with several.
+    """
+    by_write_id: dict[int, list[PartitionObject]] = {}
+    for partition in partitions:
+        by_write_id.setdefault(partition.write_id, []).append(partition)
+    return [
+        _of_table(EventType.ALTER_PARTITIONS, table, {
+            "tableObjJson": table_text(table), "isTruncateOp": _word(truncated), "writeId": write_id,
+            **_partitions(table, listed),
+        })
+        for write_id, listed in by_write_id.items()
+    ]  # fmt: skip
 
 
 def insert(

@@ -31,12 +31,13 @@ from airflow_hive_acid.metastore.locks import listing, manager, rebuild, waits
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
 from airflow_hive_acid.metastore.mutexes import Mutexes
-from airflow_hive_acid.metastore.notifications import Notifications
+from airflow_hive_acid.metastore.notifications import LoggedEvent, Notifications
 from airflow_hive_acid.metastore.objects import distinct_tables, table_name
 from airflow_hive_acid.metastore.replica import Replica
 from airflow_hive_acid.metastore.requests import TableUse, table_uses
 from airflow_hive_acid.metastore.snapshots import open_txns, take_snapshot, valid_write_ids
 from airflow_hive_acid.metastore.transactions import Begun, ReaderSnapshot, Transaction, read_document
+from airflow_hive_acid.metastore.write_events import WriteEvents
 from airflow_hive_acid.settings import Settings
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ class MetastoreClient:
         return Catalog(self.database, self.user, self.notifications)
 
     @cached_property
+    def write_events(self) -> WriteEvents:
+        """What writes tell of their files."""
+        return WriteEvents(self.database, self.notifications, self.settings)
+
+    @cached_property
     def compactions(self) -> CompactionQueue:
         """The compaction queue."""
         return CompactionQueue(self.database, self.gap_timeout_ms, self.mutexes.hold)
@@ -126,6 +132,10 @@ class MetastoreClient:
     def jobs(self) -> Jobs:
         """The record of Spark jobs."""
         return Jobs(self.database)
+
+    def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
+        """Events of the notification log with larger ids than this, in order; each decodes its message."""
+        return self.notifications.events_after(event_id, limit)
 
     # --- txns -----------------------------------------------------------------------------------------------------
 
@@ -195,7 +205,8 @@ class MetastoreClient:
                     raise _commit_unknown(txn_id) from error
                 raise
             if outcome.conflict is not None:
-                self.notifications.forget(conn)
+                if request.hooks.before_lock():  # what they did is undone
+                    self.notifications.forget(conn)
                 txn_events.aborted(conn, self.notifications, [txn_id])
             return outcome
 
@@ -211,7 +222,8 @@ class MetastoreClient:
         if given.events is not None:
             return given
         return dataclasses.replace(
-            given, events=lambda conn, facts: txn_events.committed(conn, self.notifications, facts))
+            given, events=lambda conn, facts: txn_events.committed(conn, self.notifications, facts),
+            statistics=lambda conn, exact: self.catalog.events.losing_statistics(conn, exact))
 
     def abort_txn(self, txn_id: int, reason: AbortReason | str | None = None, *,
                   before: Callable[[Connection], None] | None = None) -> None:

@@ -48,7 +48,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
 from airflow_hive_acid.metastore.txns import TxnFacts, facts, lock_txn_step, missing_txn, not_open, was_committed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -148,6 +148,7 @@ class CommitHooks:
     :param claims: the idempotency record (R14).
     :param leases: locks the lease's rows and evaluates its end after that wait (R8).
     :param events: makes the statements that write the notification events, last of all (R15).
+    :param statistics: is told which statistics are about to be outdated, as rows of ``SELECT_EXACT``.
     """
 
     checks: tuple[Callable[[Connection], None], ...] = ()
@@ -155,6 +156,7 @@ class CommitHooks:
     claims: tuple[Callable[[Connection], None], ...] = ()
     leases: tuple[Callable[[Connection], None], ...] = ()
     events: Callable[[Connection, Committed], list[Step]] | None = None
+    statistics: Callable[[Connection, Sequence[Sequence[Any]]], None] | None = None
 
     def before_lock(self) -> tuple[Callable[[Connection], None], ...]:
         """All that runs before the global lock, in protocol order."""
@@ -266,7 +268,10 @@ def _check(conn: Connection, request: CommitRequest) -> Committed | None:
     if unnamed:
         raise _unnamed_partition(request.txn_id, *unnamed[0][:2])
     # Hive would go on answering count(*) from statistics that this commit outdates.
-    forget(conn, [columns[2:] for columns in exact])
+    outdated = [columns[2:] for columns in exact]
+    if outdated and request.hooks.statistics is not None:
+        request.hooks.statistics(conn, outdated)
+    forget(conn, outdated)
     return Committed(request.txn_id, found.type, frozenset(c[0] for c in written),
                      tuple((c[1], c[2]) for c in written if c[2] is not None))
 

@@ -177,7 +177,7 @@ REBUILT: dict[str, Callable[[dict[str, Any]], Event]] = {
         table_of(m["tableObjJson"]), partition_of(m["partitionObjBeforeJson"]),
         partition_of(m["partitionObjAfterJson"]), **_change(m)),
     "ALTER_PARTITIONS": lambda m: messages.alter_partitions(
-        table_of(m["tableObjJson"]), _partitions_of(m), **_change(m)),
+        table_of(m["tableObjJson"]), _partitions_of(m), truncated=m["isTruncateOp"] == "true")[0],
     "INSERT": lambda m: messages.insert(
         table_of(m["tableObjJson"]), _ptn(m), [f.removesuffix("###") for f in m["files"]],
         replace=m["replace"] == "true"),
