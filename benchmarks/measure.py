@@ -29,25 +29,43 @@ class Samples:
     wall: list[float] = field(default_factory=list)
 
 
-def cpu_seconds(pid: int) -> float:
+class CpuMeter:
     """User and system time of a JVM and of the Python workers below it.
 
-    Other children are passed over: a program about to be started still shows the times of the JVM.
+    Other children are passed over: a program about to be started shows the times of the JVM. Now and then the kernel
+    counts threads twice for a moment; a look that shows more than all cores can have done is repeated.
     """
-    total, pending = 0, [pid]
-    while pending:
-        current = pending.pop()
-        try:
-            with open(f"/proc/{current}/stat") as stat:
-                name, _, times = stat.read().rpartition(")")
-            for task in os.listdir(f"/proc/{current}/task"):
-                with open(f"/proc/{current}/task/{task}/children") as children:
-                    pending += [int(child) for child in children.read().split()]
-        except OSError:
-            continue
-        if current == pid or "python" in name:
-            total += sum(int(ticks) for ticks in times.split()[11:13])
-    return total / _TICKS
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._cores = os.cpu_count() or 1
+        self._last = 0.0
+        self._at = 0.0
+
+    def seconds(self) -> float:
+        """CPU time spent so far."""
+        while True:
+            now, value = time.monotonic(), self._look()
+            if self._at == 0 or 0 <= value - self._last <= (now - self._at) * self._cores + 0.5:
+                self._last, self._at = value, now
+                return value
+            time.sleep(0.1)
+
+    def _look(self) -> float:
+        total, pending = 0, [self._pid]
+        while pending:
+            current = pending.pop()
+            try:
+                with open(f"/proc/{current}/stat") as stat:
+                    name, _, times = stat.read().rpartition(")")
+                for task in os.listdir(f"/proc/{current}/task"):
+                    with open(f"/proc/{current}/task/{task}/children") as children:
+                        pending += [int(child) for child in children.read().split()]
+            except OSError:
+                continue
+            if current == self._pid or "python" in name:
+                total += sum(int(ticks) for ticks in times.split()[11:13])
+        return total / _TICKS
 
 
 def jvm_pid(spark: SparkSession) -> int:
@@ -59,14 +77,14 @@ def interleaved(
     spark: SparkSession, variants: Mapping[str, Callable[[], object]], rounds: int, warm_up: int
 ) -> dict[str, Samples]:
     """Run all variants in turn, round after round; rounds of the warm-up do not count."""
-    pid = jvm_pid(spark)
+    meter = CpuMeter(jvm_pid(spark))
     found = {name: Samples() for name in variants}
     for number in range(warm_up + rounds):
         for name, run in variants.items():
             spark._jvm.java.lang.System.gc()  # type: ignore[union-attr]
-            cpu, wall = cpu_seconds(pid), time.perf_counter()
+            cpu, wall = meter.seconds(), time.perf_counter()
             run()
-            wall, cpu = time.perf_counter() - wall, cpu_seconds(pid) - cpu
+            wall, cpu = time.perf_counter() - wall, meter.seconds() - cpu
             print(f"  round {number} {name}: {cpu:.2f} s CPU, {wall:.2f} s", file=sys.stderr, flush=True)
             if number >= warm_up:
                 found[name].cpu.append(cpu)

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.format.jobs import Column, Insert, JobResult, JobSpec, PartitionRef, Source, TableSnapshot
@@ -77,7 +77,6 @@ class BenchTable:
     spark: SparkSession
     root: Path
     high: int = 0
-    own_directories: list[str] = field(default_factory=list)
 
     def snapshot(self, write_id: int | None = None, txn: int = 1) -> TableSnapshot:
         """The table with everything published so far, and the write id of the statement at hand."""

@@ -26,7 +26,7 @@ from airflow_hive_acid.spark.failures import explain, full_text
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.output import Staging, rows_in
 from airflow_hive_acid.spark.reader import open_table, read_snapshot
-from airflow_hive_acid.spark.session import step_session
+from airflow_hive_acid.spark.session import require_utc, step_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +54,7 @@ def run_step(spark: SparkSession, spec: JobSpec) -> JobResult:
     :raises HiveAcidError: the reason why it could not be done, whatever Spark calls it.
     """
     started = time.monotonic()
+    require_utc(spark)
     session = step_session(spark, spec.conf)
     try:
         result = _dispatch(session, spec)

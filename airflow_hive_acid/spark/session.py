@@ -6,14 +6,20 @@ session of its own within the application, so that views and settings of one sta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.spark.conf import EXCLUDED_RULES, JAVA_OPTIONS, REQUIRED, SMALL_JVM, session_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyspark import SparkContext
+
+_UTC = ("UTC", "Etc/UTC", "Zulu", "Z", "GMT", "Etc/GMT", "Etc/UCT", "Universal")
 
 
 def session_builder(master: str | None = None, app_name: str = "hive-acid") -> SparkSession.Builder:
@@ -31,6 +37,25 @@ def session_builder(master: str | None = None, app_name: str = "hive-acid") -> S
         builder = builder.config("spark.driver.extraJavaOptions", options)
         builder = builder.config("spark.executor.extraJavaOptions", JAVA_OPTIONS)
     return builder
+
+
+def require_utc(spark: SparkSession) -> None:
+    """Refuse a JVM in another time zone: Spark's ORC writer would shift every timestamp that Hive reads.
+
+    :raises ConfigurationError: naming the zone and the remedy.
+    """
+    zone = _time_zone(spark.sparkContext)
+    if zone not in _UTC:
+        raise ConfigurationError(
+            f"the time zone of the Spark driver's JVM is {zone}; timestamps would be stored shifted. Start Spark with "
+            f"spark.driver.extraJavaOptions and spark.executor.extraJavaOptions set to {JAVA_OPTIONS}"
+        )
+
+
+@lru_cache(maxsize=1)
+def _time_zone(context: SparkContext) -> str:
+    jvm: Any = context._jvm
+    return str(jvm.java.util.TimeZone.getDefault().getID())
 
 
 def step_session(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:

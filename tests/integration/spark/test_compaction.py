@@ -52,6 +52,7 @@ def test_major_keeps_rows_and_row_ids(acid_table: Callable, spark: SparkSession)
         assert all(r["operation"] == 0 and r["currentTransaction"] == r["originalTransaction"] for r in rows)
 
 
+@pytest.mark.rule("R18")
 def test_minor_copies_the_events_of_both_kinds_over_one_range(acid_table: Callable, spark: SparkSession) -> None:
     table = busy_table(acid_table)
     before = table.ids()

@@ -62,6 +62,7 @@ def test_updates_and_inserts_of_one_directory_have_different_buckets(acid_table:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.rule("R18")
 def test_two_source_rows_for_one_target_row_are_refused(acid_table: Callable) -> None:
     """R18: Hive counts matches of the ON condition, even if only one of them changes anything."""
     table = acid_table("id int, v int", partitioned_by="p int")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import (
     Column,
     Insert,
@@ -25,6 +25,7 @@ from airflow_hive_acid.format.jobs import (
     result_from_json,
 )
 from airflow_hive_acid.format.jobs import to_json as document
+from airflow_hive_acid.spark import session
 from airflow_hive_acid.spark.spool import Spool
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def test_steps_are_answered_in_order_and_a_failure_does_not_end_the_session(
     assert not [p for p in tmp_path.iterdir() if "partial" in p.name]
 
 
+@pytest.mark.rule("R5")
 def test_a_driver_that_is_started_again_leaves_at_once(spark: SparkSession, tmp_path: Path) -> None:
     """R5: two drivers of one spool would write everything twice."""
     (tmp_path / "ready.json").write_text("{}")
@@ -139,3 +141,17 @@ def test_a_session_of_spark_submit_writes_a_table(tmp_path: Path) -> None:
             assert process.wait(60) == 0
         finally:
             process.kill()
+
+
+def test_a_jvm_in_another_time_zone_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Its ORC writer would store other wall clocks than Hive reads."""
+    zone = spark._jvm.java.util.TimeZone  # type: ignore[union-attr]
+    before = zone.getDefault()
+    session._time_zone.cache_clear()
+    try:
+        zone.setDefault(zone.getTimeZone("Europe/Berlin"))
+        with pytest.raises(ConfigurationError, match=r"is Europe/Berlin; .*-Duser\.timezone=UTC"):
+            session.require_utc(spark)
+    finally:
+        zone.setDefault(before)
+        session._time_zone.cache_clear()
