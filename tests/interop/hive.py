@@ -157,6 +157,14 @@ class Hive:
         answer = self._request("snapshot", "maintenance", tables=tables).result(STATEMENT_SECONDS)
         return HiveSnapshot(answer["txns"], answer["reader"], answer["compactor"])
 
+    def events_after(self, event_id: int) -> list[dict[str, Any]]:
+        """Events of the notification log with larger ids, each message decoded by Hive's deserializer.
+
+        ``message`` holds what the message's getters answer, by their names without ``get``; objects are Hive's texts.
+        """
+        answer = self._request("events", "maintenance", after=event_id).result(STATEMENT_SECONDS)
+        return list(answer["events"])
+
     def initiator(self) -> None:
         """One cycle of Hive's Initiator."""
         self._request("initiator", "maintenance").result(STATEMENT_SECONDS)

@@ -61,6 +61,8 @@ final class HiveSession {
         return transaction(request.get("sql").getAsString());
       case "snapshot":
         return snapshot(request.getAsJsonArray("tables"));
+      case "events":
+        return new HiveEvents(conf).after(request.get("after").getAsLong());
       case "initiator":
         return cycle(new Initiator());
       case "worker":
