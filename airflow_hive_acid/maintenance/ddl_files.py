@@ -12,7 +12,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import JobsAliveError
+from airflow_hive_acid.errors import AlreadyExistsError, JobsAliveError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import METADATA_FILE, base_name, staging_name
 from airflow_hive_acid.maintenance.fences import fence_jobs
@@ -53,7 +53,13 @@ class WarehouseFiles:
         """Rename a directory that may not have been made yet; the target must not exist."""
         if self._filesystem.exists(source):
             self._filesystem.make_directory(target.rpartition("/")[0])
-            self._filesystem.rename_directory(source, target)
+            try:
+                self._filesystem.rename_directory(source, target)
+            except FileExistsError:
+                raise AlreadyExistsError(
+                    f"{source} cannot become {target}, where there are files already; move them away, or choose "
+                    "another name"
+                ) from None
 
     def hide(self, txn_id: int, write_id: int, table: Table, partitions: Sequence[Partition]) -> None:
         """Put a base without rows into partitions that are being dropped."""

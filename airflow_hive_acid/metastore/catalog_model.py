@@ -210,15 +210,7 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
     """
     db, name = table_name(f"{definition.db}.{definition.name}")
     where = f"table {db}.{name}"
-    columns = tuple(Column(_column_name(where, c.name), normalise_type(c.type)) for c in definition.columns)
-    keys = tuple(Column(_column_name(where, c.name), normalise_type(c.type)) for c in definition.partition_columns)
-    if not columns:
-        raise InvalidArgumentsError(f"{where} needs at least one column that is not a partition column")
-    seen: set[str] = set()
-    for column in (*columns, *keys):
-        if column.name in seen:
-            raise InvalidArgumentsError(f"{where} names the column {column.name} twice")
-        seen.add(column.name)
+    columns, keys = check_columns(where, definition.columns, definition.partition_columns)
     for key in keys:
         if not is_primitive(key.type):
             raise InvalidArgumentsError(f"{where}: partition column {key.name} cannot be of type {key.type}")
@@ -240,6 +232,36 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
     )
 
 
+def check_columns(
+    where: str, data: Sequence[Column], partition: Sequence[Column]
+) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """Data and partition columns in the catalog's spelling.
+
+    :raises InvalidArgumentsError: naming the first that cannot be.
+    """
+    columns = tuple(Column(_column_name(where, c.name), normalise_type(c.type)) for c in data)
+    keys = tuple(Column(_column_name(where, c.name), normalise_type(c.type)) for c in partition)
+    if not columns:
+        raise InvalidArgumentsError(f"{where} needs at least one column that is not a partition column")
+    seen: set[str] = set()
+    for column in (*columns, *keys):
+        if column.name in seen:
+            raise InvalidArgumentsError(f"{where} names the column {column.name} twice")
+        seen.add(column.name)
+    return columns, keys
+
+
+def check_property(where: str, key: str, value: str, longest: int = 256) -> None:
+    """Refuse a property that its table could not hold.
+
+    :raises InvalidArgumentsError: naming it.
+    """
+    if not key or len(key) > longest or "\0" in key or "\0" in value:
+        raise InvalidArgumentsError(
+            f"{where}: the property {shorten(repr(key))} cannot be stored; 1 to {longest} characters without NUL are"
+        )
+
+
 def _check_buckets(where: str, definition: TableDefinition, columns: tuple[Column, ...]) -> tuple[str, ...]:
     buckets = tuple(column.lower() for column in definition.bucket_columns)
     if bool(buckets) != (definition.bucket_count > 0):
@@ -256,10 +278,7 @@ def _check_buckets(where: str, definition: TableDefinition, columns: tuple[Colum
 def _check_properties(where: str, definition: TableDefinition) -> dict[str, str]:
     properties: dict[str, str] = {}
     for key, value in definition.properties.items():
-        if not key or len(key) > 256 or "\0" in key or "\0" in value:
-            raise InvalidArgumentsError(
-                f"{where}: the property {shorten(repr(key))} cannot be stored; 1 to 256 characters without NUL are"
-            )
+        check_property(where, key, value)
         known = key.lower() in ("transactional", "transactional_properties")
         properties[key.lower() if known else key] = value.lower() if known else value
     if definition.stored_as.lower() != "orc":

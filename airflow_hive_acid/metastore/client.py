@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.catalog import Catalog
+    from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
     from airflow_hive_acid.metastore.locks.deadlocks import Victim, Wait
 
 AGENT = "hive-acid"
@@ -107,11 +107,11 @@ class MetastoreClient:
         return schema.check_schema(self.database)
 
     @cached_property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> CatalogDdl:
         """Databases, tables and partitions."""
-        from airflow_hive_acid.metastore.catalog import Catalog
+        from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
 
-        return Catalog(self.database, self.user, self.notifications)
+        return CatalogDdl(self)
 
     @cached_property
     def write_events(self) -> WriteEvents:

@@ -44,7 +44,7 @@ def committed(conn: Connection, log: Notifications, facts: Committed) -> list[St
     if facts.type is TxnType.READ_ONLY or not log.enabled(conn):
         return []
     written = [events.commit_txn(facts.txn_id, facts.writes)]
-    if facts.type in COMPACTING_TYPES:
+    if facts.type in COMPACTING_TYPES and facts.type is not TxnType.SOFT_DELETE:
         written += [events.commit_compaction(facts.txn_id, row[0], _KINDS.get(row[1], "MAJOR"), row[2], row[3], row[4])
                     for row in conn.execute(_COMPACTION, {"txn_id": facts.txn_id})]
     return log.steps(conn, written)
