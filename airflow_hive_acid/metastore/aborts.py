@@ -15,10 +15,11 @@ from sqlalchemy import bindparam, delete, or_, select, update
 
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.codes import AbortReason, TxnState, TxnType
-from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.database import chunks, execute_batch
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXNS
 from airflow_hive_acid.metastore.txns import lock_txn_step, require_open, txn_facts
+from airflow_hive_acid.metastore.wakeups import release_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,6 +123,7 @@ def abort_rows(conn: Connection, txn_ids: Sequence[int], features: Features, rea
             conn.execute(_DELETE_WRITE_IDS, ids)
         hit += conn.execute(_ABORT, {**ids, "reason": reason_text(reason)}).rowcount
         conn.execute(_DELETE_LOCKS, ids)
+    execute_batch(conn, release_steps(conn))
     return hit
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -89,7 +88,7 @@ class PendingTransaction:
 
 
 def begin(client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str | None, kind: TxnType,
-          sleep: Callable[[float], None] = time.sleep) -> Begun:
+          sleep: Callable[[float], None] | None = None) -> Begun:
     """Open, lock and prepare a transaction; start over while others' commits make it hopeless.
 
     :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
@@ -129,7 +128,7 @@ def start(client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str |
     return PendingTransaction(client, txn_id, uses, response)
 
 
-def wait_for_locks(pending: PendingTransaction, sleep: Callable[[float], None] = time.sleep) -> None:
+def wait_for_locks(pending: PendingTransaction, sleep: Callable[[float], None] | None = None) -> None:
     """Wait until the locks are granted, with Hive's back-off.
 
     :raises LockTimeoutError: when they were not granted in time; :raises DeadlockError: when it must give way.

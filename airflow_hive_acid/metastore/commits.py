@@ -46,6 +46,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
     WRITE_SET,
 )
 from airflow_hive_acid.metastore.txns import TxnFacts, facts, lock_txn_step, missing_txn, not_open, was_committed
+from airflow_hive_acid.metastore.wakeups import release_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -353,7 +354,7 @@ def _finish(conn: Connection, request: CommitRequest, committed: Committed, step
             execute_batch(conn, steps)
             steps = []
         steps = [*steps, *events(conn, committed)]
-    finish_batch(conn, steps)
+    finish_batch(conn, [*steps, *release_steps(conn)])
     return CommitOutcome()
 
 

@@ -121,11 +121,6 @@ class Conflict:
         )
 
 
-def overlaps(mine: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether two committed txns overlapped, each given as (txn id, commit id)."""
-    return mine[0] <= other[1] and other[0] <= mine[1]
-
-
 def candidates_step(txn_id: int) -> Step:
     """The statement that reads who changed, and committed since I opened, what my write set names."""
     return Step(_CANDIDATES, {"txn_id": txn_id})

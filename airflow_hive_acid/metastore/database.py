@@ -249,6 +249,7 @@ SAVEPOINT = Step(sa.text("SAVEPOINT hive_acid_undo"))
 """Start of what a conflict undoes while the transaction goes on."""
 UNDO = Step(sa.text("ROLLBACK TO SAVEPOINT hive_acid_undo"))
 _COMMIT_SENT = "hive_acid_commit_sent"
+LISTEN = sa.text("LISTEN hive_acid_locks")
 
 
 def open_txn_lock(conn: Connection, *, exclusive: bool) -> Step:

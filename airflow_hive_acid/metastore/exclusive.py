@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def hold_exclusively(client: MetastoreClient, components: Sequence[LockComponent], agent_info: str | None,
-                     sleep: Callable[[float], None] = time.sleep) -> Iterator[int]:
+                     sleep: Callable[[float], None] | None = None) -> Iterator[int]:
     """Take the locks inside a txn of their own, wait for them, and give them back at the end.
 
     The txn writes nothing; it is there because its heartbeats keep the locks alive.

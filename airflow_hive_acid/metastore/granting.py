@@ -5,12 +5,13 @@ A request that is given up is withdrawn together with its txn: nothing stays in 
 
 from __future__ import annotations
 
-import time
+import contextlib
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import DeadlockError, LockDeniedError, LockTimeoutError
 from airflow_hive_acid.metastore.codes import AbortReason, LockState
 from airflow_hive_acid.metastore.waiting import back_off_ms
+from airflow_hive_acid.metastore.wakeups import naps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def wait_until_granted(client: MetastoreClient, response: LockResponse, txn_id: int, places: str,
-                       sleep: Callable[[float], None] = time.sleep) -> LockResponse:
+                       sleep: Callable[[float], None] | None = None) -> LockResponse:
     """Ask again and again, each time sending a heartbeat, until all locks of a request are granted.
 
     It gives nothing back when it fails: that is the caller's, who knows what the locks belong to.
@@ -32,14 +33,13 @@ def wait_until_granted(client: MetastoreClient, response: LockResponse, txn_id: 
     """
     longest = client.settings.milliseconds("hive.lock.sleep.between.retries")
     waited = 0
-    for pause in back_off_ms(client.settings.integer("hive.lock.numretries"), longest):
-        if response.state is not LockState.WAITING:
-            break
-        if txn_id:
-            _give_way(client, txn_id)
-        sleep(pause / 1000)
-        waited += pause
-        response = client.check_lock(response.lock_id)
+    if response.state is LockState.WAITING:
+        with naps(client.database) if sleep is None else contextlib.nullcontext(_napping(sleep)) as nap:
+            for pause in back_off_ms(client.settings.integer("hive.lock.numretries"), longest):
+                response = _wait_once(client, response, txn_id, pause / 1000, nap)
+                waited += pause
+                if response.state is not LockState.WAITING:
+                    break
     if response.state is LockState.ACQUIRED:
         return response
     if response.state is LockState.NOT_ACQUIRED:
@@ -49,6 +49,26 @@ def wait_until_granted(client: MetastoreClient, response: LockResponse, txn_id: 
         f"behind lock {response.blocked_by}; the request is withdrawn. See 'hive-acid show locks'; "
         "hive.lock.numretries and hive.lock.sleep.between.retries say how long to wait"
     )
+
+
+def _wait_once(client: MetastoreClient, response: LockResponse, txn_id: int, pause: float,
+               nap: Callable[[float], float]) -> LockResponse:
+    """One pause of the back-off; whoever is woken during it asks, and goes on with the rest of it."""
+    while True:
+        if txn_id:
+            _give_way(client, txn_id)
+        pause -= nap(pause)
+        response = client.check_lock(response.lock_id)
+        if pause <= 0 or response.state is not LockState.WAITING:
+            return response
+
+
+def _napping(sleep: Callable[[float], None]) -> Callable[[float], float]:
+    def nap(seconds: float) -> float:
+        sleep(seconds)
+        return seconds
+
+    return nap
 
 
 def abort_reason(error: BaseException) -> AbortReason | str:

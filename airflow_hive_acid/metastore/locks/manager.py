@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore.locks.interface import LockRequest, LockRespons
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, NEXT_LOCK_ID, TXNS
 from airflow_hive_acid.metastore.txns import heartbeat_step, require_open, txn_problem
+from airflow_hive_acid.metastore.wakeups import release_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -152,6 +153,7 @@ def unlock(conn: Connection, lock_id: int) -> None:
     :raises TxnOpenError: when it is held by a txn: commit or abort that.
     """
     if conn.execute(_UNLOCK, {"lock_id": lock_id}).rowcount:
+        execute_batch(conn, release_steps(conn))
         return
     row = conn.execute(_MINE, {"lock_id": lock_id}).first()
     if row is not None:
