@@ -293,6 +293,47 @@ def restart_txn_ids(conn: Connection, seed: int) -> None:
             conn.execute(sa.delete(TXNS).where(TXNS.c.TXN_ID == sa.bindparam("txn_id")), {"txn_id": seed - 1})
 
 
+# --- creating tables ----------------------------------------------------------------------------------------------
+
+_CREATE_SECONDS = 60
+_CREATION = sa.func.md5(sa.func.concat("hive_acid_schema_", sa.func.database()))
+_ENTER_CREATION = sa.select(sa.func.get_lock(_CREATION, _CREATE_SECONDS))
+_LEAVE_CREATION = sa.select(sa.func.release_lock(_CREATION))
+_CREATION_UNTIL_COMMIT = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("hive_acid_schema")))
+
+
+@contextlib.contextmanager
+def creation(conn: Connection) -> Iterator[None]:
+    """Around what looks for tables and creates them: one process at a time."""
+    if conn.dialect.name != "mysql":
+        if conn.dialect.name == "postgresql":
+            conn.execute(_CREATION_UNTIL_COMMIT)
+        yield
+        return
+    # MySQL commits each CREATE TABLE by itself, so the lock may not end with the transaction.
+    if conn.execute(_ENTER_CREATION).scalar() != 1:
+        raise MetastoreUnavailableError(
+            f"somebody else has been creating tables in this metastore for more than {_CREATE_SECONDS} s; try again"
+        )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(sa.exc.DBAPIError):  # a broken connection has let go of the lock
+            conn.execute(_LEAVE_CREATION)
+
+
+@contextlib.contextmanager
+def all_or_nothing(conn: Connection, tables: sa.MetaData) -> Iterator[None]:
+    """Around the creation of tables where there were none: when it fails, none are left, on MySQL as elsewhere."""
+    try:
+        yield
+    except BaseException:
+        if conn.dialect.name == "mysql":
+            with contextlib.suppress(sa.exc.DBAPIError):  # what the caller should hear is why the creation failed
+                tables.drop_all(conn)
+        raise
+
+
 # --- batches ------------------------------------------------------------------------------------------------------
 
 _COMPILED: dict[Executable, pipeline.ServerStatement] = {}

@@ -65,6 +65,7 @@ _MYSQL_CODES = {
     1267: Failure.DATA, 3988: Failure.DATA,
 }  # fmt: skip
 _NO_SUCH_SAVEPOINT = 1305
+_LATIN1_ONLY = re.compile("Incorrect string value|mix of collations|Cannot convert string")
 _SQLITE_CODES = {
     sqlite3.SQLITE_BUSY: Failure.DEADLOCK,
     sqlite3.SQLITE_LOCKED: Failure.DEADLOCK,
@@ -170,6 +171,11 @@ def explain(error: BaseException, failure: Failure, where: str) -> HiveAcidError
         case Failure.DISCONNECT:
             return MetastoreUnavailableError(
                 f"the metastore {where} cannot be reached ({reason}); check that the server runs and the URL is right"
+            )
+        case Failure.DATA if _LATIN1_ONLY.search(reason):
+            return InvalidArgumentsError(
+                f"the metastore {where} cannot store these characters ({reason}); Hive's schema for MySQL keeps text "
+                "as latin1: leave them out, or convert the column (ALTER TABLE … CHARACTER SET); nothing changed"
             )
         case Failure.DATA:
             return InvalidArgumentsError(f"the metastore {where} does not accept a value ({reason}); nothing changed")

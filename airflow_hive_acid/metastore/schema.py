@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import insert, select
 
 from airflow_hive_acid.errors import SchemaVersionError
+from airflow_hive_acid.metastore.database import all_or_nothing, creation
 from airflow_hive_acid.metastore.schema_catalog import *  # noqa: F403 - this module is the list of all tables
 from airflow_hive_acid.metastore.schema_catalog import CTLGS
 from airflow_hive_acid.metastore.schema_server import SERVER_TABLES
@@ -68,15 +69,21 @@ def create_schema(database: Database) -> None:
     if database.path is not None and not database.path.exists():
         database.path.parent.mkdir(parents=True, exist_ok=True)
         sqlite3.connect(database.path).close()
-    database.run(_create)
+
+    def create(conn: Connection) -> None:
+        with creation(conn):
+            _create(conn)
+
+    database.run(create)
     database.forget_features()
 
 
 def create_extension_tables(database: Database) -> None:
     """Add our own tables to a metastore that Hive's schema tool has made."""
     def create(conn: Connection) -> None:
-        read_state(conn)
-        _create_extensions(conn)
+        with creation(conn):
+            read_state(conn)
+            _create_extensions(conn)
 
     database.run(create)
     database.forget_features()
@@ -99,7 +106,10 @@ def read_state(conn: Connection) -> SchemaState:
             f"the database is no Hive metastore: {found} and no VERSION; run 'hive-acid schema create' on an empty one"
         )
     row = conn.execute(select(VERSION.c.SCHEMA_VERSION, VERSION.c.VERSION_COMMENT).where(VERSION.c.VER_ID == 1)).first()
-    version = str(row[0]) if row is not None else "(no row)"
+    if row is None:
+        raise SchemaVersionError("the metastore has no schema version: its creation was interrupted; drop the database "
+                                 "and create it anew")
+    version = str(row[0])
     if not _SERVED.fullmatch(version):
         raise SchemaVersionError(
             f"the metastore's schema version is {version}; served are 4.0, 4.1 and 4.2. Upgrade an older one with "
@@ -113,7 +123,7 @@ def read_state(conn: Connection) -> SchemaState:
     extension = None
     if HIVE_ACID_VERSION.name in names:
         extension = conn.execute(select(HIVE_ACID_VERSION.c.HAV_VERSION)).scalar()
-    return SchemaState(version, row[1] if row is not None else None, extension)
+    return SchemaState(version, row[1], extension)
 
 
 #: Hive itself copes without the first two: the features behind them are then off. The others are of no use to us.
@@ -131,6 +141,11 @@ def _create(conn: Connection) -> None:
             f"the database is not empty: it holds {len(names)} tables, among them {sorted(names)[0]}; "
             "create the metastore in an empty database"
         )
+    with all_or_nothing(conn, METADATA):
+        _create_all(conn)
+
+
+def _create_all(conn: Connection) -> None:
     METADATA.create_all(conn, tables=[t for t in METADATA.sorted_tables if t not in EXTENSION_TABLES])
     conn.execute(insert(TXNS), {"TXN_ID": 0, "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0,
                                 "TXN_USER": "", "TXN_HOST": ""})

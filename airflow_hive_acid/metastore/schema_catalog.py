@@ -10,11 +10,11 @@ from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, Unique
 
 from airflow_hive_acid.metastore.schema_types import (
     binary,
-    catalog_time,
     double,
     flag,
     integer,
     key,
+    narrow,
     number,
     small,
     table,
@@ -63,20 +63,20 @@ CTLGS = table(
     words("NAME", 256),
     words("DESC", 4000),
     words("LOCATION_URI", 4000, null=False),
-    catalog_time("CREATE_TIME"),
+    narrow("CREATE_TIME"),
     UniqueConstraint("NAME"),
 )
 
 DBS = table(
     "DBS",
     key("DB_ID"),
-    words("DESC", 4000),
+    words("DESC", 4000, exact=True),
     words("DB_LOCATION_URI", 4000, null=False, exact=True),
     words("NAME", 128, exact=True),
     words("OWNER_NAME", 128, exact=True),
     words("OWNER_TYPE", 10, exact=True),
     words("CTLG_NAME", 256, null=False, default="hive"),
-    catalog_time("CREATE_TIME"),
+    narrow("CREATE_TIME"),
     words("DB_MANAGED_LOCATION_URI", 4000, exact=True),
     words("TYPE", 32, null=False, default="NATIVE"),
     words("DATACONNECTOR_NAME", 128),
@@ -97,7 +97,7 @@ CDS = table("CDS", key("CD_ID"))
 COLUMNS_V2 = table(
     "COLUMNS_V2",
     number("CD_ID", "CDS.CD_ID", in_key=True),
-    words("COMMENT", 4000),
+    words("COMMENT", 4000, exact=True),
     words("COLUMN_NAME", 767, in_key=True, exact=True),
     text_value("TYPE_NAME"),
     integer("INTEGER_IDX", null=False),
@@ -108,9 +108,9 @@ SERDES = table(
     key("SERDE_ID"),
     words("NAME", 128, exact=True),
     words("SLIB", 4000, exact=True),
-    words("DESCRIPTION", 4000),
-    words("SERIALIZER_CLASS", 4000),
-    words("DESERIALIZER_CLASS", 4000),
+    words("DESCRIPTION", 4000, exact=True),
+    words("SERIALIZER_CLASS", 4000, exact=True),
+    words("DESERIALIZER_CLASS", 4000, exact=True),
     integer("SERDE_TYPE"),
 )
 
@@ -118,7 +118,7 @@ SERDE_PARAMS = table(
     "SERDE_PARAMS",
     number("SERDE_ID", "SERDES.SERDE_ID", in_key=True),
     words("PARAM_KEY", 256, in_key=True, exact=True),
-    text_value("PARAM_VALUE"),
+    text_value("PARAM_VALUE", exact=True),
 )
 
 SDS = table(
@@ -127,7 +127,7 @@ SDS = table(
     words("INPUT_FORMAT", 4000, exact=True),
     flag("IS_COMPRESSED"),
     words("LOCATION", 4000, exact=True),
-    number("NUM_BUCKETS", null=False),
+    narrow("NUM_BUCKETS", null=False),
     words("OUTPUT_FORMAT", 4000, exact=True),
     number("SERDE_ID", "SERDES.SERDE_ID"),
     number("CD_ID", "CDS.CD_ID"),
@@ -140,22 +140,22 @@ SD_PARAMS = table(
     "SD_PARAMS",
     number("SD_ID", "SDS.SD_ID", in_key=True),
     words("PARAM_KEY", 256, in_key=True, exact=True),
-    text_value("PARAM_VALUE"),
+    text_value("PARAM_VALUE", exact=True),
 )
 
 BUCKETING_COLS = table(
     "BUCKETING_COLS",
     number("SD_ID", "SDS.SD_ID", in_key=True),
     words("BUCKET_COL_NAME", 256, exact=True),
-    number("INTEGER_IDX", in_key=True),
+    narrow("INTEGER_IDX", in_key=True),
 )
 
 SORT_COLS = table(
     "SORT_COLS",
     number("SD_ID", "SDS.SD_ID", in_key=True),
     words("COLUMN_NAME", 767, exact=True),
-    number("ORDER", null=False),
-    number("INTEGER_IDX", in_key=True),
+    narrow("ORDER", null=False),
+    narrow("INTEGER_IDX", in_key=True),
 )
 
 SKEWED_STRING_LIST = table("SKEWED_STRING_LIST", key("STRING_LIST_ID"))
@@ -164,14 +164,14 @@ SKEWED_STRING_LIST_VALUES = table(
     "SKEWED_STRING_LIST_VALUES",
     number("STRING_LIST_ID", "SKEWED_STRING_LIST.STRING_LIST_ID", in_key=True),
     words("STRING_LIST_VALUE", 256, exact=True),
-    number("INTEGER_IDX", in_key=True),
+    narrow("INTEGER_IDX", in_key=True),
 )
 
 SKEWED_COL_NAMES = table(
     "SKEWED_COL_NAMES",
     number("SD_ID", "SDS.SD_ID", in_key=True),
     words("SKEWED_COL_NAME", 256, exact=True),
-    number("INTEGER_IDX", in_key=True),
+    narrow("INTEGER_IDX", in_key=True),
 )
 
 SKEWED_COL_VALUE_LOC_MAP = table(
@@ -185,18 +185,18 @@ SKEWED_VALUES = table(
     "SKEWED_VALUES",
     number("SD_ID_OID", "SDS.SD_ID", in_key=True),
     number("STRING_LIST_ID_EID", "SKEWED_STRING_LIST.STRING_LIST_ID", null=False),
-    number("INTEGER_IDX", in_key=True),
+    narrow("INTEGER_IDX", in_key=True),
 )
 
 TBLS = table(
     "TBLS",
     key("TBL_ID"),
-    catalog_time("CREATE_TIME", null=False),
+    narrow("CREATE_TIME", null=False),
     number("DB_ID", "DBS.DB_ID"),
-    catalog_time("LAST_ACCESS_TIME", null=False),
+    narrow("LAST_ACCESS_TIME", null=False),
     words("OWNER", 767, exact=True),
     words("OWNER_TYPE", 10, exact=True),
-    number("RETENTION", null=False),
+    narrow("RETENTION", null=False),
     number("SD_ID", "SDS.SD_ID"),
     words("TBL_NAME", 256, exact=True),
     words("TBL_TYPE", 128, exact=True),
@@ -212,14 +212,14 @@ TABLE_PARAMS = table(
     "TABLE_PARAMS",
     number("TBL_ID", "TBLS.TBL_ID", in_key=True),
     words("PARAM_KEY", 256, in_key=True, exact=True),
-    text_value("PARAM_VALUE"),
+    text_value("PARAM_VALUE", exact=True),
 )
 
 PARTITIONS = table(
     "PARTITIONS",
     key("PART_ID"),
-    catalog_time("CREATE_TIME", null=False),
-    catalog_time("LAST_ACCESS_TIME", null=False),
+    narrow("CREATE_TIME", null=False),
+    narrow("LAST_ACCESS_TIME", null=False),
     words("PART_NAME", 767, exact=True),
     number("SD_ID", "SDS.SD_ID"),
     number("TBL_ID", "TBLS.TBL_ID"),
@@ -232,31 +232,31 @@ PARTITION_PARAMS = table(
     "PARTITION_PARAMS",
     number("PART_ID", "PARTITIONS.PART_ID", in_key=True),
     words("PARAM_KEY", 256, in_key=True, exact=True),
-    text_value("PARAM_VALUE"),
+    text_value("PARAM_VALUE", exact=True),
 )
 
 PARTITION_KEYS = table(
     "PARTITION_KEYS",
     number("TBL_ID", "TBLS.TBL_ID", in_key=True),
-    words("PKEY_COMMENT", 4000),
+    words("PKEY_COMMENT", 4000, exact=True),
     words("PKEY_NAME", 128, in_key=True, exact=True),
     words("PKEY_TYPE", 767, null=False, exact=True),
-    number("INTEGER_IDX", null=False),
+    narrow("INTEGER_IDX", null=False),
 )
 
 PARTITION_KEY_VALS = table(
     "PARTITION_KEY_VALS",
     number("PART_ID", "PARTITIONS.PART_ID", in_key=True),
     words("PART_KEY_VAL", 256, exact=True),
-    number("INTEGER_IDX", in_key=True),
+    narrow("INTEGER_IDX", in_key=True),
 )
 
 
 def _grants(name: str, id_column: str, privilege: str, owner: str | None, *, column: bool = False) -> None:
     """One of the grant tables; they must be emptied before their object is dropped."""
-    items = [key(id_column), catalog_time("CREATE_TIME", null=False), small("GRANT_OPTION", null=False)]
-    items += [words(c, 128) for c in ("GRANTOR", "GRANTOR_TYPE", "PRINCIPAL_NAME", "PRINCIPAL_TYPE")]
-    items += [words(privilege, 128), words("AUTHORIZER", 128)]
+    items = [key(id_column), narrow("CREATE_TIME", null=False), small("GRANT_OPTION", null=False)]
+    items += [words(c, 128, exact=True) for c in ("GRANTOR", "GRANTOR_TYPE", "PRINCIPAL_NAME", "PRINCIPAL_TYPE")]
+    items += [words(privilege, 128, exact=True), words("AUTHORIZER", 128, exact=True)]
     if column:
         items.append(words("COLUMN_NAME", 767, exact=True))
     if owner is not None:
@@ -282,15 +282,15 @@ def _statistics(name: str, owner: str) -> None:
     table(
         name,
         key("CS_ID"),
-        words("COLUMN_NAME", 767, exact=True),
-        words("COLUMN_TYPE", 128),
+        words("COLUMN_NAME", 767, null=False, exact=True),
+        words("COLUMN_TYPE", 128, null=False, exact=True),
         number(owner.split(".")[1], owner, null=False),
         number("LONG_LOW_VALUE"),
         number("LONG_HIGH_VALUE"),
         double("DOUBLE_LOW_VALUE"),
         double("DOUBLE_HIGH_VALUE"),
-        words("BIG_DECIMAL_LOW_VALUE", 4000),
-        words("BIG_DECIMAL_HIGH_VALUE", 4000),
+        words("BIG_DECIMAL_LOW_VALUE", 4000, exact=True),
+        words("BIG_DECIMAL_HIGH_VALUE", 4000, exact=True),
         number("NUM_NULLS", null=False),
         number("NUM_DISTINCTS"),
         binary("BIT_VECTOR"),
@@ -299,7 +299,7 @@ def _statistics(name: str, owner: str) -> None:
         number("NUM_TRUES"),
         number("NUM_FALSES"),
         number("LAST_ANALYZED", null=False),
-        words("ENGINE", 128, null=False),
+        words("ENGINE", 128, null=False, exact=True),
         binary("HISTOGRAM"),
     )
 
@@ -334,9 +334,9 @@ Index("CONSTRAINTS_CONSTRAINT_TYPE_INDEX", KEY_CONSTRAINTS.c.CONSTRAINT_TYPE)
 MV_CREATION_METADATA = table(
     "MV_CREATION_METADATA",
     key("MV_CREATION_METADATA_ID"),
-    words("CAT_NAME", 256, null=False),
-    words("DB_NAME", 128, null=False),
-    words("TBL_NAME", 256, null=False),
+    words("CAT_NAME", 256, null=False, exact=True),
+    words("DB_NAME", 128, null=False, exact=True),
+    words("TBL_NAME", 256, null=False, exact=True),
     text_value("TXN_LIST"),
     number("MATERIALIZATION_TIME", null=False),
 )

@@ -10,10 +10,10 @@ from sqlalchemy import Column, Double, ForeignKeyConstraint, Index, Integer, Sma
 
 from airflow_hive_acid.metastore.schema_types import (
     binary,
-    catalog_time,
     flag,
     integer,
     key,
+    narrow,
     number,
     small,
     table,
@@ -26,7 +26,7 @@ from airflow_hive_acid.metastore.schema_types import (
 _ROLES = table(
     "ROLES",
     key("ROLE_ID"),
-    catalog_time("CREATE_TIME", null=False),
+    narrow("CREATE_TIME", null=False),
     words("OWNER_NAME", 128),
     words("ROLE_NAME", 128),
     UniqueConstraint("ROLE_NAME", name="ROLEENTITYINDEX"),
@@ -35,7 +35,7 @@ _ROLES = table(
 _ROLE_MAP = table(
     "ROLE_MAP",
     key("ROLE_GRANT_ID"),
-    catalog_time("ADD_TIME", null=False),
+    narrow("ADD_TIME", null=False),
     small("GRANT_OPTION", null=False),
     words("GRANTOR", 128),
     words("GRANTOR_TYPE", 128),
@@ -48,7 +48,7 @@ _ROLE_MAP = table(
 _GLOBAL_PRIVS = table(
     "GLOBAL_PRIVS",
     key("USER_GRANT_ID"),
-    catalog_time("CREATE_TIME", null=False),
+    narrow("CREATE_TIME", null=False),
     small("GRANT_OPTION", null=False),
     words("GRANTOR", 128),
     words("GRANTOR_TYPE", 128),
@@ -90,7 +90,7 @@ _DATACONNECTOR_PARAMS = table(
 _DC_PRIVS = table(
     "DC_PRIVS",
     key("DC_GRANT_ID"),
-    catalog_time("CREATE_TIME", null=False),
+    narrow("CREATE_TIME", null=False),
     words("NAME", 128, references="DATACONNECTORS.NAME"),
     small("GRANT_OPTION", null=False),
     words("GRANTOR", 128),

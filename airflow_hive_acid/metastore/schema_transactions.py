@@ -2,11 +2,15 @@
 
 Source: the table lists 1.1 to 1.4 of Hive 4's schema (identical columns in 4.0, 4.1 and 4.2). Tables named
 ``HIVE_ACID_*`` are ours: Hive never reads them, and its ``VERSION`` row does not speak of them.
+
+On MySQL, Hive's script gives some tables a primary key that they lack elsewhere. What it means for locks and duplicates
+is the same here, as unique indexes of MySQL alone (``…_KEY``). Partition names are compared exactly there, too: with
+Hive's collation ``p=A`` and ``p=a`` would be one.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Column, DateTime, Index, PrimaryKeyConstraint, column, func
+from sqlalchemy import CheckConstraint, Index, PrimaryKeyConstraint, column
 
 from airflow_hive_acid.metastore.schema_types import (
     code,
@@ -18,6 +22,7 @@ from airflow_hive_acid.metastore.schema_types import (
     number,
     table,
     text_value,
+    timestamp_now,
     words,
 )
 
@@ -69,13 +74,14 @@ TXNS = table(
 Index("TXN_STATE_IDX", TXNS.c.TXN_STATE, TXNS.c.TXN_ID, unique=True)
 
 TXN_LOCK_TBL = table("TXN_LOCK_TBL", number("TXN_LOCK", null=False))
+Index("TXN_LOCK_TBL_KEY", TXN_LOCK_TBL.c.TXN_LOCK, unique=True).ddl_if(dialect="mysql")
 
 TXN_COMPONENTS = table(
     "TXN_COMPONENTS",
     number("TC_TXNID", "TXNS.TXN_ID", null=False),
     words("TC_DATABASE", 128, null=False),
     words("TC_TABLE", 256),
-    words("TC_PARTITION", 767),
+    words("TC_PARTITION", 767, exact=True),
     code("TC_OPERATION_TYPE", null=False),
     number("TC_WRITEID"),
 )
@@ -86,8 +92,8 @@ COMPLETED_TXN_COMPONENTS = table(
     number("CTC_TXNID", null=False),
     words("CTC_DATABASE", 128, null=False),
     words("CTC_TABLE", 256),
-    words("CTC_PARTITION", 767),
-    Column("CTC_TIMESTAMP", DateTime, nullable=False, server_default=func.current_timestamp()),
+    words("CTC_PARTITION", 767, exact=True),
+    timestamp_now("CTC_TIMESTAMP"),
     number("CTC_WRITEID"),
     code("CTC_UPDATE_DELETE", null=False),
 )
@@ -118,7 +124,7 @@ WRITE_SET = table(
     "WRITE_SET",
     words("WS_DATABASE", 128, null=False),
     words("WS_TABLE", 256, null=False),
-    words("WS_PARTITION", 767),
+    words("WS_PARTITION", 767, exact=True),
     number("WS_TXNID", null=False),
     number("WS_COMMIT_ID", null=False),
     code("WS_OPERATION_TYPE", null=False),
@@ -134,6 +140,7 @@ MIN_HISTORY_WRITE_ID = table(
     words("MH_TABLE", 256, null=False),
     number("MH_WRITEID", null=False),
 )
+Index("MIN_HISTORY_WRITE_ID_KEY", *MIN_HISTORY_WRITE_ID.c, unique=True).ddl_if(dialect="mysql")
 
 MATERIALIZATION_REBUILD_LOCKS = table(
     "MATERIALIZATION_REBUILD_LOCKS",
@@ -161,7 +168,7 @@ HIVE_LOCKS = table(
     number("HL_TXNID", null=False),
     words("HL_DB", 128, null=False),
     words("HL_TABLE", 256),
-    words("HL_PARTITION", 767),
+    words("HL_PARTITION", 767, exact=True),
     code("HL_LOCK_STATE", null=False),
     code("HL_LOCK_TYPE", null=False),
     number("HL_LAST_HEARTBEAT", null=False),
@@ -176,6 +183,7 @@ HIVE_LOCKS = table(
 Index("hl_txnid_index", HIVE_LOCKS.c.HL_TXNID, postgresql_using="hash")
 
 NEXT_LOCK_ID = table("NEXT_LOCK_ID", number("NL_NEXT", null=False))
+Index("NEXT_LOCK_ID_KEY", NEXT_LOCK_ID.c.NL_NEXT, unique=True).ddl_if(dialect="mysql")
 
 # --- compaction -------------------------------------------------------------------------------------------------
 
@@ -184,7 +192,7 @@ COMPACTION_QUEUE = table(
     key("CQ_ID"),
     words("CQ_DATABASE", 128, null=False),
     words("CQ_TABLE", 256, null=False),
-    words("CQ_PARTITION", 767),
+    words("CQ_PARTITION", 767, exact=True),
     code("CQ_STATE", null=False),
     code("CQ_TYPE", null=False),
     words("CQ_TBLPROPERTIES", 2048),
@@ -214,7 +222,7 @@ COMPLETED_COMPACTIONS = table(
     key("CC_ID"),
     words("CC_DATABASE", 128, null=False),
     words("CC_TABLE", 256, null=False),
-    words("CC_PARTITION", 767),
+    words("CC_PARTITION", 767, exact=True),
     code("CC_STATE", null=False),
     code("CC_TYPE", null=False),
     words("CC_TBLPROPERTIES", 2048),
@@ -241,12 +249,13 @@ Index("COMPLETED_COMPACTIONS_RES", COMPLETED_COMPACTIONS.c.CC_DATABASE, COMPLETE
       COMPLETED_COMPACTIONS.c.CC_PARTITION)
 
 NEXT_COMPACTION_QUEUE_ID = table("NEXT_COMPACTION_QUEUE_ID", number("NCQ_NEXT", null=False))
+Index("NEXT_COMPACTION_QUEUE_ID_KEY", NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT, unique=True).ddl_if(dialect="mysql")
 
 COMPACTION_METRICS_CACHE = table(
     "COMPACTION_METRICS_CACHE",
     words("CMC_DATABASE", 128, null=False),
     words("CMC_TABLE", 256, null=False),
-    words("CMC_PARTITION", 767),
+    words("CMC_PARTITION", 767, exact=True),
     words("CMC_METRIC_TYPE", 128, null=False),
     integer("CMC_METRIC_VALUE", null=False),
     integer("CMC_VERSION", null=False),
@@ -282,7 +291,7 @@ TXN_WRITE_NOTIFICATION_LOG = table(
     number("WNL_WRITEID", null=False),
     words("WNL_DATABASE", 128, null=False),
     words("WNL_TABLE", 256, null=False),
-    words("WNL_PARTITION", 767, null=False),
+    words("WNL_PARTITION", 767, null=False, exact=True),
     long_text("WNL_TABLE_OBJ", null=False),
     long_text("WNL_PARTITION_OBJ"),
     long_text("WNL_FILES"),
@@ -290,7 +299,8 @@ TXN_WRITE_NOTIFICATION_LOG = table(
     PrimaryKeyConstraint("WNL_TXNID", "WNL_DATABASE", "WNL_TABLE", "WNL_PARTITION"),
 )
 
-SEQUENCE_TABLE = table("SEQUENCE_TABLE", words("SEQUENCE_NAME", 255, in_key=True), number("NEXT_VAL", null=False))
+SEQUENCE_TABLE = table("SEQUENCE_TABLE", words("SEQUENCE_NAME", 255, in_key=True, exact=True),
+                       number("NEXT_VAL", null=False))
 
 VERSION = table(
     "VERSION",

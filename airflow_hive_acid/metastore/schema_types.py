@@ -13,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    DateTime,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
@@ -23,12 +24,17 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     false,
+    func,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy.engine import Dialect
     from sqlalchemy.schema import SchemaItem
     from sqlalchemy.types import TypeEngine
 
@@ -38,12 +44,28 @@ METADATA = MetaData()
 _MYSQL = {"mysql_engine": "InnoDB", "mysql_default_charset": "latin1"}
 
 _IDENTITY: TypeEngine[int] = BigInteger().with_variant(Integer(), "sqlite")
-_FLAG: TypeEngine[bool] = Boolean().with_variant(mysql.BIT(1), "mysql")
+_LATIN1 = {"charset": "latin1", "collation": "latin1_bin"}
 _MEDIUM: TypeEngine[str] = Text().with_variant(mysql.MEDIUMTEXT(), "mysql")
+_EXACT_MEDIUM: TypeEngine[str] = Text().with_variant(mysql.MEDIUMTEXT(**_LATIN1), "mysql")
 _LONG: TypeEngine[str] = Text().with_variant(mysql.LONGTEXT(), "mysql")
-_CATALOG_TIME: TypeEngine[int] = BigInteger().with_variant(Integer(), "mysql")
+_NARROW: TypeEngine[int] = BigInteger().with_variant(Integer(), "mysql")
+_TIMESTAMP: TypeEngine[datetime] = DateTime().with_variant(mysql.TIMESTAMP(), "mysql")
 _BINARY: TypeEngine[bytes] = LargeBinary()
 _META_INFO: TypeEngine[bytes] = LargeBinary().with_variant(mysql.VARBINARY(2048), "mysql")
+
+
+class _Bit(TypeDecorator[bool]):
+    """bit(1), which MySQL's driver reads as a number."""
+
+    impl = mysql.BIT(1)
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> bool | None:
+        """As on the other databases."""
+        return None if value is None else bool(value)
+
+
+_FLAG: TypeEngine[bool] = Boolean().with_variant(_Bit(), "mysql")
 
 
 def table(name: str, *items: SchemaItem, **options: Any) -> Table:
@@ -83,7 +105,7 @@ def words(name: str, length: int, *, null: bool = True, in_key: bool = False, de
     """varchar(length); ``exact`` asks MySQL for Hive's case-sensitive collation."""
     kind: TypeEngine[str] = String(length)
     if exact:
-        kind = kind.with_variant(mysql.VARCHAR(length, charset="latin1", collation="latin1_bin"), "mysql")
+        kind = kind.with_variant(mysql.VARCHAR(length, **_LATIN1), "mysql")
     return Column(name, kind, *_reference(references), nullable=null and not in_key, primary_key=in_key,
                   server_default=default)
 
@@ -93,9 +115,9 @@ def code(name: str, *, null: bool = True) -> Column[Any]:
     return Column(name, CHAR(1), nullable=null)
 
 
-def text_value(name: str, *, null: bool = True) -> Column[Any]:
-    """text, mediumtext on MySQL."""
-    return Column(name, _MEDIUM, nullable=null)
+def text_value(name: str, *, null: bool = True, exact: bool = False) -> Column[Any]:
+    """text, mediumtext on MySQL; ``exact`` as for :func:`words`."""
+    return Column(name, _EXACT_MEDIUM if exact else _MEDIUM, nullable=null)
 
 
 def long_text(name: str, *, null: bool = True) -> Column[Any]:
@@ -108,9 +130,14 @@ def flag(name: str, *, default: bool | None = None) -> Column[Any]:
     return Column(name, _FLAG, nullable=False, server_default=None if default is None else false())
 
 
-def catalog_time(name: str, *, null: bool = True) -> Column[Any]:
-    """Seconds since 1970 as the catalog stores them: bigint, int on MySQL."""
-    return Column(name, _CATALOG_TIME, nullable=null)
+def narrow(name: str, *, null: bool = True, in_key: bool = False) -> Column[Any]:
+    """What Hive stores as bigint, but as int on MySQL: counts, positions, times of the catalog in seconds."""
+    return Column(name, _NARROW, nullable=null and not in_key, primary_key=in_key, autoincrement=False)
+
+
+def timestamp_now(name: str) -> Column[Any]:
+    """A timestamp of the database's clock, set when the row is inserted."""
+    return Column(name, _TIMESTAMP, nullable=False, server_default=func.current_timestamp())
 
 
 def double(name: str) -> Column[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -122,6 +123,36 @@ def test_the_schema_is_created_as_a_whole_or_not_at_all(empty: MetastoreClient,
         empty.create_schema()
     with empty.database.reading() as conn:
         assert sa.inspect(conn).get_table_names() == []
+
+
+def test_two_who_create_the_schema_at_once_get_one(database_url: str) -> None:
+    """Two services start on an empty database; who comes second finds the tables and checks them."""
+    def create(_: int) -> str:
+        with MetastoreClient(database_url) as client:
+            client.create_schema()
+            return client.check_schema().version
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(create, range(2))) == [schema.SCHEMA_VERSION] * 2
+    with MetastoreClient(database_url) as client:
+        assert client.open_txn() == 1
+
+
+def test_an_interrupted_creation_is_named(client: MetastoreClient, rows: Any) -> None:
+    """The row of VERSION is written last."""
+    rows.delete("VERSION")
+    with pytest.raises(SchemaVersionError, match=r"interrupted.*create it anew"):
+        client.check_schema()
+
+
+def test_partitions_that_differ_in_case_are_two(client: MetastoreClient, rows: Any) -> None:
+    """MySQL's usual comparison takes p=A and p=a for one: a writer of one would wait for, or clean, the other."""
+    for name in ("p=A", "p=a"):
+        with client.transaction({"db.t": "update"}, partitioned={"db.t"}) as txn:
+            txn.add_partitions("db.t", [name])
+    found = sa.select(schema.WRITE_SET.c.WS_TXNID).where(schema.WRITE_SET.c.WS_PARTITION == "p=a")
+    with client.database.reading() as conn:
+        assert len(conn.execute(found).all()) == 1
 
 
 def test_a_purged_id_is_never_given_again(client: MetastoreClient, rows: Any) -> None:

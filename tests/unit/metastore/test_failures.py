@@ -1,0 +1,57 @@
+"""Drivers' errors sorted into the classes of the retry loop."""
+
+from __future__ import annotations
+
+import pymysql.err
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.metastore.failures import Failure, FailureRules, explain
+
+MYSQL = "MySQL's own text"
+
+
+@pytest.mark.parametrize(
+    ("number", "sqlstate", "failure"),
+    [
+        (1213, "40001", Failure.DEADLOCK),  # deadlock
+        (1205, "HY000", Failure.DEADLOCK),  # lock wait, NOWAIT on MariaDB
+        (3572, "HY000", Failure.DEADLOCK),  # NOWAIT on MySQL
+        (1062, "23000", Failure.DUPLICATE),
+        (1022, "23000", Failure.DUPLICATE),
+        (1586, "23000", Failure.DUPLICATE),
+        (1452, "23000", Failure.OTHER),  # foreign key
+        (1048, "23000", Failure.OTHER),  # NOT NULL
+        (1021, "HY000", Failure.OTHER),  # disk full
+        (2006, None, Failure.DISCONNECT),
+        (2013, None, Failure.DISCONNECT),
+        (1927, "70100", Failure.DISCONNECT),  # killed
+        (4031, "HY000", Failure.DISCONNECT),  # idle too long
+        (1290, "HY000", Failure.READ_ONLY),
+        (1792, "25006", Failure.READ_ONLY),
+        (1146, "42S02", Failure.MISSING_TABLE),
+        (1045, "28000", Failure.REFUSED),
+        (1142, "42000", Failure.REFUSED),
+        (1406, "22001", Failure.DATA),
+        (1366, "22007", Failure.DATA),
+        (1267, "HY000", Failure.DATA),
+    ],
+)
+def test_mysqls_errors_are_told_apart_by_number(number: int, sqlstate: str | None, failure: Failure) -> None:
+    error = pymysql.err.OperationalError(number, MYSQL, sqlstate=sqlstate)
+    assert FailureRules().classify(error) is failure
+    assert FailureRules().classify(sa.exc.OperationalError("SELECT 1", {}, error)) is failure
+
+
+def test_a_deadlock_that_took_the_savepoint_along_is_a_deadlock() -> None:
+    lost = pymysql.err.OperationalError(1305, "SAVEPOINT sa_savepoint_1 does not exist", sqlstate="42000")
+    assert FailureRules().classify(lost) is Failure.DEADLOCK
+    missing = pymysql.err.OperationalError(1305, "FUNCTION m.nope does not exist", sqlstate="42000")
+    assert FailureRules().classify(missing) is Failure.OTHER
+
+
+def test_characters_that_latin1_lacks_are_named_as_such() -> None:
+    error = pymysql.err.DataError(1366, "Incorrect string value: '\\xE6' for column `PART_NAME`", sqlstate="22007")
+    assert "keeps text as latin1" in str(explain(error, Failure.DATA, "mysql://db/m"))
+    number = pymysql.err.DataError(1366, "Incorrect integer value: 'x' for column `TXN_ID`", sqlstate="22007")
+    assert "latin1" not in str(explain(number, Failure.DATA, "mysql://db/m"))
