@@ -158,8 +158,10 @@ def to_sql(table: Table, condition: Condition, stored: Mapping[int, Any]) -> sa.
                 raise InvalidArgumentsError(
                     f"IN of {len(values)} values of {column.name}; at most {MAX_VALUES}: ask in several calls"
                 )
-            left = _comparable(column, text)
-            some = (left.in_([_literal(column, v) for v in part]) for part in chunks(list(values)))
+            plain = _is_text(column)
+            left = text if plain else _comparable(column, text)
+            wanted = [_text(column, v) if plain else _literal(column, v) for v in values]
+            some = (left.in_(part) for part in chunks(wanted))
             return and_(text != DEFAULT_PARTITION, or_(sa.false(), *some))
     raise InvalidArgumentsError(f"{shorten(repr(condition))} is no condition on partitions")
 
