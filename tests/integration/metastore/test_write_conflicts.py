@@ -8,6 +8,7 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, WriteConflictError
 from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
+from airflow_hive_acid.metastore.key_values import KeyValue
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
@@ -261,3 +262,29 @@ def test_partitions_of_several_statements_add_up_with_their_operations(client: M
         ("m=1", "u"), ("m=2", "u"), ("m=3", "d")]
     assert rows.select("COMPLETED_TXN_COMPONENTS", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE") == [
         ("m=1", 1, "Y"), ("m=1", 1, "Y"), ("m=2", 1, "Y"), ("m=3", 1, "Y")]
+
+
+def test_the_latest_txn_in_conflict_is_told(client: MetastoreClient, lock_on: Any) -> None:
+    one, two, three = (Writer(client, lock_on, {"db.t": UPDATE}) for _ in range(3))
+    assert client.latest_txn_in_conflict(one.txn_id) == 0
+    two.commit()
+    assert client.latest_txn_in_conflict(one.txn_id) == two.txn_id
+    assert client.latest_txn_in_conflict(three.txn_id) == two.txn_id
+
+
+def test_where_a_stream_stands_changes_with_the_commit(client: MetastoreClient, rows: Any, lock_on: Any) -> None:
+    rows.insert("DBS", DB_ID=1, DB_LOCATION_URI="file:/w/db.db", NAME="db", CTLG_NAME="hive")
+    rows.insert("TBLS", TBL_ID=7, CREATE_TIME=1, DB_ID=1, LAST_ACCESS_TIME=0, RETENTION=0, TBL_NAME="t")
+    rows.insert("TABLE_PARAMS", TBL_ID=7, PARAM_KEY="_meta_offset", PARAM_VALUE="10")
+    first, second = (Writer(client, lock_on, {"db.t": UPDATE}) for _ in range(2))
+    first.commit(key_value=KeyValue(7, "_meta_offset", "20"))
+    assert rows.select("TABLE_PARAMS", "PARAM_VALUE", PARAM_KEY="_meta_offset") == [("20",)]
+    with pytest.raises(WriteConflictError):
+        second.commit(key_value=KeyValue(7, "_meta_offset", "30"))
+    assert rows.select("TABLE_PARAMS", "PARAM_VALUE", PARAM_KEY="_meta_offset") == [("20",)]
+    third = Writer(client, lock_on, {"db.t": INSERT})
+    with pytest.raises(InvalidArgumentsError, match="has no parameter '_meta_other'"):
+        third.commit(key_value=KeyValue(7, "_meta_other", "1"))
+    assert rows.txn_state(third.txn_id)[0] == "o"
+    with pytest.raises(InvalidArgumentsError, match="only keys that begin with _meta"):
+        KeyValue(7, "transactional", "false")

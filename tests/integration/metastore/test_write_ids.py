@@ -225,3 +225,12 @@ def test_write_ids_without_txns_are_refused(client: MetastoreClient) -> None:
         client.allocate_write_ids("db.t", [])
     with pytest.raises(InvalidArgumentsError, match="no table name"):
         client.allocate_write_ids("t", 1)
+
+
+def test_write_ids_can_be_looked_up(client: MetastoreClient) -> None:
+    assert client.max_allocated_write_id("db.t") == 0
+    client.open_txns(2)
+    client.allocate_write_ids("db.t", 2)
+    assert client.max_allocated_write_id("db.t") == 1
+    assert client.txn_of_write_id("db.t", 1) == 2
+    assert client.txn_of_write_id("db.t", 2) is None

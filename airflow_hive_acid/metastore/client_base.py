@@ -1,0 +1,137 @@
+"""What every client of a metastore has: connections, settings, heartbeats, and the rooms around them."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from functools import cached_property
+from typing import TYPE_CHECKING, Self, cast
+
+from airflow_hive_acid.metastore import schema, txns
+from airflow_hive_acid.metastore.compaction_queue import CompactionQueue
+from airflow_hive_acid.metastore.database import Database
+from airflow_hive_acid.metastore.failures import FailureRules
+from airflow_hive_acid.metastore.heartbeats import Heartbeater
+from airflow_hive_acid.metastore.housekeeping import Housekeeping
+from airflow_hive_acid.metastore.jobs import Jobs
+from airflow_hive_acid.metastore.locks import manager
+from airflow_hive_acid.metastore.mutexes import Mutexes
+from airflow_hive_acid.metastore.notifications import LoggedEvent, Notifications
+from airflow_hive_acid.metastore.write_events import WriteEvents
+from airflow_hive_acid.settings import Settings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import sqlalchemy as sa
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
+    from airflow_hive_acid.metastore.client import MetastoreClient
+
+
+class ClientBase:
+    """Connections and background work of a client of one metastore.
+
+    :param url: ``sqlite:///path``, ``postgresql://user:password@host/db`` or ``mysql://user:password@host/db``.
+    :param settings: Hive's settings; defaults as ``hive-acid settings`` prints them.
+    :param user: who we are in SHOW LOCKS and SHOW TRANSACTIONS; by default the operating system's user.
+    """
+
+    def __init__(self, url: str | sa.URL, settings: Settings | None = None, *, user: str | None = None,
+                 host: str | None = None) -> None:
+        self.settings = settings or Settings()
+        retryable = str(self.settings["hive.txn.retryable.sqlex.regex"].value)
+        self.database = Database(url, FailureRules.from_setting(retryable))
+        self.user = user or _user()
+        self.host = host or socket.gethostname()
+        self.gap_timeout_ms = self.settings.milliseconds("hive.txn.opentxn.timeout")
+        self.heartbeats = Heartbeater(self.heartbeat, self.settings.seconds("hive.txn.timeout") / 2)
+        self.mutexes = Mutexes(self.database)
+        self.notifications = Notifications(self.database, self.settings)
+        self._gate = txns.OpenGate(self.settings.integer("hive.max.open.txns"),
+                                   self.settings.milliseconds("hive.count.open.txns.interval"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop heartbeats and close connections; txns that are still open will time out."""
+        self.heartbeats.close()
+        self.mutexes.close()
+        self.database.close()
+
+    def heartbeat(self, txn_id: int = 0, lock_id: int = 0) -> None:
+        """Keep a txn, a lock, or both alive.
+
+        :raises TxnAbortedError: when the txn is aborted; the text says why.
+        :raises NoSuchTxnError: when it is committed or unknown.
+        :raises NoSuchLockError: when the lock is gone.
+        """
+        def operation(conn: Connection) -> None:
+            if lock_id:
+                manager.heartbeat_lock(conn, lock_id)
+            if txn_id:
+                txns.heartbeat_txn(conn, txn_id)
+
+        self.database.run(operation)
+
+    # --- schema and rooms -----------------------------------------------------------------------------------------
+
+    def create_schema(self) -> None:
+        """Create all tables in an empty database; on a metastore that is there, add our own tables."""
+        schema.create_schema(self.database)
+
+    def upgrade_schema(self) -> None:
+        """Create or upgrade our own tables in a metastore that Hive's schema tool has made."""
+        schema.create_extension_tables(self.database)
+
+    def check_schema(self) -> schema.SchemaState:
+        """What the metastore holds.
+
+        :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore.
+        """
+        return schema.check_schema(self.database)
+
+    @cached_property
+    def catalog(self) -> CatalogDdl:
+        """Databases, tables and partitions."""
+        from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
+
+        # Every client is one; only its last layer knows.
+        return CatalogDdl(cast("MetastoreClient", self))
+
+    @cached_property
+    def write_events(self) -> WriteEvents:
+        """What writes tell of their files."""
+        return WriteEvents(self.database, self.notifications, self.settings)
+
+    @cached_property
+    def compactions(self) -> CompactionQueue:
+        """The compaction queue."""
+        return CompactionQueue(self.database, self.gap_timeout_ms, self.mutexes.hold)
+
+    @cached_property
+    def housekeeping(self) -> Housekeeping:
+        """Time-outs and purges."""
+        return Housekeeping(self.database, self.settings, self.mutexes, self.notifications)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The record of Spark jobs."""
+        return Jobs(self.database)
+
+    def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
+        """Events of the notification log with larger ids than this, in order; each decodes its message."""
+        return self.notifications.events_after(event_id, limit)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        return "unknown"

@@ -1,0 +1,279 @@
+"""The verbs of Hive's transaction manager under their names: txns, locks, write ids, lists.
+
+Lost replies: idempotent verbs are asked again, opening and locking are not repeated blindly (R17).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import CommitStateUnknownError, NoSuchTxnError
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
+from airflow_hive_acid.metastore import aborts, commits, replicated, txn_events, txns, write_ids
+from airflow_hive_acid.metastore.client_base import ClientBase
+from airflow_hive_acid.metastore.codes import AbortReason, Operation, TxnType
+from airflow_hive_acid.metastore.conflicts import latest_conflict
+from airflow_hive_acid.metastore.database import OutcomeUnknownError, Repeat, finish_batch
+from airflow_hive_acid.metastore.locks import listing, manager, rebuild, waits
+from airflow_hive_acid.metastore.locks.components import add_partitions
+from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
+from airflow_hive_acid.metastore.objects import distinct_tables, table_name
+from airflow_hive_acid.metastore.snapshots import open_txns, take_snapshot, valid_write_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.key_values import KeyValue
+    from airflow_hive_acid.metastore.locks.deadlocks import Victim, Wait
+
+AGENT = "hive-acid"
+"""Agent information of txns and locks that come without any."""
+
+
+class Verbs(ClientBase):
+    """Each verb is one database transaction."""
+
+    # --- txns -----------------------------------------------------------------------------------------------------
+
+    def open_txn(self, *, agent_info: str | None = None, type: TxnType = TxnType.DEFAULT, user: str | None = None,
+                 host: str | None = None) -> int:
+        """Open one txn and return its id; it needs heartbeats, or it will be aborted after ``hive.txn.timeout``."""
+        return self.open_txns(1, agent_info=agent_info, type=type, user=user, host=host)[0]
+
+    def open_txns(self, number: int, *, agent_info: str | None = None, type: TxnType = TxnType.DEFAULT,
+                  user: str | None = None, host: str | None = None) -> list[int]:
+        """Open several txns at once, at most ``hive.txn.max.open.batch``; returns their ids, ascending.
+
+        :raises TooManyOpenTxnsError: while ``hive.max.open.txns`` are open.
+        """
+        capped = min(number, self.settings.integer("hive.txn.max.open.batch"))
+        # Never empty: Hive leaves it empty, and so our txns can be told from others.
+        request = txns.OpenRequest(user or self.user, host or self.host, capped, type, agent_info or AGENT)
+
+        def operation(conn: Connection) -> list[int]:
+            self._gate.check(conn)
+            ids = txns.open_txns(conn, request, self.database.features(conn), self.gap_timeout_ms)
+            finish_batch(conn, txn_events.opened(conn, self.notifications, ids, type))
+            return ids
+
+        return self.database.run(operation, Repeat.BEFORE_COMMIT)
+
+    def heartbeat_txn_range(self, low: int, high: int) -> txns.RangeHeartbeat:
+        """Keep all open txns of ``low``..``high`` alive and tell which are not open."""
+        return self.database.run(lambda conn: txns.heartbeat_range(conn, low, high))
+
+    def commit_txn(self, txn_id: int, *, snapshot: ValidTxnList | None = None, check_conflicts: bool = True,
+                   hooks: commits.CommitHooks | None = None, key_value: KeyValue | None = None) -> None:
+        """Commit a txn; committing again is no error.
+
+        :param snapshot: what its writes were based on; changes it contained are no conflict (R2).
+        :param check_conflicts: false when exclusive write locks were held throughout (Hive's exclWriteEnabled).
+        :param hooks: checks and records that belong into the commit's own transaction.
+        :param key_value: a table parameter that changes with the commit.
+        :raises WriteConflictError: when another txn changed the same first; this one is aborted then.
+        :raises TxnAbortedError: when it was aborted; :raises NoSuchTxnError: when it was never opened.
+        :raises CommitStateUnknownError: when the connection broke after the commit was sent and asking again failed.
+        """
+        request = commits.CommitRequest(txn_id, check_conflicts, snapshot, self._all_hooks(hooks, key_value))
+        tried = False
+
+        def operation(conn: Connection) -> commits.CommitOutcome:
+            nonlocal tried
+            again, tried = tried, True
+            try:
+                outcome = commits.commit_txn(conn, request, self.database.features(conn))
+            except NoSuchTxnError as error:
+                if again:
+                    raise _commit_unknown(txn_id) from error
+                raise
+            if outcome.conflict is not None:
+                if request.hooks.before_lock():  # what they did is undone
+                    self.notifications.forget(conn)
+                txn_events.aborted(conn, self.notifications, [txn_id])
+            return outcome
+
+        try:
+            outcome = self.database.run(operation)
+        except OutcomeUnknownError as error:
+            raise _commit_unknown(txn_id) from error
+        if outcome.conflict is not None:
+            raise outcome.conflict.error()
+
+    def _all_hooks(self, hooks: commits.CommitHooks | None, key_value: KeyValue | None) -> commits.CommitHooks:
+        given = hooks or commits.CommitHooks()
+        if key_value is not None:
+            given = dataclasses.replace(given, checks=(*given.checks, key_value.set))
+        if given.events is not None:
+            return given
+        return dataclasses.replace(
+            given, events=lambda conn, facts: txn_events.committed(conn, self.notifications, facts),
+            statistics=lambda conn, exact: self.catalog.events.losing_statistics(conn, exact))
+
+    def abort_txn(self, txn_id: int, reason: AbortReason | str | None = None, *,
+                  before: Callable[[Connection], None] | None = None) -> None:
+        """Abort a txn; aborting again is no error.
+
+        :param before: records, in the same transaction, what must be known of it afterwards.
+        :raises NoSuchTxnError: when it is committed or was never opened.
+        """
+        why = reason or AbortReason.ROLLBACK
+
+        def operation(conn: Connection) -> None:
+            if aborts.abort_txn(conn, txn_id, self.database.features(conn), why, before):
+                replicated.note_incompatible(conn, [txn_id])
+                txn_events.aborted(conn, self.notifications, [txn_id])
+
+        self.database.run(operation)
+
+    def abort_txns(self, txn_ids: Sequence[int], reason: AbortReason | str | None = None) -> aborts.AbortedTxns:
+        """Abort those of the txns that are open; the answer names the others."""
+        why = reason or AbortReason.QUERY
+
+        def operation(conn: Connection) -> aborts.AbortedTxns:
+            answer = aborts.abort_txns(conn, txn_ids, self.database.features(conn), why)
+            replicated.note_incompatible(conn, answer.aborted)
+            txn_events.aborted(conn, self.notifications, answer.aborted)
+            return answer
+
+        return self.database.run(operation)
+
+    # --- locks ----------------------------------------------------------------------------------------------------
+
+    def lock(self, components: LockRequest | LockComponent | Iterable[LockComponent], *, txn_id: int = 0,
+             agent_info: str | None = None, zero_wait_read: bool = False, exclusive_ctas: bool = False) -> LockResponse:
+        """Ask for locks; answers ACQUIRED, WAITING or NOT_ACQUIRED without waiting.
+
+        :param txn_id: the txn the locks belong to; 0 for locks of their own, which need heartbeats.
+        """
+        if isinstance(components, LockRequest):
+            request = components
+        else:
+            parts = (components,) if isinstance(components, LockComponent) else tuple(components)
+            request = LockRequest(parts, self.user, self.host, txn_id, agent_info or AGENT, zero_wait_read,
+                                  exclusive_ctas)
+        return self.database.run(lambda conn: manager.enqueue(conn, request), Repeat.BEFORE_COMMIT)
+
+    def check_lock(self, lock_id: int) -> LockResponse:
+        """Ask again whether locks are granted; sends a heartbeat, too.
+
+        :raises NoSuchLockError: when the lock does not exist (any more).
+        """
+        return self.database.run(lambda conn: manager.check_lock(conn, lock_id))
+
+    def unlock(self, lock_id: int) -> None:
+        """Release locks outside a txn, or withdraw a waiting request.
+
+        :raises TxnOpenError: when a txn holds them: commit or abort it.
+        """
+        self.database.run(lambda conn: manager.unlock(conn, lock_id))
+
+    def lock_materialization_rebuild(self, view: str, txn_id: int) -> LockResponse:
+        """Take the lock for rebuilding a materialized view; NOT_ACQUIRED when somebody is at it."""
+        name = table_name(view)
+        with self.mutexes.hold(rebuild.MUTEX):
+            return self.database.run(lambda conn: rebuild.lock_rebuild(conn, name, txn_id), Repeat.BEFORE_COMMIT)
+
+    def heartbeat_materialization_rebuild(self, view: str, txn_id: int) -> bool:
+        """Keep the rebuild's lock alive; false when it is gone."""
+        name = table_name(view)
+        return self.database.run(lambda conn: rebuild.heartbeat_rebuild(conn, name, txn_id))
+
+    def show_locks(self, table: str | None = None, partition: str | None = None, *, database: str | None = None,
+                   txn_id: int | None = None) -> list[LockRow]:
+        """Locks held and wanted, of everything, a database, a table, a partition or a txn."""
+        name = None if table is None else table_name(table)
+        return self.database.read(lambda conn: listing.show_locks(
+            conn, name.database if name else database, name.name if name else None, partition, txn_id))
+
+    def show_transactions(self, *, include_committed: bool = False) -> list[listing.TxnRow]:
+        """Open and aborted txns."""
+        return self.database.read(lambda conn: listing.show_transactions(conn, include_committed=include_committed))
+
+    def show_waits(self) -> list[Wait]:
+        """Who waits for whom, for what, since when, and on whose behalf."""
+        return self.database.read(waits.read_waits)
+
+    def find_deadlocks(self) -> list[Victim]:
+        """The txns of ours that must give way so that others can go on; each aborts itself while it waits."""
+        return self.database.read(lambda conn: waits.deadlock_victims(conn, self.database.features(conn)))
+
+    # --- write ids and snapshots ----------------------------------------------------------------------------------
+
+    def allocate_write_ids(self, table: str, txn_ids: int | Iterable[int], *,
+                           reallocate: bool = False) -> dict[int, int]:
+        """Write ids of a table by txn; txns that have one keep it.
+
+        :raises InvalidArgumentsError: when only some of the txns have one, or one is read-only.
+        """
+        name = table_name(table)
+        ids = [txn_ids] if isinstance(txn_ids, int) else list(txn_ids)
+
+        def operation(conn: Connection) -> dict[int, int]:
+            return write_ids.allocate(
+                conn, name, ids, reallocate=reallocate,
+                finish=lambda pairs: txn_events.allocated(conn, self.notifications, name, pairs))
+
+        return self.database.run(operation, retry_duplicates=True)
+
+    def get_valid_txns(self, txn_id: int = 0) -> ValidTxnList:
+        """Which txns a reader sees, inside its own txn or outside one."""
+        return read_txn_list(self.database.read(lambda conn: open_txns(conn, self.gap_timeout_ms)), txn_id)
+
+    def get_valid_write_ids(self, tables: str | Iterable[str],
+                            valid_txns: ValidTxnList | str | None = None) -> dict[str, ValidWriteIdList]:
+        """Which write ids of each table a reader sees.
+
+        :param valid_txns: a txn list given out before; without it txns and write ids are looked up together (R11).
+        """
+        names = distinct_tables([tables] if isinstance(tables, str) else tables)
+        if valid_txns is None:
+            found = self.database.read(lambda conn: take_snapshot(conn, names, 0, self.gap_timeout_ms)).write_ids
+        else:
+            given = ValidTxnList.parse(valid_txns) if isinstance(valid_txns, str) else valid_txns
+            found = self.database.read(lambda conn: valid_write_ids(conn, names, given))
+        return {str(t): w for t, w in found.items()}
+
+    def add_partitions(self, txn_id: int, table: str, names: Sequence[str],
+                       operation: Operation = Operation.UPDATE) -> None:
+        """Name the partitions that an open txn writes (addDynamicPartitions), also when there are none (R12)."""
+        name = table_name(table)
+
+        def run(conn: Connection) -> None:
+            step = txns.lock_txn_step(txn_id)
+            txns.require_open(conn, txn_id, conn.execute(step.statement, dict(step.parameters)).all())
+            add_partitions(conn, txn_id, name, names, operation)
+
+        self.database.run(run)
+
+    def max_allocated_write_id(self, table: str) -> int:
+        """The largest write id given for a table, 0 when there is none."""
+        name = table_name(table)
+        return self.database.read(lambda conn: write_ids.max_allocated(conn, name))
+
+    def txn_of_write_id(self, table: str, write_id: int) -> int | None:
+        """The txn that got a write id, None when that is forgotten."""
+        name = table_name(table)
+        return self.database.read(lambda conn: write_ids.txn_of(conn, name, write_id))
+
+    def latest_txn_in_conflict(self, txn_id: int) -> int:
+        """The largest txn that changed what this one is to change, and overlaps it; 0 for none."""
+        return self.database.read(lambda conn: latest_conflict(conn, txn_id))
+
+    def seed_write_id(self, table: str, seed: int) -> None:
+        """Let the write ids of a table that has none start above ``seed``."""
+        name = table_name(table)
+        self.database.run(lambda conn: write_ids.seed_write_id(conn, name, seed))
+
+    def seed_txn_id(self, seed: int) -> None:
+        """Let txn ids go on at ``seed``."""
+        self.database.run(lambda conn: replicated.seed_txn_id(conn, seed))
+
+
+def _commit_unknown(txn_id: int) -> CommitStateUnknownError:
+    return CommitStateUnknownError(
+        f"whether txn {txn_id} is committed is unknown: the connection broke after the commit was sent, and asking "
+        "again gave no answer. Look it up (hive-acid show transactions) before anything else; clean nothing up"
+    )
