@@ -56,9 +56,7 @@ class Engine:
     ) -> None:
         emit = on_event or (lambda _event: None)
         self._application = SharedApplication(launcher, emit)
-        self._context = Context(
-            client, self._application, warehouse, emit, agent_info, settings or client.settings
-        )
+        self._context = Context(client, self._application, warehouse, emit, agent_info, settings or client.settings)
 
     def __enter__(self) -> Self:
         return self

@@ -100,8 +100,10 @@ class Published:
     seconds: float
 
     def __str__(self) -> str:
-        return (f"published {self.directories} directories of {self.table}: {self.files} files, {self.bytes:,} bytes "
-                f"({self.seconds:.1f} s)")
+        return (
+            f"published {self.directories} directories of {self.table}: {self.files} files, {self.bytes:,} bytes "
+            f"({self.seconds:.1f} s)"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,7 @@ class SparkSubmitLauncher:
             filesystem.make_directory(spool)
             properties = scratch / "spark.properties"
             write_properties(properties, configuration(self.master, str(scratch), self.conf))
-            driver = SubprocessDriver(
-                self._command(program, properties, spool), environment, scratch, self._open_log()
-            )
+            driver = SubprocessDriver(self._command(program, properties, spool), environment, scratch, self._open_log())
             return SpoolSession(filesystem, spool, driver, start_seconds=self.start_seconds)
         except BaseException:
             if driver is not None:

@@ -44,9 +44,7 @@ def run_query(context: Context, plan: Plan, document: Mapping[str, Any] | None =
         rows = Rows.of(result.columns, session.read_rows(uri))
         txn_id = None if reader is None else reader.txn_id
     context.emit(JobFinished("select", None, 0, 0, 0, result.rows, result.seconds))
-    return StatementResult(
-        plan.statement.text, "select", rows=rows, txn_id=txn_id, seconds=time.monotonic() - started
-    )
+    return StatementResult(plan.statement.text, "select", rows=rows, txn_id=txn_id, seconds=time.monotonic() - started)
 
 
 @contextlib.contextmanager

@@ -198,4 +198,3 @@ def _run_write(context: Context, statement: Insert | Update | Delete | Merge) ->
 def _shortened(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 200 else line[:199] + "…"
-

@@ -54,7 +54,7 @@ def configuration(master: str, scratch: str, conf: Mapping[str, str]) -> dict[st
 
 def local_cores(master: str) -> int:
     """The number of threads of a local master: ``local`` 1, ``local[4]`` 4, ``local[*]`` one per core."""
-    inside = master[len("local["):-1].split(",")[0] if master.startswith("local[") else "1"
+    inside = master[len("local[") : -1].split(",")[0] if master.startswith("local[") else "1"
     return (os.cpu_count() or 1) if inside == "*" else int(inside)
 
 
@@ -71,5 +71,5 @@ def _escaped(text: str, key: bool = False) -> str:
     if key:
         special |= {"=": "\\=", ":": "\\:", " ": "\\ ", "#": "\\#", "!": "\\!"}
     units = text.encode("utf-16-be", "surrogatepass")
-    characters = (chr(int.from_bytes(units[i:i + 2], "big")) for i in range(0, len(units), 2))
+    characters = (chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2))
     return "".join(special.get(c) or (c if c.isascii() and c.isprintable() else f"\\u{ord(c):04x}") for c in characters)

@@ -209,18 +209,14 @@ class StatementTransaction:
                     f"{operation}; declare all tables with what will be done to them when the transaction is begun"
                 )
 
-    def _write(
-        self, plan: Plan, write: TableWrite, job_id: str, views: tuple[View, ...]
-    ) -> tuple[JobResult, Manifest]:
+    def _write(self, plan: Plan, write: TableWrite, job_id: str, views: tuple[View, ...]) -> tuple[JobResult, Manifest]:
         context, name = self._context, write.table
         table = self.table(name)
         written = self._written.setdefault(name, _Written(table))
         ids = [self._txn.next_statement_id(name) for _ in range(plan.statement_id_count)]
         write_id = self._txn.write_ids[name]
         partitions = self._known_partitions(table).values()
-        snapshot = table_snapshot(
-            table, partitions, write.partitions, self._txn.snapshot[name], self._txn.valid_txns
-        )
+        snapshot = table_snapshot(table, partitions, write.partitions, self._txn.snapshot[name], self._txn.valid_txns)
         staging = paths.join(table.location, staging_name(job_id))
         spec = JobSpec(
             job_id, plan.step(target=snapshot, write_id=write_id, statement_ids=ids), views, plan.sources, staging

@@ -45,14 +45,17 @@ _TIMED_OUT = or_(sa.and_(TXNS.c.TXN_TYPE != int(TxnType.REPL_CREATED), _STALE), 
 _STALE_OF = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o", _TIMED_OUT)
 _FIND_TIMED_OUT = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o", _TIMED_OUT).limit(TIMEOUT_SELECT)
 _LOCK_ROWS = (
-    select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o").order_by(TXNS.c.TXN_ID)
+    select(TXNS.c.TXN_ID)
+    .where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o")
+    .order_by(TXNS.c.TXN_ID)
     .with_for_update()
 )
 _DELETE_LOCKS = delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID.in_(_IDS))
 _DELETE_LEVEL = delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID.in_(_IDS))
 _DELETE_WRITE_IDS = delete(MIN_HISTORY_WRITE_ID).where(MIN_HISTORY_WRITE_ID.c.MH_TXNID.in_(_IDS))
 _EXPIRED_LOCKS = delete(HIVE_LOCKS).where(
-    HIVE_LOCKS.c.HL_TXNID == 0, HIVE_LOCKS.c.HL_LAST_HEARTBEAT < clock_ms() - bindparam("timeout"),
+    HIVE_LOCKS.c.HL_TXNID == 0,
+    HIVE_LOCKS.c.HL_LAST_HEARTBEAT < clock_ms() - bindparam("timeout"),
     HIVE_LOCKS.c.HL_DB.not_in(["__metastore_leader_election__"]),
 )
 
@@ -78,8 +81,13 @@ def reason_text(reason: AbortReason | str) -> str:
     return info(reason.value if isinstance(reason, AbortReason) else reason)
 
 
-def abort_txn(conn: Connection, txn_id: int, features: Features, reason: AbortReason | str,
-              before: Callable[[Connection], None] | None = None) -> bool:
+def abort_txn(
+    conn: Connection,
+    txn_id: int,
+    features: Features,
+    reason: AbortReason | str,
+    before: Callable[[Connection], None] | None = None,
+) -> bool:
     """Abort a txn; false when it was aborted already.
 
     :param before: records what must be known of it afterwards; runs while it is locked and open.
@@ -141,8 +149,9 @@ def find_timed_out(conn: Connection, timeout_ms: int, repl_timeout_ms: int) -> l
     return sorted(found)
 
 
-def abort_timed_out(conn: Connection, txn_ids: Sequence[int], features: Features, timeout_ms: int,
-                    repl_timeout_ms: int) -> list[int]:
+def abort_timed_out(
+    conn: Connection, txn_ids: Sequence[int], features: Features, timeout_ms: int, repl_timeout_ms: int
+) -> list[int]:
     """Abort those of the txns that are still without heartbeat, each decided by the row itself; returns them."""
     aborted: list[int] = []
     for part in chunks(sorted(txn_ids)):

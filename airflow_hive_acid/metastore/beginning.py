@@ -55,10 +55,15 @@ _CQ, _CC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
 def _cleanable(number: int | None) -> sa.CompoundSelect[Any]:
     """Txns of compactions after which a Cleaner has removed files, or may be doing so."""
     return sa.union_all(
-        select(_CQ.CQ_TXN_ID).where(_CQ.CQ_STATE == "r", _CQ.CQ_TXN_ID > 0, _CQ.CQ_NEXT_TXN_ID.is_not(None),
-                                    is_one_of(_CQ.CQ_DATABASE, _CQ.CQ_TABLE, number)),
-        select(_CC.CC_TXN_ID).where(_CC.CC_STATE == "s", _CC.CC_TXN_ID > 0,
-                                    is_one_of(_CC.CC_DATABASE, _CC.CC_TABLE, number)),
+        select(_CQ.CQ_TXN_ID).where(
+            _CQ.CQ_STATE == "r",
+            _CQ.CQ_TXN_ID > 0,
+            _CQ.CQ_NEXT_TXN_ID.is_not(None),
+            is_one_of(_CQ.CQ_DATABASE, _CQ.CQ_TABLE, number),
+        ),
+        select(_CC.CC_TXN_ID).where(
+            _CC.CC_STATE == "s", _CC.CC_TXN_ID > 0, is_one_of(_CC.CC_DATABASE, _CC.CC_TABLE, number)
+        ),
     )
 
 
@@ -87,8 +92,13 @@ class PendingTransaction:
         self.client.abort_txn(self.txn_id, reason)
 
 
-def begin(client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str | None, kind: TxnType,
-          sleep: Callable[[float], None] | None = None) -> Begun:
+def begin(
+    client: MetastoreClient,
+    uses: tuple[TableUse, ...],
+    agent_info: str | None,
+    kind: TxnType,
+    sleep: Callable[[float], None] | None = None,
+) -> Begun:
     """Open, lock and prepare a transaction; start over while others' commits make it hopeless.
 
     :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
@@ -112,8 +122,9 @@ def begin(client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str |
     )
 
 
-def start(client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str | None,
-          kind: TxnType) -> PendingTransaction:
+def start(
+    client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str | None, kind: TxnType
+) -> PendingTransaction:
     """Open a txn and ask for its locks, without waiting."""
     txn_id = client.open_txn(agent_info=agent_info, type=kind)
     client.heartbeats.add(txn_id)
@@ -171,8 +182,10 @@ def prepare(pending: PendingTransaction) -> Begun | None:
     while True:
         earlier = pinned
         current = client.database.run(lambda conn, earlier=earlier: pin(conn, earlier))  # type: ignore[misc]
-        found = client.database.run(lambda conn, current=current: look(conn, current),  # type: ignore[misc]
-                                    retry_duplicates=True)
+        found = client.database.run(
+            lambda conn, current=current: look(conn, current),  # type: ignore[misc]
+            retry_duplicates=True,
+        )
         if not isinstance(found, Snapshot):
             return found
         # R10: somebody moved between registering and looking; register what is needed now, and look again.
@@ -188,8 +201,12 @@ def with_own(write_ids: ValidWriteIdList, write_id: int | None) -> ValidWriteIdL
     if write_id is None or write_ids.is_valid(write_id):
         return write_ids
     others = frozenset(range(write_ids.high_watermark + 1, write_id))
-    return dataclasses.replace(write_ids, high_watermark=max(write_id, write_ids.high_watermark),
-                               open=(write_ids.open | others) - {write_id}, min_open=None)
+    return dataclasses.replace(
+        write_ids,
+        high_watermark=max(write_id, write_ids.high_watermark),
+        open=(write_ids.open | others) - {write_id},
+        min_open=None,
+    )
 
 
 def abandon(pending: PendingTransaction, error: BaseException) -> None:
@@ -217,7 +234,8 @@ def _allocate(conn: Connection, client: MetastoreClient, txn_id: int, tables: li
     def announce(last: TableName, pairs: dict[int, int]) -> list[Step]:
         write_ids[last] = pairs[txn_id]
         return client.notifications.steps(
-            conn, [events.alloc_write_id(t.database, t.name, {txn_id: w}) for t, w in write_ids.items()])
+            conn, [events.alloc_write_id(t.database, t.name, {txn_id: w}) for t, w in write_ids.items()]
+        )
 
     for table in tables[:-1]:
         write_ids[table] = allocate(conn, table, [txn_id])[txn_id]

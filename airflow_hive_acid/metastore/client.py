@@ -62,9 +62,13 @@ class MetastoreClient(Verbs):
         """The verbs of a replication target."""
         return Replica(self, policy)
 
-    def transaction(self, tables: Mapping[str, str] | Iterable[str], *,
-                    partitioned: Mapping[str, bool] | Iterable[str] | None = None,
-                    agent_info: str | None = None) -> Transaction:
+    def transaction(
+        self,
+        tables: Mapping[str, str] | Iterable[str],
+        *,
+        partitioned: Mapping[str, bool] | Iterable[str] | None = None,
+        agent_info: str | None = None,
+    ) -> Transaction:
         """Begin a transaction, to be used as a context manager: commits at a clean end, aborts at an exception.
 
         :param tables: what will be done with each table: ``{"db.t": "insert" | "update" | "delete" | "select"}``.
@@ -72,18 +76,27 @@ class MetastoreClient(Verbs):
         """
         return self.begin(tables, partitioned=partitioned, agent_info=agent_info)
 
-    def begin(self, tables: Mapping[str, str] | Iterable[str], *,
-              partitioned: Mapping[str, bool] | Iterable[str] | None = None, agent_info: str | None = None,
-              type: TxnType = TxnType.DEFAULT) -> Transaction:
+    def begin(
+        self,
+        tables: Mapping[str, str] | Iterable[str],
+        *,
+        partitioned: Mapping[str, bool] | Iterable[str] | None = None,
+        agent_info: str | None = None,
+        type: TxnType = TxnType.DEFAULT,
+    ) -> Transaction:
         """Open, lock (waiting for others), pin, take the snapshot and allocate write ids.
 
         :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
         """
         return Transaction(self, begin(self, table_uses(tables, partitioned), agent_info, type))
 
-    def start(self, tables: Mapping[str, str] | Iterable[str], *,
-              partitioned: Mapping[str, bool] | Iterable[str] | None = None,
-              agent_info: str | None = None) -> PendingTransaction:
+    def start(
+        self,
+        tables: Mapping[str, str] | Iterable[str],
+        *,
+        partitioned: Mapping[str, bool] | Iterable[str] | None = None,
+        agent_info: str | None = None,
+    ) -> PendingTransaction:
         """Open and ask for the locks without waiting; :meth:`finish` goes on once they are granted."""
         return start(self, table_uses(tables, partitioned), agent_info, TxnType.DEFAULT)
 
@@ -101,8 +114,9 @@ class MetastoreClient(Verbs):
         """A snapshot for reading, to be used as a context manager; registered, locked and kept alive (R16)."""
         return self.open_snapshot(tables, agent_info=agent_info)
 
-    def open_snapshot(self, tables: Mapping[str, str] | Iterable[str], *,
-                      agent_info: str | None = None) -> ReaderSnapshot:
+    def open_snapshot(
+        self, tables: Mapping[str, str] | Iterable[str], *, agent_info: str | None = None
+    ) -> ReaderSnapshot:
         """A snapshot that stays open until ``close()``."""
         uses = table_uses([tables] if isinstance(tables, str) else list(tables))
         return ReaderSnapshot(self, begin(self, uses, agent_info, TxnType.READ_ONLY))
@@ -127,8 +141,10 @@ class MetastoreClient(Verbs):
 
     def _resume(self, document: Mapping[str, Any]) -> Begun:
         txn_id, lock_id, valid_txns, lists = read_document(document)
-        uses = tuple(TableUse(table_name(t), LockType(lock), Operation(operation), partitioned)
-                     for t, lock, operation, partitioned in document.get("uses", ()))
+        uses = tuple(
+            TableUse(table_name(t), LockType(lock), Operation(operation), partitioned)
+            for t, lock, operation, partitioned in document.get("uses", ())
+        )
         allocated = {table_name(t): int(w) for t, w in document.get("write_ids", {}).items()}
         self.heartbeat(txn_id)
         return Begun(txn_id, lock_id, uses, valid_txns, lists, allocated)

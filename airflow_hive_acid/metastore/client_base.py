@@ -38,8 +38,9 @@ class ClientBase:
     :param user: who we are in SHOW LOCKS and SHOW TRANSACTIONS; by default the operating system's user.
     """
 
-    def __init__(self, url: str | sa.URL, settings: Settings | None = None, *, user: str | None = None,
-                 host: str | None = None) -> None:
+    def __init__(
+        self, url: str | sa.URL, settings: Settings | None = None, *, user: str | None = None, host: str | None = None
+    ) -> None:
         self.settings = settings or Settings()
         retryable = str(self.settings["hive.txn.retryable.sqlex.regex"].value)
         self.database = Database(url, FailureRules.from_setting(retryable))
@@ -49,14 +50,16 @@ class ClientBase:
         self.heartbeats = Heartbeater(self.heartbeat, self.settings.seconds("hive.txn.timeout") / 2)
         self.mutexes = Mutexes(self.database)
         self.notifications = Notifications(self.database, self.settings)
-        self._gate = txns.OpenGate(self.settings.integer("hive.max.open.txns"),
-                                   self.settings.milliseconds("hive.count.open.txns.interval"))
+        self._gate = txns.OpenGate(
+            self.settings.integer("hive.max.open.txns"), self.settings.milliseconds("hive.count.open.txns.interval")
+        )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -72,6 +75,7 @@ class ClientBase:
         :raises NoSuchTxnError: when it is committed or unknown.
         :raises NoSuchLockError: when the lock is gone.
         """
+
         def operation(conn: Connection) -> None:
             if lock_id:
                 manager.heartbeat_lock(conn, lock_id)

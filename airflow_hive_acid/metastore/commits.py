@@ -59,23 +59,35 @@ if TYPE_CHECKING:
 _TXN = bindparam("txn_id", type_=sa.BigInteger)
 _TEXT, _NUMBER = sa.cast(sa.null(), sa.String(256)), sa.cast(sa.null(), sa.BigInteger)
 _WRITES = (
-    select(sa.literal(0, sa.Integer).label("kind"), TXN_COMPONENTS.c.TC_OPERATION_TYPE, TXN_COMPONENTS.c.TC_DATABASE,
-           TXN_COMPONENTS.c.TC_WRITEID, _NUMBER, _NUMBER)
-    .where(TXN_COMPONENTS.c.TC_TXNID == _TXN).distinct()
+    select(
+        sa.literal(0, sa.Integer).label("kind"),
+        TXN_COMPONENTS.c.TC_OPERATION_TYPE,
+        TXN_COMPONENTS.c.TC_DATABASE,
+        TXN_COMPONENTS.c.TC_WRITEID,
+        _NUMBER,
+        _NUMBER,
+    )
+    .where(TXN_COMPONENTS.c.TC_TXNID == _TXN)
+    .distinct()
 )
 #: R12: a component without partition on a table that the catalog knows as partitioned.
 _UNNAMED_PARTITION = (
-    select(sa.literal(1, sa.Integer), TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE, _NUMBER, _NUMBER,
-           _NUMBER)
+    select(
+        sa.literal(1, sa.Integer), TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE, _NUMBER, _NUMBER, _NUMBER
+    )
     .join(DBS, and_(DBS.c.NAME == TXN_COMPONENTS.c.TC_DATABASE, DBS.c.CTLG_NAME == "hive"))
     .join(TBLS, and_(TBLS.c.DB_ID == DBS.c.DB_ID, TBLS.c.TBL_NAME == TXN_COMPONENTS.c.TC_TABLE))
     .join(PARTITION_KEYS, PARTITION_KEYS.c.TBL_ID == TBLS.c.TBL_ID)
-    .where(TXN_COMPONENTS.c.TC_TXNID == _TXN, TXN_COMPONENTS.c.TC_PARTITION.is_(None),
-           TXN_COMPONENTS.c.TC_OPERATION_TYPE != "c")
+    .where(
+        TXN_COMPONENTS.c.TC_TXNID == _TXN,
+        TXN_COMPONENTS.c.TC_PARTITION.is_(None),
+        TXN_COMPONENTS.c.TC_OPERATION_TYPE != "c",
+    )
 )
 _EXACT = SELECT_EXACT.subquery()
 _LOOK = sa.union_all(
-    _WRITES, _UNNAMED_PARTITION,
+    _WRITES,
+    _UNNAMED_PARTITION,
     select(sa.literal(2, sa.Integer), _TEXT, _TEXT, _EXACT.c.TBL_ID, _EXACT.c.PART_ID, _EXACT.c.WRITE_ID),
 )
 """What the txn wrote (0), which partitions it did not name (1), which statistics it outdates (2)."""
@@ -86,10 +98,14 @@ def _write_set(operations: tuple[str, ...]) -> sa.Insert:
     return insert(WRITE_SET).from_select(
         _WS_COLUMNS,
         select(
-            TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE, TXN_COMPONENTS.c.TC_PARTITION,
-            TXN_COMPONENTS.c.TC_TXNID, bindparam("commit_id", type_=sa.BigInteger),
+            TXN_COMPONENTS.c.TC_DATABASE,
+            TXN_COMPONENTS.c.TC_TABLE,
+            TXN_COMPONENTS.c.TC_PARTITION,
+            TXN_COMPONENTS.c.TC_TXNID,
+            bindparam("commit_id", type_=sa.BigInteger),
             TXN_COMPONENTS.c.TC_OPERATION_TYPE,
-        ).where(TXN_COMPONENTS.c.TC_TXNID == _TXN, or_(*(TXN_COMPONENTS.c.TC_OPERATION_TYPE == o for o in operations)))
+        )
+        .where(TXN_COMPONENTS.c.TC_TXNID == _TXN, or_(*(TXN_COMPONENTS.c.TC_OPERATION_TYPE == o for o in operations)))
         .distinct(),
     )
 
@@ -105,16 +121,27 @@ _MAX_TXN = select(func.max(TXNS.c.TXN_ID))
 _COMPLETE = insert(COMPLETED_TXN_COMPONENTS).from_select(
     ["CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_TIMESTAMP", "CTC_WRITEID", "CTC_UPDATE_DELETE"],
     select(
-        TXN_COMPONENTS.c.TC_TXNID, TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE,
-        TXN_COMPONENTS.c.TC_PARTITION, clock_timestamp(), TXN_COMPONENTS.c.TC_WRITEID,
+        TXN_COMPONENTS.c.TC_TXNID,
+        TXN_COMPONENTS.c.TC_DATABASE,
+        TXN_COMPONENTS.c.TC_TABLE,
+        TXN_COMPONENTS.c.TC_PARTITION,
+        clock_timestamp(),
+        TXN_COMPONENTS.c.TC_WRITEID,
         bindparam("flag", type_=sa.CHAR(1)),
     ).where(TXN_COMPONENTS.c.TC_TXNID == _TXN, TXN_COMPONENTS.c.TC_OPERATION_TYPE != "c"),
 )
 _COMPLETE_REPLAYED = insert(COMPLETED_TXN_COMPONENTS).values(
-    CTC_TXNID=_TXN, CTC_DATABASE=bindparam("db"), CTC_TABLE=bindparam("tbl"), CTC_PARTITION=bindparam("part"),
-    CTC_TIMESTAMP=clock_timestamp(), CTC_WRITEID=bindparam("write_id"), CTC_UPDATE_DELETE="N")
+    CTC_TXNID=_TXN,
+    CTC_DATABASE=bindparam("db"),
+    CTC_TABLE=bindparam("tbl"),
+    CTC_PARTITION=bindparam("part"),
+    CTC_TIMESTAMP=clock_timestamp(),
+    CTC_WRITEID=bindparam("write_id"),
+    CTC_UPDATE_DELETE="N",
+)
 _FORGET_MAP = delete(REPL_TXN_MAP).where(
-    REPL_TXN_MAP.c.RTM_REPL_POLICY == bindparam("policy"), REPL_TXN_MAP.c.RTM_SRC_TXN_ID == bindparam("source_txn"))
+    REPL_TXN_MAP.c.RTM_REPL_POLICY == bindparam("policy"), REPL_TXN_MAP.c.RTM_SRC_TXN_ID == bindparam("source_txn")
+)
 _DELETE_COMPONENTS = delete(TXN_COMPONENTS).where(TXN_COMPONENTS.c.TC_TXNID == _TXN)
 _DELETE_LOCKS = delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == _TXN)
 _MARK = update(TXNS).where(TXNS.c.TXN_ID == _TXN).values(TXN_STATE="c")
@@ -273,8 +300,12 @@ def _check(conn: Connection, request: CommitRequest) -> Committed | None:
     if outdated and request.hooks.statistics is not None:
         request.hooks.statistics(conn, outdated)
     forget(conn, outdated)
-    return Committed(request.txn_id, found.type, frozenset(c[0] for c in written),
-                     tuple((c[1], c[2]) for c in written if c[2] is not None))
+    return Committed(
+        request.txn_id,
+        found.type,
+        frozenset(c[0] for c in written),
+        tuple((c[1], c[2]) for c in written if c[2] is not None),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +372,14 @@ def _replayed_steps(replayed: Replayed, txn_id: int, features: Features) -> list
         for db, tbl, part, write_id in replayed.writes
     ]
     forget_map = Step(_FORGET_MAP, {"policy": replayed.policy, "source_txn": replayed.source_txn})
-    return [*steps, Step(_DELETE_COMPONENTS, me), Step(_DELETE_LOCKS, me), Step(_MARK, me),
-            *forget_steps(features, txn_id), forget_map]
+    return [
+        *steps,
+        Step(_DELETE_COMPONENTS, me),
+        Step(_DELETE_LOCKS, me),
+        Step(_MARK, me),
+        *forget_steps(features, txn_id),
+        forget_map,
+    ]
 
 
 def _finish(conn: Connection, request: CommitRequest, committed: Committed, steps: list[Step]) -> CommitOutcome:

@@ -35,33 +35,62 @@ def _changes(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
 
 
 _COLUMNS = (
-    _MINE.c.WS_TXNID, _OTHER.c.WS_TXNID, _OTHER.c.WS_COMMIT_ID, _MINE.c.WS_DATABASE, _MINE.c.WS_TABLE,
-    _MINE.c.WS_PARTITION, _MINE.c.WS_OPERATION_TYPE, _OTHER.c.WS_OPERATION_TYPE,
+    _MINE.c.WS_TXNID,
+    _OTHER.c.WS_TXNID,
+    _OTHER.c.WS_COMMIT_ID,
+    _MINE.c.WS_DATABASE,
+    _MINE.c.WS_TABLE,
+    _MINE.c.WS_PARTITION,
+    _MINE.c.WS_OPERATION_TYPE,
+    _OTHER.c.WS_OPERATION_TYPE,
 )
 _CANDIDATES = (
     select(*_COLUMNS)
-    .join(_OTHER, and_(
-        _OTHER.c.WS_DATABASE == _MINE.c.WS_DATABASE, _OTHER.c.WS_TABLE == _MINE.c.WS_TABLE,
-        or_(_OTHER.c.WS_PARTITION == _MINE.c.WS_PARTITION,
-            and_(_OTHER.c.WS_PARTITION.is_(None), _MINE.c.WS_PARTITION.is_(None))),
-    ))
+    .join(
+        _OTHER,
+        and_(
+            _OTHER.c.WS_DATABASE == _MINE.c.WS_DATABASE,
+            _OTHER.c.WS_TABLE == _MINE.c.WS_TABLE,
+            or_(
+                _OTHER.c.WS_PARTITION == _MINE.c.WS_PARTITION,
+                and_(_OTHER.c.WS_PARTITION.is_(None), _MINE.c.WS_PARTITION.is_(None)),
+            ),
+        ),
+    )
     .where(
-        _MINE.c.WS_TXNID == _TXN, _OTHER.c.WS_TXNID != _TXN, _OTHER.c.WS_COMMIT_ID >= _TXN,
-        _changes(_MINE.c.WS_OPERATION_TYPE), _changes(_OTHER.c.WS_OPERATION_TYPE),
+        _MINE.c.WS_TXNID == _TXN,
+        _OTHER.c.WS_TXNID != _TXN,
+        _OTHER.c.WS_COMMIT_ID >= _TXN,
+        _changes(_MINE.c.WS_OPERATION_TYPE),
+        _changes(_OTHER.c.WS_OPERATION_TYPE),
     )
     .order_by(_OTHER.c.WS_COMMIT_ID, _OTHER.c.WS_TXNID)
 )
 #: What is already there right after the grant: my components, whose partitions may not be known yet.
 _EARLY = (
-    select(_OTHER.c.WS_TXNID, _OTHER.c.WS_COMMIT_ID, _OTHER.c.WS_DATABASE, _OTHER.c.WS_TABLE, _OTHER.c.WS_PARTITION,
-           TXN_COMPONENTS.c.TC_OPERATION_TYPE, _OTHER.c.WS_OPERATION_TYPE)
-    .join(TXN_COMPONENTS, and_(
-        _OTHER.c.WS_DATABASE == TXN_COMPONENTS.c.TC_DATABASE, _OTHER.c.WS_TABLE == TXN_COMPONENTS.c.TC_TABLE,
-        or_(TXN_COMPONENTS.c.TC_PARTITION.is_(None), _OTHER.c.WS_PARTITION == TXN_COMPONENTS.c.TC_PARTITION),
-    ))
+    select(
+        _OTHER.c.WS_TXNID,
+        _OTHER.c.WS_COMMIT_ID,
+        _OTHER.c.WS_DATABASE,
+        _OTHER.c.WS_TABLE,
+        _OTHER.c.WS_PARTITION,
+        TXN_COMPONENTS.c.TC_OPERATION_TYPE,
+        _OTHER.c.WS_OPERATION_TYPE,
+    )
+    .join(
+        TXN_COMPONENTS,
+        and_(
+            _OTHER.c.WS_DATABASE == TXN_COMPONENTS.c.TC_DATABASE,
+            _OTHER.c.WS_TABLE == TXN_COMPONENTS.c.TC_TABLE,
+            or_(TXN_COMPONENTS.c.TC_PARTITION.is_(None), _OTHER.c.WS_PARTITION == TXN_COMPONENTS.c.TC_PARTITION),
+        ),
+    )
     .where(
-        TXN_COMPONENTS.c.TC_TXNID == _TXN, _OTHER.c.WS_TXNID != _TXN, _OTHER.c.WS_COMMIT_ID >= _TXN,
-        _changes(TXN_COMPONENTS.c.TC_OPERATION_TYPE), _changes(_OTHER.c.WS_OPERATION_TYPE),
+        TXN_COMPONENTS.c.TC_TXNID == _TXN,
+        _OTHER.c.WS_TXNID != _TXN,
+        _OTHER.c.WS_COMMIT_ID >= _TXN,
+        _changes(TXN_COMPONENTS.c.TC_OPERATION_TYPE),
+        _changes(_OTHER.c.WS_OPERATION_TYPE),
     )
 )
 #: getLatestTxnIdInConflict: as above, largest txn id only.
@@ -159,10 +188,10 @@ def latest_conflict(conn: Connection, txn_id: int) -> int:
 def describe(conn: Connection, overlap: Overlap, commit_id: int) -> Conflict:
     """What is known of the other txn."""
     who = conn.execute(_WHO, {"other": overlap.other_txn}).first()
-    when = conn.execute(
-        _WHEN, {"db": overlap.database, "tbl": overlap.table, "other": overlap.other_txn}).scalar()
+    when = conn.execute(_WHEN, {"db": overlap.database, "tbl": overlap.table, "other": overlap.other_txn}).scalar()
     return Conflict(
-        overlap, commit_id,
+        overlap,
+        commit_id,
         f"{who[0]}@{who[1]}" if who else None,
         who[2] if who else None,
         None if when is None else str(when)[:23],

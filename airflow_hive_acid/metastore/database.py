@@ -90,8 +90,13 @@ class Database:
     :param sleep: waits between retries; tests give their own.
     """
 
-    def __init__(self, url: str | sa.URL, rules: FailureRules | None = None,
-                 sleep: Callable[[float], None] = time.sleep, pool_size: int = 5) -> None:
+    def __init__(
+        self,
+        url: str | sa.URL,
+        rules: FailureRules | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        pool_size: int = 5,
+    ) -> None:
         self.url = normalize_url(url)
         self.where = safe_url(self.url)
         self.dialect = self.url.get_backend_name()
@@ -123,8 +128,9 @@ class Database:
         with self._translated(), self._connected(reading=True) as conn, conn.begin():
             yield conn
 
-    def run(self, operation: Callable[[Connection], T], repeat: Repeat = Repeat.ALWAYS, *,
-            retry_duplicates: bool = False) -> T:
+    def run(
+        self, operation: Callable[[Connection], T], repeat: Repeat = Repeat.ALWAYS, *, retry_duplicates: bool = False
+    ) -> T:
         """Run an operation in a transaction and commit; repeat it as a whole where that can help.
 
         :param retry_duplicates: a duplicate key means that a racer inserted the row first: look again.
@@ -153,8 +159,9 @@ class Database:
         """Look again which tables exist: the schema was changed."""
         self._features = None
 
-    def _retrying(self, operation: Callable[[Connection], T], repeat: Repeat, *, retry_duplicates: bool,
-                  reading: bool) -> T:
+    def _retrying(
+        self, operation: Callable[[Connection], T], repeat: Repeat, *, retry_duplicates: bool, reading: bool
+    ) -> T:
         tries = 0
         commit_lost = False
         while True:
@@ -234,7 +241,9 @@ class Database:
 
 def _is_database_error(error: BaseException) -> bool:
     return isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error) or type(error).__module__.split(".")[0] in (
-        "psycopg", "pymysql")
+        "psycopg",
+        "pymysql",
+    )
 
 
 # --- statements that wait, and nothing else (R3) ------------------------------------------------------------------
@@ -273,9 +282,11 @@ def lock_open_txns(conn: Connection, *, exclusive: bool) -> None:
 
 _SQLITE_SEQUENCE = sa.table("sqlite_sequence", sa.column("name"), sa.column("seq"))
 _RESTART_POSTGRESQL = sa.select(
-    sa.func.setval(sa.func.pg_get_serial_sequence('"TXNS"', "TXN_ID"), sa.bindparam("seed"), sa.false()))
+    sa.func.setval(sa.func.pg_get_serial_sequence('"TXNS"', "TXN_ID"), sa.bindparam("seed"), sa.false())
+)
 _RESTART_SQLITE = (
-    sa.update(_SQLITE_SEQUENCE).where(_SQLITE_SEQUENCE.c.name == "TXNS").values(seq=sa.bindparam("seed") - 1))
+    sa.update(_SQLITE_SEQUENCE).where(_SQLITE_SEQUENCE.c.name == "TXNS").values(seq=sa.bindparam("seed") - 1)
+)
 
 
 def restart_txn_ids(conn: Connection, seed: int) -> None:
@@ -287,8 +298,15 @@ def restart_txn_ids(conn: Connection, seed: int) -> None:
             conn.execute(_RESTART_SQLITE, {"seed": seed})
         case _:
             # AUTO_INCREMENT follows the largest id that was ever there.
-            row = {"TXN_ID": seed - 1, "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0, "TXN_USER": "",
-                   "TXN_HOST": "", "TXN_TYPE": 0}
+            row = {
+                "TXN_ID": seed - 1,
+                "TXN_STATE": "c",
+                "TXN_STARTED": 0,
+                "TXN_LAST_HEARTBEAT": 0,
+                "TXN_USER": "",
+                "TXN_HOST": "",
+                "TXN_TYPE": 0,
+            }
             conn.execute(sa.insert(TXNS), row)
             conn.execute(sa.delete(TXNS).where(TXNS.c.TXN_ID == sa.bindparam("txn_id")), {"txn_id": seed - 1})
 
@@ -426,13 +444,17 @@ def _make_engine(url: sa.URL, pool_size: int) -> Engine:
             return _sqlite_engine(url, pool_size)
         case "postgresql":
             # No prepared statements of psycopg's own: it deallocates all, ours included, after each rollback.
-            arguments: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "application_name": "airflow-hive-acid",
-                                         "prepare_threshold": None}
+            arguments: dict[str, Any] = {
+                "connect_timeout": _CONNECT_SECONDS,
+                "application_name": "airflow-hive-acid",
+                "prepare_threshold": None,
+            }
         case _:
             arguments = {"connect_timeout": _CONNECT_SECONDS}
     given = {k: v for k, v in arguments.items() if k not in url.query}
-    engine = sa.create_engine(url, isolation_level="READ COMMITTED", pool_size=pool_size, max_overflow=20,
-                              connect_args=given)
+    engine = sa.create_engine(
+        url, isolation_level="READ COMMITTED", pool_size=pool_size, max_overflow=20, connect_args=given
+    )
     if url.get_backend_name() == "mysql":
         event.listen(engine, "connect", _prepare_mysql)
     return engine
@@ -451,8 +473,7 @@ def _sqlite_engine(url: sa.URL, pool_size: int) -> Engine:
     file = f"file:{urllib.parse.quote(url.database or '')}?mode=rw"
 
     def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(file, uri=True, timeout=30, check_same_thread=False,
-                                     isolation_level=None)
+        connection = sqlite3.connect(file, uri=True, timeout=30, check_same_thread=False, isolation_level=None)
         try:
             connection.executescript(
                 "PRAGMA busy_timeout=30000; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON"

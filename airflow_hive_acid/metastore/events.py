@@ -63,8 +63,7 @@ class Event:
 
 def open_txn(txn_ids: Sequence[int]) -> Event:
     """Txns were opened."""
-    return Event(EventType.OPEN_TXN,
-                 {"txnIds": list(txn_ids), "fromTxnId": min(txn_ids), "toTxnId": max(txn_ids)})
+    return Event(EventType.OPEN_TXN, {"txnIds": list(txn_ids), "fromTxnId": min(txn_ids), "toTxnId": max(txn_ids)})
 
 
 def commit_txn(txn_id: int, writes: Iterable[tuple[str, int]]) -> Event:
@@ -73,10 +72,19 @@ def commit_txn(txn_id: int, writes: Iterable[tuple[str, int]]) -> Event:
     :param writes: database and write id of each table written.
     """
     listed = sorted(set(writes))
-    return Event(EventType.COMMIT_TXN, {
-        "txnid": txn_id, "writeIds": [w for _, w in listed], "databases": [d for d, _ in listed], "tables": None,
-        "partitions": None, "tableObjs": None, "partitionObjs": None, "files": None,
-    })
+    return Event(
+        EventType.COMMIT_TXN,
+        {
+            "txnid": txn_id,
+            "writeIds": [w for _, w in listed],
+            "databases": [d for d, _ in listed],
+            "tables": None,
+            "partitions": None,
+            "tableObjs": None,
+            "partitionObjs": None,
+            "files": None,
+        },
+    )
 
 
 def abort_txn(txn_id: int, writes: Iterable[tuple[str, int]]) -> Event:
@@ -85,26 +93,45 @@ def abort_txn(txn_id: int, writes: Iterable[tuple[str, int]]) -> Event:
     :param writes: database and write id of each table it had a write id of.
     """
     listed = sorted(set(writes))
-    return Event(EventType.ABORT_TXN, {
-        "txnid": txn_id, "dbsUpdated": sorted({d for d, _ in listed}), "writeIds": [w for _, w in listed]})
+    return Event(
+        EventType.ABORT_TXN,
+        {"txnid": txn_id, "dbsUpdated": sorted({d for d, _ in listed}), "writeIds": [w for _, w in listed]},
+    )
 
 
 def alloc_write_id(database: str, table: str, allocated: Mapping[int, int]) -> Event:
     """Write ids were given to txns."""
     pairs = sorted(allocated.items())
-    return Event(EventType.ALLOC_WRITE_ID, {
-        "dbName": database, "tableName": table, "txnIdList": [t for t, _ in pairs],
-        "writeIdList": [w for _, w in pairs],
-    }, database, table)
+    return Event(
+        EventType.ALLOC_WRITE_ID,
+        {
+            "dbName": database,
+            "tableName": table,
+            "txnIdList": [t for t, _ in pairs],
+            "writeIdList": [w for _, w in pairs],
+        },
+        database,
+        table,
+    )
 
 
-def commit_compaction(txn_id: int, compaction_id: int, kind: str, database: str, table: str,
-                      partition: str | None) -> Event:
+def commit_compaction(
+    txn_id: int, compaction_id: int, kind: str, database: str, table: str, partition: str | None
+) -> Event:
     """A compaction's txn was committed."""
-    return Event(EventType.COMMIT_COMPACTION, {
-        "txnid": txn_id, "compactionId": compaction_id, "type": kind, "dbname": database, "tableName": table,
-        "partName": partition,
-    }, database, table)
+    return Event(
+        EventType.COMMIT_COMPACTION,
+        {
+            "txnid": txn_id,
+            "compactionId": compaction_id,
+            "type": kind,
+            "dbname": database,
+            "tableName": table,
+            "partName": partition,
+        },
+        database,
+        table,
+    )
 
 
 def encode(message: Mapping[str, Any], message_format: str) -> str:

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def hold_exclusively(client: MetastoreClient, components: Sequence[LockComponent], agent_info: str | None,
-                     sleep: Callable[[float], None] | None = None) -> Iterator[int]:
+def hold_exclusively(
+    client: MetastoreClient,
+    components: Sequence[LockComponent],
+    agent_info: str | None,
+    sleep: Callable[[float], None] | None = None,
+) -> Iterator[int]:
     """Take the locks inside a txn of their own, wait for them, and give them back at the end.
 
     The txn writes nothing; it is there because its heartbeats keep the locks alive.

@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.locks.interface import LockResponse
 
 
-def wait_until_granted(client: MetastoreClient, response: LockResponse, txn_id: int, places: str,
-                       sleep: Callable[[float], None] | None = None) -> LockResponse:
+def wait_until_granted(
+    client: MetastoreClient,
+    response: LockResponse,
+    txn_id: int,
+    places: str,
+    sleep: Callable[[float], None] | None = None,
+) -> LockResponse:
     """Ask again and again, each time sending a heartbeat, until all locks of a request are granted.
 
     It gives nothing back when it fails: that is the caller's, who knows what the locks belong to.
@@ -51,8 +56,9 @@ def wait_until_granted(client: MetastoreClient, response: LockResponse, txn_id: 
     )
 
 
-def _wait_once(client: MetastoreClient, response: LockResponse, txn_id: int, pause: float,
-               nap: Callable[[float], float]) -> LockResponse:
+def _wait_once(
+    client: MetastoreClient, response: LockResponse, txn_id: int, pause: float, nap: Callable[[float], float]
+) -> LockResponse:
     """One pause of the back-off; whoever is woken during it asks, and goes on with the rest of it."""
     while True:
         if txn_id:

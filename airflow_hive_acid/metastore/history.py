@@ -40,7 +40,9 @@ _MIN_WRITE_ID = select(func.min(MIN_HISTORY_WRITE_ID.c.MH_WRITEID)).where(
     and_(MIN_HISTORY_WRITE_ID.c.MH_DATABASE == bindparam("db"), MIN_HISTORY_WRITE_ID.c.MH_TABLE == bindparam("tbl"))
 )
 _REGISTER = insert(MIN_HISTORY_WRITE_ID).values(
-    MH_TXNID=bindparam("txn_id"), MH_DATABASE=bindparam("db"), MH_TABLE=bindparam("tbl"),
+    MH_TXNID=bindparam("txn_id"),
+    MH_DATABASE=bindparam("db"),
+    MH_TABLE=bindparam("tbl"),
     MH_WRITEID=bindparam("write_id"),
 )
 _FORGET_LEVEL = delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID == bindparam("txn_id"))
@@ -69,8 +71,9 @@ def min_registered_write_id(conn: Connection, features: Features, table: TableNa
     return conn.execute(_MIN_WRITE_ID, {"db": table.database, "tbl": table.name}).scalar()
 
 
-def register_steps(features: Features, txn_id: int, needed: Mapping[TableName, int], *,
-                   again: bool = False) -> list[Step]:
+def register_steps(
+    features: Features, txn_id: int, needed: Mapping[TableName, int], *, again: bool = False
+) -> list[Step]:
     """Statements that register what a txn needs of each table (addWriteIdsToMinHistory); none if the table is absent.
 
     :param needed: smallest write id needed, by table (``ValidWriteIdList.min_open_or_next``).

@@ -59,7 +59,8 @@ _CLEAN_WRITE_IDS = delete(TXN_TO_WRITE_ID).where(TXN_TO_WRITE_ID.c.T2W_TXNID < _
 _EMPTY = (
     select(TXNS.c.TXN_ID)
     .where(
-        TXNS.c.TXN_STATE.in_(("a", "c")), TXNS.c.TXN_ID < _BOUND,
+        TXNS.c.TXN_STATE.in_(("a", "c")),
+        TXNS.c.TXN_ID < _BOUND,
         ~exists().where(TXN_COMPONENTS.c.TC_TXNID == TXNS.c.TXN_ID),
     )
     .order_by(TXNS.c.TXN_ID)
@@ -78,8 +79,10 @@ _NEWER = _CTC.alias("newer")
 _IS_OUTDONE = and_(
     _NEWER.c.CTC_DATABASE == _CTC.c.CTC_DATABASE,
     _NEWER.c.CTC_TABLE == _CTC.c.CTC_TABLE,
-    or_(_NEWER.c.CTC_PARTITION == _CTC.c.CTC_PARTITION,
-        and_(_NEWER.c.CTC_PARTITION.is_(None), _CTC.c.CTC_PARTITION.is_(None))),
+    or_(
+        _NEWER.c.CTC_PARTITION == _CTC.c.CTC_PARTITION,
+        and_(_NEWER.c.CTC_PARTITION.is_(None), _CTC.c.CTC_PARTITION.is_(None)),
+    ),
     _NEWER.c.CTC_WRITEID > _CTC.c.CTC_WRITEID,
     or_(_CTC.c.CTC_UPDATE_DELETE == "N", _NEWER.c.CTC_UPDATE_DELETE == "Y"),
 )
@@ -125,12 +128,15 @@ class Housekeeping:
 
     def run_house_keeper(self, before_abort: Callable[[list[int]], None] | None = None) -> HousekeepingReport:
         """Time-outs, write-set GC and TXN_TO_WRITE_ID clean-up under Hive's mutex HouseKeeper."""
-        return self._run(HOUSE_KEEPER, {
-            "time-outs": lambda: self.perform_time_outs(before_abort),
-            "write set": self.perform_write_set_gc,
-            "write ids": self.clean_txn_to_write_id,
-            "rebuild locks": self.expire_rebuild_locks,
-        })
+        return self._run(
+            HOUSE_KEEPER,
+            {
+                "time-outs": lambda: self.perform_time_outs(before_abort),
+                "write set": self.perform_write_set_gc,
+                "write ids": self.clean_txn_to_write_id,
+                "rebuild locks": self.expire_rebuild_locks,
+            },
+        )
 
     def run_txn_cleaner(self) -> HousekeepingReport:
         """Forget ended txns under Hive's mutex TxnCleaner."""
@@ -175,6 +181,7 @@ class Housekeeping:
 
     def abort_timed_out(self, txn_ids: list[int]) -> list[int]:
         """Abort those of the txns that are still without heartbeat; returns them."""
+
         def operation(conn: Connection) -> list[int]:
             aborted = abort_timed_out(conn, txn_ids, self._database.features(conn), self._timeout, self._repl_timeout)
             note_incompatible(conn, aborted)
@@ -191,6 +198,7 @@ class Housekeeping:
 
     def perform_write_set_gc(self) -> int:
         """Forget write sets that no open txn, and none that may still appear, can overlap."""
+
         def operation(conn: Connection) -> int:
             bound = min_open_watermark(conn, self._gap)
             return conn.execute(_GC_WRITE_SET, {"bound": bound}).rowcount
@@ -203,6 +211,7 @@ class Housekeeping:
         What is forgotten is valid: below the high-water mark and not excepted. Both of Hive's rules are kept, those
         with and those without MIN_HISTORY_LEVEL.
         """
+
         def operation(conn: Connection) -> int:
             features = self._database.features(conn)
             bound = min(
@@ -242,6 +251,7 @@ class Housekeeping:
 
     def remove_duplicate_completed_components(self) -> int:
         """Of the writes of one table or partition keep the newest, and the newest update or delete."""
+
         def operation(conn: Connection) -> int:
             joined = conn.dialect.name == "mysql"
             return conn.execute(_DEDUPLICATE_JOINED if joined else _DEDUPLICATE).rowcount

@@ -37,19 +37,32 @@ _COLUMNS = (
 _SELECT = select(*_COLUMNS)
 _BY_ID = _J.HAJ_JOB_ID == bindparam("job_id")
 _INSERT = insert(HIVE_ACID_JOB).values(
-    HAJ_JOB_ID=bindparam("job_id"), HAJ_TXNID=bindparam("txn_id"), HAJ_DATABASE=bindparam("db"),
-    HAJ_TABLE=bindparam("tbl"), HAJ_WRITEID=bindparam("write_id"), HAJ_STATEMENT=bindparam("statement_id"),
-    HAJ_ATTEMPT=bindparam("attempt"), HAJ_KIND=bindparam("kind"), HAJ_TABLE_LOCATION=bindparam("location"),
-    HAJ_STAGING=bindparam("staging"), HAJ_APPLICATION_ID=bindparam("application_id"), HAJ_STATE="r",
-    HAJ_STARTED=clock_ms(), HAJ_UPDATED=clock_ms(),
+    HAJ_JOB_ID=bindparam("job_id"),
+    HAJ_TXNID=bindparam("txn_id"),
+    HAJ_DATABASE=bindparam("db"),
+    HAJ_TABLE=bindparam("tbl"),
+    HAJ_WRITEID=bindparam("write_id"),
+    HAJ_STATEMENT=bindparam("statement_id"),
+    HAJ_ATTEMPT=bindparam("attempt"),
+    HAJ_KIND=bindparam("kind"),
+    HAJ_TABLE_LOCATION=bindparam("location"),
+    HAJ_STAGING=bindparam("staging"),
+    HAJ_APPLICATION_ID=bindparam("application_id"),
+    HAJ_STATE="r",
+    HAJ_STARTED=clock_ms(),
+    HAJ_UPDATED=clock_ms(),
 )
 _ATTEMPTS = select(func.max(_J.HAJ_ATTEMPT)).where(
-    _J.HAJ_TXNID == bindparam("txn_id"), _J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"),
-    _J.HAJ_STATEMENT == bindparam("statement_id"))
+    _J.HAJ_TXNID == bindparam("txn_id"),
+    _J.HAJ_DATABASE == bindparam("db"),
+    _J.HAJ_TABLE == bindparam("tbl"),
+    _J.HAJ_STATEMENT == bindparam("statement_id"),
+)
 _UPDATE = update(HIVE_ACID_JOB).where(_BY_ID)
 _SET_APPLICATION = _UPDATE.values(HAJ_APPLICATION_ID=bindparam("application_id"), HAJ_UPDATED=clock_ms())
 _SET_MANIFEST = _UPDATE.where(_J.HAJ_STATE.in_(("r", "p"))).values(
-    HAJ_MANIFEST=bindparam("manifest"), HAJ_STATE="p", HAJ_UPDATED=clock_ms())
+    HAJ_MANIFEST=bindparam("manifest"), HAJ_STATE="p", HAJ_UPDATED=clock_ms()
+)
 _SET_STATE = _UPDATE.values(HAJ_STATE=bindparam("state"), HAJ_ERROR=bindparam("error"), HAJ_UPDATED=clock_ms())
 _TXN_ENDED = ~exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == "o")
 _TXN_COMMITTED = exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == "c")
@@ -58,16 +71,19 @@ _UNFENCED = _SELECT.where(_TXN_ENDED, ~_TXN_COMMITTED, _J.HAJ_STATE.in_(("r", "p
 _COMMITTED_ONES = delete(HIVE_ACID_JOB).where(_J.HAJ_STATE == "c")
 _MARK_COMMITTED = update(HIVE_ACID_JOB).where(_J.HAJ_TXNID == bindparam("txn_id")).values(HAJ_STATE="c")
 _FENCED_AND_FORGOTTEN = delete(HIVE_ACID_JOB).where(
-    _J.HAJ_STATE == "f", _TXN_ENDED, _J.HAJ_UPDATED < clock_ms() - bindparam("age"),
+    _J.HAJ_STATE == "f",
+    _TXN_ENDED,
+    _J.HAJ_UPDATED < clock_ms() - bindparam("age"),
     ~exists().where(TXN_COMPONENTS.c.TC_TXNID == _J.HAJ_TXNID),
 )
 
 
 _UNFENCED_OF = _SELECT.where(
-    _J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"), _J.HAJ_STATE.in_(("r", "p")),
-    ~_TXN_COMMITTED).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
+    _J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"), _J.HAJ_STATE.in_(("r", "p")), ~_TXN_COMMITTED
+).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
 _RENAME = (
-    update(HIVE_ACID_JOB).where(_J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"))
+    update(HIVE_ACID_JOB)
+    .where(_J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"))
     .values(HAJ_DATABASE=bindparam("new_db"), HAJ_TABLE=bindparam("new_tbl"))
 )
 
@@ -149,8 +165,19 @@ class Jobs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def start(self, *, job_id: str, txn_id: int, table: str, write_id: int | None, statement: int, kind: str,
-              table_location: str, staging: str | None, application_id: str | None = None) -> Job:
+    def start(
+        self,
+        *,
+        job_id: str,
+        txn_id: int,
+        table: str,
+        write_id: int | None,
+        statement: int,
+        kind: str,
+        table_location: str,
+        staging: str | None,
+        application_id: str | None = None,
+    ) -> Job:
         """Record an attempt, before it is started.
 
         :raises NoSuchTxnError: or TxnAbortedError when its txn is not open (any more).
@@ -165,10 +192,19 @@ class Jobs:
                 raise AlreadyExistsError(f"job {job_id} is recorded already; every attempt needs an id of its own")
             of_statement = {"txn_id": txn_id, "db": name.database, "tbl": name.name, "statement_id": statement}
             attempt = int(conn.execute(_ATTEMPTS, of_statement).scalar() or 0) + 1
-            conn.execute(_INSERT, {
-                **of_statement, "job_id": job_id, "write_id": write_id, "attempt": attempt, "kind": kind,
-                "location": table_location, "staging": staging, "application_id": application_id,
-            })
+            conn.execute(
+                _INSERT,
+                {
+                    **of_statement,
+                    "job_id": job_id,
+                    "write_id": write_id,
+                    "attempt": attempt,
+                    "kind": kind,
+                    "location": table_location,
+                    "staging": staging,
+                    "application_id": application_id,
+                },
+            )
             return _job(conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).one())
 
         return self._database.run(operation, Repeat.BEFORE_COMMIT)
@@ -194,7 +230,8 @@ class Jobs:
             job = _job(found)
             raise PublishError(
                 f"job {job_id} of txn {job.txn_id} on {job.table} publishes nothing: it is {job.state.name.lower()}"
-                + (f" ({job.error})" if job.error else "") + "; run the statement again in a new txn"
+                + (f" ({job.error})" if job.error else "")
+                + "; run the statement again in a new txn"
             )
 
         self._database.run(operation)
@@ -234,6 +271,7 @@ class Jobs:
 
     def forget(self, age_ms: int = 0) -> int:
         """Drop rows of committed txns, and fenced ones whose txn nobody has to clean up after any more."""
+
         def operation(conn: Connection) -> int:
             committed = conn.execute(_COMMITTED_ONES).rowcount
             return committed + conn.execute(_FENCED_AND_FORGOTTEN, {"age": age_ms}).rowcount
@@ -249,11 +287,41 @@ class Jobs:
 
 
 def _job(row: Any) -> Job:
-    (job_id, txn_id, database, table, write_id, statement, attempt, kind, location, staging, application, state,
-     manifest, error, started, updated) = row
-    return Job(job_id, txn_id, f"{database}.{table}", write_id, statement, attempt, kind, location, staging,
-               application, JobState(state), None if manifest is None else json.loads(manifest), error, started,
-               updated)
+    (
+        job_id,
+        txn_id,
+        database,
+        table,
+        write_id,
+        statement,
+        attempt,
+        kind,
+        location,
+        staging,
+        application,
+        state,
+        manifest,
+        error,
+        started,
+        updated,
+    ) = row
+    return Job(
+        job_id,
+        txn_id,
+        f"{database}.{table}",
+        write_id,
+        statement,
+        attempt,
+        kind,
+        location,
+        staging,
+        application,
+        JobState(state),
+        None if manifest is None else json.loads(manifest),
+        error,
+        started,
+        updated,
+    )
 
 
 def _missing(job_id: str) -> NoSuchObjectError:

@@ -101,8 +101,9 @@ class Mutexes:
     def _hold_row(self, name: str, deadline: float) -> Iterator[MutexHandle | None]:
         if self._engine is None:
             # Not from the pool: it may be held for minutes.
-            self._engine = sa.create_engine(self._database.url, poolclass=sa.pool.NullPool,
-                                            isolation_level="READ COMMITTED")
+            self._engine = sa.create_engine(
+                self._database.url, poolclass=sa.pool.NullPool, isolation_level="READ COMMITTED"
+            )
         with self._translated(), self._engine.connect() as conn:
             value = self._poll_row(conn, name, deadline)
             if value is None:

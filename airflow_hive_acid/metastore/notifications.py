@@ -45,18 +45,23 @@ _VALUES = {
 
 # PostgreSQL: ids are taken and used in one statement. The updates wait for the rows and then take their latest value.
 _EVENT_ID = (
-    update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID + 1)
-    .returning((NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID - 1).label("event_id")).cte("event")
+    update(NOTIFICATION_SEQUENCE)
+    .values(NEXT_EVENT_ID=NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID + 1)
+    .returning((NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID - 1).label("event_id"))
+    .cte("event")
 )
 _ROW_ID = (
-    update(SEQUENCE_TABLE).where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence"))
+    update(SEQUENCE_TABLE)
+    .where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence"))
     .values(NEXT_VAL=SEQUENCE_TABLE.c.NEXT_VAL + 1)
-    .returning((SEQUENCE_TABLE.c.NEXT_VAL - 1).label("row_id")).cte("entry")
+    .returning((SEQUENCE_TABLE.c.NEXT_VAL - 1).label("row_id"))
+    .cte("entry")
 )
 _WRITE_AT_ONCE = insert(NOTIFICATION_LOG).from_select(
     ["NL_ID", "EVENT_ID", "EVENT_TIME", *_VALUES],
     select(_ROW_ID.c.row_id, _EVENT_ID.c.event_id, _SECONDS, *_VALUES.values()).select_from(
-        _EVENT_ID.join(_ROW_ID, sa.true())),
+        _EVENT_ID.join(_ROW_ID, sa.true())
+    ),
 )
 
 _LOCK_EVENT_ID = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID).with_for_update()
@@ -66,28 +71,42 @@ _LOCK_ROW_ID = (
     select(SEQUENCE_TABLE.c.NEXT_VAL).where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence")).with_for_update()
 )
 _SET_ROW_ID = (
-    update(SEQUENCE_TABLE).where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence"))
+    update(SEQUENCE_TABLE)
+    .where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence"))
     .values(NEXT_VAL=bindparam("next"))
 )
 _CREATE_SEQUENCE = insert(SEQUENCE_TABLE).values(SEQUENCE_NAME=bindparam("sequence"), NEXT_VAL=bindparam("next"))
 _HIGHEST_ROW = select(func.coalesce(func.max(_L.NL_ID), 0))
-_WRITE = insert(NOTIFICATION_LOG).values(NL_ID=bindparam("row_id"), EVENT_ID=bindparam("event_id"), EVENT_TIME=_SECONDS,
-                                         **_VALUES)
+_WRITE = insert(NOTIFICATION_LOG).values(
+    NL_ID=bindparam("row_id"), EVENT_ID=bindparam("event_id"), EVENT_TIME=_SECONDS, **_VALUES
+)
 
-_COLUMNS = (_L.EVENT_ID, _L.EVENT_TIME, _L.EVENT_TYPE, _L.CAT_NAME, _L.DB_NAME, _L.TBL_NAME, _L.MESSAGE,
-            _L.MESSAGE_FORMAT)
+_COLUMNS = (
+    _L.EVENT_ID,
+    _L.EVENT_TIME,
+    _L.EVENT_TYPE,
+    _L.CAT_NAME,
+    _L.DB_NAME,
+    _L.TBL_NAME,
+    _L.MESSAGE,
+    _L.MESSAGE_FORMAT,
+)
 _AFTER = select(*_COLUMNS).where(_L.EVENT_ID > bindparam("after")).order_by(_L.EVENT_ID).limit(bindparam("limit"))
 _CURRENT = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID)
 _COUNT = select(func.count()).where(_L.EVENT_ID > bindparam("after"), _L.EVENT_ID <= bindparam("upto"))
 _OLD = (
-    select(_L.EVENT_ID).where(_L.EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer))
-    .order_by(_L.EVENT_ID).limit(bindparam("limit"))
+    select(_L.EVENT_ID)
+    .where(_L.EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer))
+    .order_by(_L.EVENT_ID)
+    .limit(bindparam("limit"))
 )
 _DELETE = delete(NOTIFICATION_LOG).where(
     _L.EVENT_ID.between(bindparam("low"), bindparam("high")),
-    _L.EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer))
+    _L.EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer),
+)
 _DELETE_WRITES = delete(TXN_WRITE_NOTIFICATION_LOG).where(
-    TXN_WRITE_NOTIFICATION_LOG.c.WNL_EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer))
+    TXN_WRITE_NOTIFICATION_LOG.c.WNL_EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +188,7 @@ class Notifications:
     def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
         """Events with larger ids, in order."""
         parameters = {"after": event_id, "limit": limit}
-        return self._database.read(
-            lambda conn: [LoggedEvent(*row) for row in conn.execute(_AFTER, parameters)])
+        return self._database.read(lambda conn: [LoggedEvent(*row) for row in conn.execute(_AFTER, parameters)])
 
     def current_event_id(self) -> int:
         """Id of the latest event, 0 when there was none."""
@@ -197,8 +215,12 @@ class Notifications:
 
     def _row(self, event: Event) -> dict[str, Any]:
         return {
-            "event_type": event.type.value, "cat": None if event.database is None else CATALOG, "db": event.database,
-            "tbl": event.table, "message": encode(event.message, self._format), "message_format": self._format,
+            "event_type": event.type.value,
+            "cat": None if event.database is None else CATALOG,
+            "db": event.database,
+            "tbl": event.table,
+            "message": encode(event.message, self._format),
+            "message_format": self._format,
         }
 
     def _ensure_row_sequence(self, conn: Connection) -> None:

@@ -56,8 +56,9 @@ def lock_object(database: str, table: str | None, partition: str | None) -> tupl
         return GLOBAL_LOCKS, free_text(table or "", "advisory lock name", MAX_TABLE), None
     if table is None:
         if partition is not None:
-            raise InvalidArgumentsError(f"a lock on partition {shorten(partition)!r} of database {database} "
-                                        "names no table")
+            raise InvalidArgumentsError(
+                f"a lock on partition {shorten(partition)!r} of database {database} names no table"
+            )
         return database_name(database), None, None
     name = table_name(f"{database}.{table}")
     return name.database, name.name, None if partition is None else canonical_partition(partition)
@@ -71,8 +72,10 @@ def canonical_partition(text: str) -> str:
     free_text(text, "partition name", MAX_PARTITION)
     canonical = partition_name(parse_partition_name(text))
     if len(canonical) > MAX_PARTITION:
-        raise InvalidArgumentsError(f"partition name {shorten(text)!r} has {len(canonical)} characters when escaped; "
-                                    f"the metastore holds {MAX_PARTITION}")
+        raise InvalidArgumentsError(
+            f"partition name {shorten(text)!r} has {len(canonical)} characters when escaped; "
+            f"the metastore holds {MAX_PARTITION}"
+        )
     return canonical
 
 
@@ -106,7 +109,8 @@ def shorten(text: str, limit: int = 60) -> str:
 def _name(text: str, what: str, limit: int) -> str:
     if not _NAME.fullmatch(text):
         raise InvalidArgumentsError(
-            f"{shorten(text)!r} is no {what} name; use letters, digits and underscores" if text
+            f"{shorten(text)!r} is no {what} name; use letters, digits and underscores"
+            if text
             else f"the {what} name is empty"
         )
     if len(text) > limit:

@@ -85,12 +85,16 @@ def server_statement(text: str, fixed: Mapping[str, Any]) -> ServerStatement:
             names.append(name)
         return f"${names.index(name) + 1}"
 
-    return ServerStatement(_PARAMETER.sub(place, text).encode(), tuple(names), {
-        name: value for name, value in fixed.items() if value is not None})
+    return ServerStatement(
+        _PARAMETER.sub(place, text).encode(),
+        tuple(names),
+        {name: value for name, value in fixed.items() if value is not None},
+    )
 
 
-def run(driver: Any, info: dict[Any, Any], steps: Sequence[tuple[ServerStatement, Mapping[str, Any]]],
-        commit: bool) -> list[Answer]:
+def run(
+    driver: Any, info: dict[Any, Any], steps: Sequence[tuple[ServerStatement, Mapping[str, Any]]], commit: bool
+) -> list[Answer]:
     """Run statements in the connection's transaction, beginning one if there is none.
 
     :param driver: the psycopg connection; ``info`` remembers what it has prepared.

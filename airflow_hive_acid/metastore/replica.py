@@ -37,8 +37,9 @@ class Replica:
         # Idempotent, unlike other opens: the mapping tells what a lost reply did.
         def operation(conn: Connection) -> list[int]:
             known = replicated.mapped(conn, self._policy, source_txns)
-            targets = replicated.open_replicated(conn, self._policy, source_txns, request,
-                                                 client.database.features(conn), client.gap_timeout_ms)
+            targets = replicated.open_replicated(
+                conn, self._policy, source_txns, request, client.database.features(conn), client.gap_timeout_ms
+            )
             if not known:
                 client.notifications.write(conn, [events.open_txn(targets)])
             return targets
@@ -48,7 +49,8 @@ class Replica:
     def target_of(self, source_txn: int) -> int | None:
         """The txn here, None when it is not open (any more)."""
         return self._client.database.read(
-            lambda conn: replicated.mapped(conn, self._policy, [source_txn]).get(source_txn))
+            lambda conn: replicated.mapped(conn, self._policy, [source_txn]).get(source_txn)
+        )
 
     def allocate_write_ids(self, table: str, writes: Iterable[tuple[int, int]]) -> dict[int, int]:
         """Give the txns the source's write ids.
@@ -82,13 +84,15 @@ class Replica:
                 return
             hooks = commits.CommitHooks(events=lambda c, facts: txn_events.committed(c, log, facts))
             request = commits.CommitRequest(
-                target, hooks=hooks, replayed=commits.Replayed(self._policy, source_txn, record))
+                target, hooks=hooks, replayed=commits.Replayed(self._policy, source_txn, record)
+            )
             commits.commit_txn(conn, request, self._client.database.features(conn))
 
         self._client.database.run(operation)
 
     def abort_txn(self, source_txn: int) -> None:
         """Abort what the source aborted; without mapping it was done before, and nothing happens."""
+
         def operation(conn: Connection) -> None:
             target = replicated.mapped(conn, self._policy, [source_txn]).get(source_txn)
             if target is None:
@@ -113,8 +117,9 @@ class Replica:
         request = txns.OpenRequest(client.user, client.host, 1, TxnType.DEFAULT, f"replication {self._policy}")
 
         def operation(conn: Connection) -> bool:
-            return replicated.set_write_id_state(conn, name, state, request, client.database.features(conn),
-                                                 client.gap_timeout_ms)
+            return replicated.set_write_id_state(
+                conn, name, state, request, client.database.features(conn), client.gap_timeout_ms
+            )
 
         done = client.database.run(operation, Repeat.BEFORE_COMMIT, retry_duplicates=True)
         if done and state.aborted:

@@ -37,23 +37,32 @@ MAX_POLICY = 256
 _M = REPL_TXN_MAP.c
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 _MAPPED = select(_M.RTM_SRC_TXN_ID, _M.RTM_TARGET_TXN_ID).where(
-    _M.RTM_REPL_POLICY == bindparam("policy"), _M.RTM_SRC_TXN_ID.in_(_IDS))
-_MAP = insert(REPL_TXN_MAP).values(RTM_REPL_POLICY=bindparam("policy"), RTM_SRC_TXN_ID=bindparam("source"),
-                                   RTM_TARGET_TXN_ID=bindparam("target"))
+    _M.RTM_REPL_POLICY == bindparam("policy"), _M.RTM_SRC_TXN_ID.in_(_IDS)
+)
+_MAP = insert(REPL_TXN_MAP).values(
+    RTM_REPL_POLICY=bindparam("policy"), RTM_SRC_TXN_ID=bindparam("source"), RTM_TARGET_TXN_ID=bindparam("target")
+)
 _UNMAP = delete(REPL_TXN_MAP).where(_M.RTM_TARGET_TXN_ID.in_(_IDS))
 _IS_TARGET = select(_M.RTM_TARGET_TXN_ID).where(_M.RTM_TARGET_TXN_ID.in_(_IDS))
 _DATABASES_OF = (
-    select(DBS.c.DB_ID).join(TXN_TO_WRITE_ID, TXN_TO_WRITE_ID.c.T2W_DATABASE == DBS.c.NAME)
-    .where(TXN_TO_WRITE_ID.c.T2W_TXNID.in_(_IDS)).distinct()
+    select(DBS.c.DB_ID)
+    .join(TXN_TO_WRITE_ID, TXN_TO_WRITE_ID.c.T2W_DATABASE == DBS.c.NAME)
+    .where(TXN_TO_WRITE_ID.c.T2W_TXNID.in_(_IDS))
+    .distinct()
 )
 _INCOMPATIBLE = "repl.incompatible"
 _HAS_NOTE = select(DATABASE_PARAMS.c.DB_ID).where(
-    DATABASE_PARAMS.c.DB_ID == bindparam("id"), DATABASE_PARAMS.c.PARAM_KEY == _INCOMPATIBLE)
+    DATABASE_PARAMS.c.DB_ID == bindparam("id"), DATABASE_PARAMS.c.PARAM_KEY == _INCOMPATIBLE
+)
 _NOTE = insert(DATABASE_PARAMS).values(DB_ID=bindparam("id"), PARAM_KEY=_INCOMPATIBLE, PARAM_VALUE="true")
-_SET_NOTE = update(DATABASE_PARAMS).where(
-    DATABASE_PARAMS.c.DB_ID == bindparam("id"), DATABASE_PARAMS.c.PARAM_KEY == _INCOMPATIBLE).values(PARAM_VALUE="true")
+_SET_NOTE = (
+    update(DATABASE_PARAMS)
+    .where(DATABASE_PARAMS.c.DB_ID == bindparam("id"), DATABASE_PARAMS.c.PARAM_KEY == _INCOMPATIBLE)
+    .values(PARAM_VALUE="true")
+)
 _FORGET_TABLE = delete(TXN_TO_WRITE_ID).where(
-    TXN_TO_WRITE_ID.c.T2W_DATABASE == bindparam("db"), TXN_TO_WRITE_ID.c.T2W_TABLE == bindparam("tbl"))
+    TXN_TO_WRITE_ID.c.T2W_DATABASE == bindparam("db"), TXN_TO_WRITE_ID.c.T2W_TABLE == bindparam("tbl")
+)
 _LOCK_NEXT = (
     select(NEXT_WRITE_ID.c.NWI_NEXT)
     .where(NEXT_WRITE_ID.c.NWI_DATABASE == bindparam("db"), NEXT_WRITE_ID.c.NWI_TABLE == bindparam("tbl"))
@@ -64,10 +73,15 @@ _SET_NEXT = (
     .where(NEXT_WRITE_ID.c.NWI_DATABASE == bindparam("db"), NEXT_WRITE_ID.c.NWI_TABLE == bindparam("tbl"))
     .values(NWI_NEXT=bindparam("next"))
 )
-_FIRST = insert(NEXT_WRITE_ID).values(NWI_DATABASE=bindparam("db"), NWI_TABLE=bindparam("tbl"),
-                                      NWI_NEXT=bindparam("next"))
-_PAIR = insert(TXN_TO_WRITE_ID).values(T2W_TXNID=bindparam("txn_id"), T2W_DATABASE=bindparam("db"),
-                                       T2W_TABLE=bindparam("tbl"), T2W_WRITEID=bindparam("write_id"))
+_FIRST = insert(NEXT_WRITE_ID).values(
+    NWI_DATABASE=bindparam("db"), NWI_TABLE=bindparam("tbl"), NWI_NEXT=bindparam("next")
+)
+_PAIR = insert(TXN_TO_WRITE_ID).values(
+    T2W_TXNID=bindparam("txn_id"),
+    T2W_DATABASE=bindparam("db"),
+    T2W_TABLE=bindparam("tbl"),
+    T2W_WRITEID=bindparam("write_id"),
+)
 _MAX_TXN = select(func.max(TXNS.c.TXN_ID))
 
 
@@ -87,8 +101,14 @@ def mapped(conn: Connection, policy: str, source_txns: Sequence[int]) -> dict[in
     return found
 
 
-def open_replicated(conn: Connection, policy: str, source_txns: Sequence[int], request: OpenRequest,
-                    features: Features, gap_timeout_ms: int) -> list[int]:
+def open_replicated(
+    conn: Connection,
+    policy: str,
+    source_txns: Sequence[int],
+    request: OpenRequest,
+    features: Features,
+    gap_timeout_ms: int,
+) -> list[int]:
     """Open a txn for each source txn, in order; those opened before are returned again.
 
     :param request: who opens; number and type are ours to fill.
@@ -103,16 +123,19 @@ def open_replicated(conn: Connection, policy: str, source_txns: Sequence[int], r
         return [known[s] for s in wanted]
     if known:
         missing = [s for s in wanted if s not in known]
-        raise InvalidArgumentsError(f"of the source txns of policy {policy!r} some are open here and some are not "
-                                    f"({missing[:10]}); replay them as they were opened")
+        raise InvalidArgumentsError(
+            f"of the source txns of policy {policy!r} some are open here and some are not "
+            f"({missing[:10]}); replay them as they were opened"
+        )
     asked = OpenRequest(request.user, request.host, len(wanted), TxnType.REPL_CREATED, request.agent_info)
     targets = open_txns(conn, asked, features, gap_timeout_ms)
     conn.execute(_MAP, [{"policy": policy, "source": s, "target": t} for s, t in zip(wanted, targets, strict=True)])
     return targets
 
 
-def allocate_replicated(conn: Connection, policy: str, table: TableName,
-                        writes: Sequence[SourceWrite]) -> dict[int, int]:
+def allocate_replicated(
+    conn: Connection, policy: str, table: TableName, writes: Sequence[SourceWrite]
+) -> dict[int, int]:
     """Give the target txns exactly the source's write ids; returns write ids by target txn.
 
     When the table's numbering here is elsewhere, what it remembers is dropped and it follows the source.
@@ -124,7 +147,8 @@ def allocate_replicated(conn: Connection, policy: str, table: TableName,
     unknown = [w.source_txn for w in ordered if w.source_txn not in targets]
     if unknown:
         raise InvalidArgumentsError(
-            f"source txns {unknown[:10]} of policy {policy!r} are not open here; open them first")
+            f"source txns {unknown[:10]} of policy {policy!r} are not open here; open them first"
+        )
     ids = [w.write_id for w in ordered]
     if ids != list(range(ids[0], ids[0] + len(ids))):
         raise InvalidArgumentsError(f"the source's write ids {ids[:10]} of {table} are not consecutive")
@@ -141,16 +165,24 @@ def allocate_replicated(conn: Connection, policy: str, table: TableName,
     return allocate(conn, table, list(by_target))
 
 
-def set_write_id_state(conn: Connection, table: TableName, state: ValidWriteIdList, request: OpenRequest,
-                       features: Features, gap_timeout_ms: int) -> bool:
+def set_write_id_state(
+    conn: Connection,
+    table: TableName,
+    state: ValidWriteIdList,
+    request: OpenRequest,
+    features: Features,
+    gap_timeout_ms: int,
+) -> bool:
     """Make a copied table's write ids what they are at the source (replTableWriteIdState).
 
     Aborted ids get txns of their own, which are aborted at once, so that readers here skip them too.
 
     :returns: false when the table has write ids already: then nothing is done.
     """
-    if max_allocated(conn, table) or conn.execute(
-            _LOCK_NEXT, {"db": table.database, "tbl": table.name}).scalar() is not None:
+    if (
+        max_allocated(conn, table)
+        or conn.execute(_LOCK_NEXT, {"db": table.database, "tbl": table.name}).scalar() is not None
+    ):
         return False
     aborted = sorted(state.aborted)
     of_table = {"db": table.database, "tbl": table.name}
@@ -200,8 +232,10 @@ def seed_txn_id(conn: Connection, seed: int) -> None:
 def _already(conn: Connection, table: TableName, by_target: dict[int, int]) -> bool:
     """Whether the targets have exactly these write ids: it was replayed before."""
     query = select(TXN_TO_WRITE_ID.c.T2W_TXNID, TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
-        TXN_TO_WRITE_ID.c.T2W_DATABASE == table.database, TXN_TO_WRITE_ID.c.T2W_TABLE == table.name,
-        TXN_TO_WRITE_ID.c.T2W_TXNID.in_(sorted(by_target)))
+        TXN_TO_WRITE_ID.c.T2W_DATABASE == table.database,
+        TXN_TO_WRITE_ID.c.T2W_TABLE == table.name,
+        TXN_TO_WRITE_ID.c.T2W_TXNID.in_(sorted(by_target)),
+    )
     return {r[0]: r[1] for r in conn.execute(query)} == by_target
 
 

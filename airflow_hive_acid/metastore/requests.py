@@ -48,12 +48,19 @@ class TableUse:
 
     def component(self) -> LockComponent:
         """Its part of the lock request."""
-        return LockComponent(self.table.database, self.table.name, None, self.lock, self.operation,
-                             dynamic_partitions=self.partitioned and self.writes)
+        return LockComponent(
+            self.table.database,
+            self.table.name,
+            None,
+            self.lock,
+            self.operation,
+            dynamic_partitions=self.partitioned and self.writes,
+        )
 
 
-def table_uses(tables: Mapping[str, str] | Iterable[str],
-               partitioned: Mapping[str, bool] | Iterable[str] | None = None) -> tuple[TableUse, ...]:
+def table_uses(
+    tables: Mapping[str, str] | Iterable[str], partitioned: Mapping[str, bool] | Iterable[str] | None = None
+) -> tuple[TableUse, ...]:
     """Read what a caller asks for, ordered by table, so that two txns lock in the same order.
 
     :param tables: operation by table; tables alone are read.
@@ -68,7 +75,8 @@ def table_uses(tables: Mapping[str, str] | Iterable[str],
     for text, operation in wanted.items():
         if operation not in _LOCKS:
             raise InvalidArgumentsError(
-                f"{shorten(str(operation))!r} is no operation on {shorten(str(text))}; use one of {', '.join(_LOCKS)}")
+                f"{shorten(str(operation))!r} is no operation on {shorten(str(text))}; use one of {', '.join(_LOCKS)}"
+            )
         name = table_name(text)
         if name in uses:
             raise InvalidArgumentsError(f"table {name} is declared twice; declare its strongest operation once")

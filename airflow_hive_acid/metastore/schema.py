@@ -80,6 +80,7 @@ def create_schema(database: Database) -> None:
 
 def create_extension_tables(database: Database) -> None:
     """Add our own tables to a metastore that Hive's schema tool has made."""
+
     def create(conn: Connection) -> None:
         with creation(conn):
             read_state(conn)
@@ -107,8 +108,9 @@ def read_state(conn: Connection) -> SchemaState:
         )
     row = conn.execute(select(VERSION.c.SCHEMA_VERSION, VERSION.c.VERSION_COMMENT).where(VERSION.c.VER_ID == 1)).first()
     if row is None:
-        raise SchemaVersionError("the metastore has no schema version: its creation was interrupted; drop the database "
-                                 "and create it anew")
+        raise SchemaVersionError(
+            "the metastore has no schema version: its creation was interrupted; drop the database and create it anew"
+        )
     version = str(row[0])
     if not _SERVED.fullmatch(version):
         raise SchemaVersionError(
@@ -118,8 +120,10 @@ def read_state(conn: Connection) -> SchemaState:
     hive_tables = {t.name for t in METADATA.sorted_tables if t not in EXTENSION_TABLES}
     missing = sorted(hive_tables - names - _OPTIONAL)
     if missing:
-        raise SchemaVersionError(f"the metastore of version {version} lacks the tables {', '.join(missing)}; "
-                                 "its creation was interrupted: drop the database and create it anew")
+        raise SchemaVersionError(
+            f"the metastore of version {version} lacks the tables {', '.join(missing)}; "
+            "its creation was interrupted: drop the database and create it anew"
+        )
     extension = None
     if HIVE_ACID_VERSION.name in names:
         extension = conn.execute(select(HIVE_ACID_VERSION.c.HAV_VERSION)).scalar()
@@ -147,20 +151,27 @@ def _create(conn: Connection) -> None:
 
 def _create_all(conn: Connection) -> None:
     METADATA.create_all(conn, tables=[t for t in METADATA.sorted_tables if t not in EXTENSION_TABLES])
-    conn.execute(insert(TXNS), {"TXN_ID": 0, "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0,
-                                "TXN_USER": "", "TXN_HOST": ""})
+    conn.execute(
+        insert(TXNS),
+        {"TXN_ID": 0, "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0, "TXN_USER": "", "TXN_HOST": ""},
+    )
     conn.execute(insert(TXN_LOCK_TBL), {"TXN_LOCK": 1})
     conn.execute(insert(NEXT_LOCK_ID), {"NL_NEXT": 1})
     conn.execute(insert(NEXT_COMPACTION_QUEUE_ID), {"NCQ_NEXT": 1})
     conn.execute(insert(NOTIFICATION_SEQUENCE), {"NNI_ID": 1, "NEXT_EVENT_ID": 1})
-    conn.execute(insert(SEQUENCE_TABLE), [{"SEQUENCE_NAME": _MODEL + name, "NEXT_VAL": 1}
-                                          for name in ("MNotificationLog", "MTxnWriteNotificationLog")])
-    conn.execute(insert(CTLGS), {"CTLG_ID": 1, "NAME": "hive", "DESC": "Default catalog for Hive",
-                                 "LOCATION_URI": "TBD"})
+    conn.execute(
+        insert(SEQUENCE_TABLE),
+        [{"SEQUENCE_NAME": _MODEL + name, "NEXT_VAL": 1} for name in ("MNotificationLog", "MTxnWriteNotificationLog")],
+    )
+    conn.execute(
+        insert(CTLGS), {"CTLG_ID": 1, "NAME": "hive", "DESC": "Default catalog for Hive", "LOCATION_URI": "TBD"}
+    )
     _create_extensions(conn)
     # Last, as in Hive's scripts: a schema without this row is unfinished.
-    conn.execute(insert(VERSION), {"VER_ID": 1, "SCHEMA_VERSION": SCHEMA_VERSION,
-                                   "VERSION_COMMENT": f"Hive release version {SCHEMA_VERSION}"})
+    conn.execute(
+        insert(VERSION),
+        {"VER_ID": 1, "SCHEMA_VERSION": SCHEMA_VERSION, "VERSION_COMMENT": f"Hive release version {SCHEMA_VERSION}"},
+    )
 
 
 def _create_extensions(conn: Connection) -> None:

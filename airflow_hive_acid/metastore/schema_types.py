@@ -83,11 +83,19 @@ def identity(name: str) -> Column[Any]:
     return Column(name, _IDENTITY, primary_key=True, autoincrement=True)
 
 
-def number(name: str, references: str | None = None, *, null: bool = True, default: int | None = None,
-           in_key: bool = False) -> Column[Any]:
+def number(
+    name: str, references: str | None = None, *, null: bool = True, default: int | None = None, in_key: bool = False
+) -> Column[Any]:
     """bigint."""
-    return Column(name, BigInteger, *_reference(references), nullable=null and not in_key, primary_key=in_key,
-                  autoincrement=False, server_default=None if default is None else str(default))
+    return Column(
+        name,
+        BigInteger,
+        *_reference(references),
+        nullable=null and not in_key,
+        primary_key=in_key,
+        autoincrement=False,
+        server_default=None if default is None else str(default),
+    )
 
 
 def integer(name: str, *, null: bool = True, in_key: bool = False) -> Column[Any]:
@@ -100,14 +108,23 @@ def small(name: str, *, null: bool = True) -> Column[Any]:
     return Column(name, SmallInteger, nullable=null)
 
 
-def words(name: str, length: int, *, null: bool = True, in_key: bool = False, default: str | None = None,
-          references: str | None = None, exact: bool = False) -> Column[Any]:
+def words(
+    name: str,
+    length: int,
+    *,
+    null: bool = True,
+    in_key: bool = False,
+    default: str | None = None,
+    references: str | None = None,
+    exact: bool = False,
+) -> Column[Any]:
     """varchar(length); ``exact`` asks MySQL for Hive's case-sensitive collation."""
     kind: TypeEngine[str] = String(length)
     if exact:
         kind = kind.with_variant(mysql.VARCHAR(length, **_LATIN1), "mysql")
-    return Column(name, kind, *_reference(references), nullable=null and not in_key, primary_key=in_key,
-                  server_default=default)
+    return Column(
+        name, kind, *_reference(references), nullable=null and not in_key, primary_key=in_key, server_default=default
+    )
 
 
 def code(name: str, *, null: bool = True) -> Column[Any]:

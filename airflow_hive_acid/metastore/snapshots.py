@@ -50,10 +50,14 @@ _YOUNG = TXNS.alias("young")
 _BELOW = TXNS.alias("below")
 _FIRST_YOUNG = select(func.min(_YOUNG.c.TXN_ID)).where(_YOUNG.c.TXN_STARTED > _NOW - _GAP).scalar_subquery()
 #: The row before the first young one bounds the first gap; without a young row the newest row is the mark.
-_FROM = select(func.max(_BELOW.c.TXN_ID)).where(
-    or_(_FIRST_YOUNG.is_(None), _BELOW.c.TXN_ID < _FIRST_YOUNG)).scalar_subquery()
+_FROM = (
+    select(func.max(_BELOW.c.TXN_ID))
+    .where(or_(_FIRST_YOUNG.is_(None), _BELOW.c.TXN_ID < _FIRST_YOUNG))
+    .scalar_subquery()
+)
 _TXN_ROWS = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, _NOW - TXNS.c.TXN_STARTED).where(
-    or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0)))
+    or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0))
+)
 _OPEN_TXNS = _TXN_ROWS.order_by(TXNS.c.TXN_ID)
 _BOUNDARY = select(func.coalesce(func.max(_OLD.c.TXN_ID), 0)).where(_OLD.c.TXN_STARTED < _NOW - _GAP).scalar_subquery()
 _LARGEST_TXN = select(func.max(_BELOW.c.TXN_ID)).scalar_subquery()
@@ -99,23 +103,36 @@ def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select
     in_tables = is_one_of(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, number)
     columns = (_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, _T2W.c.T2W_TXNID, _T2W.c.T2W_WRITEID, _no_number())
     not_committed = (
-        select(_kind(1), *columns).join(TXNS, TXNS.c.TXN_ID == _T2W.c.T2W_TXNID)
+        select(_kind(1), *columns)
+        .join(TXNS, TXNS.c.TXN_ID == _T2W.c.T2W_TXNID)
         .where(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID < floor, in_tables)
     )
     recent = select(_kind(1), *columns).where(_T2W.c.T2W_TXNID >= floor, in_tables)
     same = and_(_OTHER.c.T2W_DATABASE == NEXT_WRITE_ID.c.NWI_DATABASE, _OTHER.c.T2W_TABLE == NEXT_WRITE_ID.c.NWI_TABLE)
     newest = (
-        select(_OTHER.c.T2W_WRITEID).where(same, _OTHER.c.T2W_TXNID <= mark)
-        .order_by(_OTHER.c.T2W_WRITEID.desc()).limit(1).scalar_subquery()
+        select(_OTHER.c.T2W_WRITEID)
+        .where(same, _OTHER.c.T2W_TXNID <= mark)
+        .order_by(_OTHER.c.T2W_WRITEID.desc())
+        .limit(1)
+        .scalar_subquery()
     )
     visible = (
         select(_OTHER.c.T2W_WRITEID)
-        .where(same, _OTHER.c.T2W_TXNID < floor,
-               ~exists().where(_STATE.c.TXN_ID == _OTHER.c.T2W_TXNID, _not_committed(_STATE.c.TXN_STATE)))
-        .limit(1).scalar_subquery()
+        .where(
+            same,
+            _OTHER.c.T2W_TXNID < floor,
+            ~exists().where(_STATE.c.TXN_ID == _OTHER.c.T2W_TXNID, _not_committed(_STATE.c.TXN_STATE)),
+        )
+        .limit(1)
+        .scalar_subquery()
     )
     tables = select(
-        _kind(2), NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, newest, visible, NEXT_WRITE_ID.c.NWI_NEXT,
+        _kind(2),
+        NEXT_WRITE_ID.c.NWI_DATABASE,
+        NEXT_WRITE_ID.c.NWI_TABLE,
+        newest,
+        visible,
+        NEXT_WRITE_ID.c.NWI_NEXT,
     ).where(is_one_of(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, number))
     return not_committed, recent, tables
 
@@ -123,7 +140,11 @@ def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select
 _CURRENT = bindparam("current_txn", type_=sa.BigInteger)
 _MARK = sa.case((_CURRENT > 0, _CURRENT), else_=_LARGEST_TXN)
 _AS_TXN_ROWS = select(
-    _kind(0), TXNS.c.TXN_STATE, _no_text(), TXNS.c.TXN_ID, sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger),
+    _kind(0),
+    TXNS.c.TXN_STATE,
+    _no_text(),
+    TXNS.c.TXN_ID,
+    sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger),
     _NOW - TXNS.c.TXN_STARTED,
 ).where(or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0)))
 
@@ -178,14 +199,19 @@ def take_snapshot(conn: Connection, tables: Sequence[TableName], current_txn: in
     return take_snapshot_and(conn, tables, current_txn, gap_timeout_ms, [])[0]
 
 
-def take_snapshot_and(conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int,
-                      more: Sequence[Step]) -> tuple[Snapshot, list[Result]]:
+def take_snapshot_and(
+    conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int, more: Sequence[Step]
+) -> tuple[Snapshot, list[Result]]:
     """A snapshot, and what else is to be read right after it, in one round trip where that is possible."""
     if not tables:
         opened = open_txns(conn, gap_timeout_ms)
         return Snapshot(opened, read_txn_list(opened, current_txn), {}), execute_batch(conn, more)
-    parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **table_parameters(tables),
-                  **statement_time(conn)}
+    parameters = {
+        "gap_timeout": gap_timeout_ms,
+        "current_txn": current_txn,
+        **table_parameters(tables),
+        **statement_time(conn),
+    }
     txn_rows: list[tuple[int, str, int | None, int]] = []
     rest = []
     found, results = _rows(conn, _snapshot_of, tables, parameters, more)
@@ -199,8 +225,9 @@ def take_snapshot_and(conn: Connection, tables: Sequence[TableName], current_txn
     return Snapshot(opened, valid, _fold_tables(tables, rest, valid, opened.low_boundary, frozenset())), results
 
 
-def valid_write_ids(conn: Connection, tables: Sequence[TableName],
-                    txns: ValidTxnList) -> dict[TableName, ValidWriteIdList]:
+def valid_write_ids(
+    conn: Connection, tables: Sequence[TableName], txns: ValidTxnList
+) -> dict[TableName, ValidWriteIdList]:
     """Write-id lists that a txn list given out earlier may see.
 
     A txn that is open or aborted now, at or below the list's mark and unknown to the list, was not seen when it was
@@ -215,16 +242,22 @@ def valid_write_ids(conn: Connection, tables: Sequence[TableName],
     return _fold_tables(tables, rows, txns, floor, frozenset(unseen))
 
 
-def _rows(conn: Connection, statement: Callable[[int | None], sa.CompoundSelect[Any]], tables: Sequence[TableName],
-          parameters: dict[str, Any], more: Sequence[Step]) -> tuple[Sequence[Any], list[Result]]:
+def _rows(
+    conn: Connection,
+    statement: Callable[[int | None], sa.CompoundSelect[Any]],
+    tables: Sequence[TableName],
+    parameters: dict[str, Any],
+    more: Sequence[Step],
+) -> tuple[Sequence[Any], list[Result]]:
     if len(tables) > FEW:
         return conn.execute(statement(None), parameters).all(), execute_batch(conn, more)
     first, *rest = execute_batch(conn, [Step(statement(len(tables)), parameters), *more])
     return first.rows, rest
 
 
-def _fold_tables(tables: Sequence[TableName], rows: Iterable[Any], txns: ValidTxnList, floor: int,
-                 unseen: frozenset[int]) -> dict[TableName, ValidWriteIdList]:
+def _fold_tables(
+    tables: Sequence[TableName], rows: Iterable[Any], txns: ValidTxnList, floor: int, unseen: frozenset[int]
+) -> dict[TableName, ValidWriteIdList]:
     pairs: dict[TableName, list[tuple[int, int]]] = {t: [] for t in tables}
     following: dict[TableName, int] = {}
     for kind, database, name, first, second, third in rows:

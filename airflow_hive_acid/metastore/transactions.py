@@ -112,7 +112,6 @@ class _Alive:
         self._client.heartbeats.remove(self.txn_id)
 
 
-
 class Transaction(_Alive):
     """An open transaction: locks granted, one snapshot, write ids allocated.
 
@@ -132,8 +131,9 @@ class Transaction(_Alive):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._ended:
             return
         if failure is None:
@@ -160,8 +160,9 @@ class Transaction(_Alive):
         use = self._written(table)
         kind = use.operation if operation is None else _operation(operation)
         if kind.code is None:
-            raise InvalidArgumentsError(f"partitions of {use.table} are not written by {kind.value}; give insert, "
-                                        "update or delete")
+            raise InvalidArgumentsError(
+                f"partitions of {use.table} are not written by {kind.value}; give insert, update or delete"
+            )
         named = self._partitions.setdefault(use.table, {})
         for name in [names] if isinstance(names, str) else names:
             named.setdefault(canonical_partition(name), set()).add(kind)
@@ -194,8 +195,12 @@ class Transaction(_Alive):
                 f"{unnamed[0]} is partitioned: call add_partitions('{unnamed[0]}', […]) before the commit, with an "
                 "empty list when nothing was written"
             )
-        hooks = CommitHooks(checks=tuple(self._checks), partitions=(self._record_partitions,) if self._partitions
-                            else (), claims=tuple(self._claims), leases=tuple(self._leases))
+        hooks = CommitHooks(
+            checks=tuple(self._checks),
+            partitions=(self._record_partitions,) if self._partitions else (),
+            claims=tuple(self._claims),
+            leases=tuple(self._leases),
+        )
         try:
             self._client.commit_txn(self.txn_id, snapshot=self.valid_txns, hooks=hooks)
         except InvalidArgumentsError:
@@ -208,8 +213,9 @@ class Transaction(_Alive):
     def abort(self, reason: str | AbortReason | None = None) -> None:
         """Give everything up; the partitions named so far are remembered for whoever cleans up."""
         self._finish()
-        self._client.abort_txn(self.txn_id, reason or AbortReason.ROLLBACK,
-                               before=self._record_partitions if self._partitions else None)
+        self._client.abort_txn(
+            self.txn_id, reason or AbortReason.ROLLBACK, before=self._record_partitions if self._partitions else None
+        )
 
     def to_document(self) -> dict[str, Any]:
         """Everything another process needs to go on with it, as plain JSON values."""
@@ -256,8 +262,9 @@ class ReaderSnapshot(_Alive):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if failure is None:
             self.close()
         else:
@@ -281,16 +288,19 @@ def _operation(value: str | Operation) -> Operation:
         raise InvalidArgumentsError(f"{value!r} is no operation; give insert, update or delete") from None
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[int, int | None, ValidTxnList, dict[TableName,
-                                                                                          ValidWriteIdList]]:
+def read_document(
+    document: Mapping[str, Any],
+) -> tuple[int, int | None, ValidTxnList, dict[TableName, ValidWriteIdList]]:
     """Txn id, lock id and lists of a document.
 
     :raises InvalidArgumentsError: when it is no document of this version.
     """
     try:
         if document["version"] != _DOCUMENT_VERSION:
-            raise InvalidArgumentsError(f"a snapshot document of version {document['version']!r}; this release reads "
-                                        f"version {_DOCUMENT_VERSION}")
+            raise InvalidArgumentsError(
+                f"a snapshot document of version {document['version']!r}; this release reads "
+                f"version {_DOCUMENT_VERSION}"
+            )
         lists = {table_name(t): ValidWriteIdList.parse(text) for t, text in document["write_id_lists"].items()}
         return int(document["txn_id"]), document["lock_id"], ValidTxnList.parse(document["valid_txns"]), lists
     except (KeyError, TypeError, AttributeError) as error:

@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 _KINDS = {"a": "MAJOR", "i": "MINOR", "r": "REBALANCE", "c": "ABORT_TXN_CLEANUP"}
 _Q = COMPACTION_QUEUE.c
 _COMPACTION = select(_Q.CQ_ID, _Q.CQ_TYPE, _Q.CQ_DATABASE, _Q.CQ_TABLE, _Q.CQ_PARTITION).where(
-    _Q.CQ_TXN_ID == bindparam("txn_id"))
+    _Q.CQ_TXN_ID == bindparam("txn_id")
+)
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 #: Of components, because TXN_TO_WRITE_ID has no index by txn.
 _WRITES = (
     select(TXN_COMPONENTS.c.TC_TXNID, TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_WRITEID)
-    .where(TXN_COMPONENTS.c.TC_TXNID.in_(_IDS)).distinct()
+    .where(TXN_COMPONENTS.c.TC_TXNID.in_(_IDS))
+    .distinct()
 )
 
 
@@ -45,8 +47,10 @@ def committed(conn: Connection, log: Notifications, facts: Committed) -> list[St
         return []
     written = [events.commit_txn(facts.txn_id, facts.writes)]
     if facts.type in COMPACTING_TYPES and facts.type is not TxnType.SOFT_DELETE:
-        written += [events.commit_compaction(facts.txn_id, row[0], _KINDS.get(row[1], "MAJOR"), row[2], row[3], row[4])
-                    for row in conn.execute(_COMPACTION, {"txn_id": facts.txn_id})]
+        written += [
+            events.commit_compaction(facts.txn_id, row[0], _KINDS.get(row[1], "MAJOR"), row[2], row[3], row[4])
+            for row in conn.execute(_COMPACTION, {"txn_id": facts.txn_id})
+        ]
     return log.steps(conn, written)
 
 

@@ -37,18 +37,33 @@ _ROW = {
 _INSERT = insert(TXNS).values(_ROW)
 _WATERMARK = select(WATERMARK)
 _INSERT_LEVEL = insert(MIN_HISTORY_LEVEL).values(
-    MHL_TXNID=bindparam("txn_id"), MHL_MIN_OPEN_TXNID=bindparam("min_open"))
+    MHL_TXNID=bindparam("txn_id"), MHL_MIN_OPEN_TXNID=bindparam("min_open")
+)
 
 # PostgreSQL: rows and history in one statement. All its parts see the database as it was before, so the watermark is
 # the one from before the insert.
 _SERIES = func.generate_series(1, bindparam("number", type_=sa.Integer)).table_valued("n")
-_MANY = insert(TXNS).from_select(
-    list(_ROW),
-    select(*(v if isinstance(v, sa.ColumnElement) else sa.literal(v) for v in (
-        sa.literal("o", sa.CHAR(1)), clock_ms(), clock_ms(), bindparam("user", type_=sa.String),
-        bindparam("host", type_=sa.String), bindparam("agent", type_=sa.String), bindparam("type", type_=sa.Integer),
-    ))).select_from(_SERIES),
-).returning(TXNS.c.TXN_ID)
+_MANY = (
+    insert(TXNS)
+    .from_select(
+        list(_ROW),
+        select(
+            *(
+                v if isinstance(v, sa.ColumnElement) else sa.literal(v)
+                for v in (
+                    sa.literal("o", sa.CHAR(1)),
+                    clock_ms(),
+                    clock_ms(),
+                    bindparam("user", type_=sa.String),
+                    bindparam("host", type_=sa.String),
+                    bindparam("agent", type_=sa.String),
+                    bindparam("type", type_=sa.Integer),
+                )
+            )
+        ).select_from(_SERIES),
+    )
+    .returning(TXNS.c.TXN_ID)
+)
 _OPENED = _MANY.cte("opened")
 _MANY_WITH_LEVEL = (
     insert(MIN_HISTORY_LEVEL)
@@ -74,8 +89,11 @@ _LOCK_ROW = (
 _STATES = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_META_INFO).where(
     TXNS.c.TXN_ID.in_(bindparam("ids", expanding=True))
 )
-_COMPLETED = select(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID).where(
-    COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == bindparam("txn_id")).limit(1)
+_COMPLETED = (
+    select(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID)
+    .where(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == bindparam("txn_id"))
+    .limit(1)
+)
 _COUNT_OPEN = select(func.count()).select_from(TXNS).where(TXNS.c.TXN_STATE == "o")
 
 
@@ -107,15 +125,25 @@ class TxnFacts:
     reason: str | None
 
 
-def open_txns(conn: Connection, request: OpenRequest, features: Features, gap_timeout_ms: int, *,
-              timer: Callable[[], float] = time.monotonic) -> list[int]:
+def open_txns(
+    conn: Connection,
+    request: OpenRequest,
+    features: Features,
+    gap_timeout_ms: int,
+    *,
+    timer: Callable[[], float] = time.monotonic,
+) -> list[int]:
     """Open txns; returns their ids, ascending.
 
     :raises OpenTookTooLongError: when it took longer than the timeout; the whole operation is to be repeated.
     """
     started = timer()
-    rows = {"user": info(request.user), "host": info(request.host), "agent": info(request.agent_info) or None,
-            "type": int(request.type)}
+    rows = {
+        "user": info(request.user),
+        "host": info(request.host),
+        "agent": info(request.agent_info) or None,
+        "type": int(request.type),
+    }
     opened = _open_postgresql if conn.dialect.name == "postgresql" else _open_one_by_one
     ids = sorted(opened(conn, rows, request.number, features, gap_timeout_ms))
     if request.type is not TxnType.READ_ONLY and (timer() - started) * 1000 >= gap_timeout_ms:
@@ -131,8 +159,7 @@ def _open_postgresql(conn: Connection, row: dict[str, Any], number: int, feature
     return [r[0] for r in results[1].rows]
 
 
-def _open_one_by_one(conn: Connection, row: dict[str, Any], number: int, features: Features,
-                     timeout: int) -> list[int]:
+def _open_one_by_one(conn: Connection, row: dict[str, Any], number: int, features: Features, timeout: int) -> list[int]:
     lock = open_txn_lock(conn, exclusive=False)
     conn.execute(lock.statement)
     min_open = 0

@@ -38,13 +38,26 @@ class Verbs(ClientBase):
 
     # --- txns -----------------------------------------------------------------------------------------------------
 
-    def open_txn(self, *, agent_info: str | None = None, type: TxnType = TxnType.DEFAULT, user: str | None = None,
-                 host: str | None = None) -> int:
+    def open_txn(
+        self,
+        *,
+        agent_info: str | None = None,
+        type: TxnType = TxnType.DEFAULT,
+        user: str | None = None,
+        host: str | None = None,
+    ) -> int:
         """Open one txn and return its id; it needs heartbeats, or it will be aborted after ``hive.txn.timeout``."""
         return self.open_txns(1, agent_info=agent_info, type=type, user=user, host=host)[0]
 
-    def open_txns(self, number: int, *, agent_info: str | None = None, type: TxnType = TxnType.DEFAULT,
-                  user: str | None = None, host: str | None = None) -> list[int]:
+    def open_txns(
+        self,
+        number: int,
+        *,
+        agent_info: str | None = None,
+        type: TxnType = TxnType.DEFAULT,
+        user: str | None = None,
+        host: str | None = None,
+    ) -> list[int]:
         """Open several txns at once, at most ``hive.txn.max.open.batch``; returns their ids, ascending.
 
         :raises TooManyOpenTxnsError: while ``hive.max.open.txns`` are open.
@@ -65,8 +78,15 @@ class Verbs(ClientBase):
         """Keep all open txns of ``low``..``high`` alive and tell which are not open."""
         return self.database.run(lambda conn: txns.heartbeat_range(conn, low, high))
 
-    def commit_txn(self, txn_id: int, *, snapshot: ValidTxnList | None = None, check_conflicts: bool = True,
-                   hooks: commits.CommitHooks | None = None, key_value: KeyValue | None = None) -> None:
+    def commit_txn(
+        self,
+        txn_id: int,
+        *,
+        snapshot: ValidTxnList | None = None,
+        check_conflicts: bool = True,
+        hooks: commits.CommitHooks | None = None,
+        key_value: KeyValue | None = None,
+    ) -> None:
         """Commit a txn; committing again is no error.
 
         :param snapshot: what its writes were based on; changes it contained are no conflict (R2).
@@ -109,11 +129,18 @@ class Verbs(ClientBase):
         if given.events is not None:
             return given
         return dataclasses.replace(
-            given, events=lambda conn, facts: txn_events.committed(conn, self.notifications, facts),
-            statistics=lambda conn, exact: self.catalog.events.losing_statistics(conn, exact))
+            given,
+            events=lambda conn, facts: txn_events.committed(conn, self.notifications, facts),
+            statistics=lambda conn, exact: self.catalog.events.losing_statistics(conn, exact),
+        )
 
-    def abort_txn(self, txn_id: int, reason: AbortReason | str | None = None, *,
-                  before: Callable[[Connection], None] | None = None) -> None:
+    def abort_txn(
+        self,
+        txn_id: int,
+        reason: AbortReason | str | None = None,
+        *,
+        before: Callable[[Connection], None] | None = None,
+    ) -> None:
         """Abort a txn; aborting again is no error.
 
         :param before: records, in the same transaction, what must be known of it afterwards.
@@ -142,8 +169,15 @@ class Verbs(ClientBase):
 
     # --- locks ----------------------------------------------------------------------------------------------------
 
-    def lock(self, components: LockRequest | LockComponent | Iterable[LockComponent], *, txn_id: int = 0,
-             agent_info: str | None = None, zero_wait_read: bool = False, exclusive_ctas: bool = False) -> LockResponse:
+    def lock(
+        self,
+        components: LockRequest | LockComponent | Iterable[LockComponent],
+        *,
+        txn_id: int = 0,
+        agent_info: str | None = None,
+        zero_wait_read: bool = False,
+        exclusive_ctas: bool = False,
+    ) -> LockResponse:
         """Ask for locks; answers ACQUIRED, WAITING or NOT_ACQUIRED without waiting.
 
         :param txn_id: the txn the locks belong to; 0 for locks of their own, which need heartbeats.
@@ -152,8 +186,9 @@ class Verbs(ClientBase):
             request = components
         else:
             parts = (components,) if isinstance(components, LockComponent) else tuple(components)
-            request = LockRequest(parts, self.user, self.host, txn_id, agent_info or AGENT, zero_wait_read,
-                                  exclusive_ctas)
+            request = LockRequest(
+                parts, self.user, self.host, txn_id, agent_info or AGENT, zero_wait_read, exclusive_ctas
+            )
         return self.database.run(lambda conn: manager.enqueue(conn, request), Repeat.BEFORE_COMMIT)
 
     def check_lock(self, lock_id: int) -> LockResponse:
@@ -181,12 +216,21 @@ class Verbs(ClientBase):
         name = table_name(view)
         return self.database.run(lambda conn: rebuild.heartbeat_rebuild(conn, name, txn_id))
 
-    def show_locks(self, table: str | None = None, partition: str | None = None, *, database: str | None = None,
-                   txn_id: int | None = None) -> list[LockRow]:
+    def show_locks(
+        self,
+        table: str | None = None,
+        partition: str | None = None,
+        *,
+        database: str | None = None,
+        txn_id: int | None = None,
+    ) -> list[LockRow]:
         """Locks held and wanted, of everything, a database, a table, a partition or a txn."""
         name = None if table is None else table_name(table)
-        return self.database.read(lambda conn: listing.show_locks(
-            conn, name.database if name else database, name.name if name else None, partition, txn_id))
+        return self.database.read(
+            lambda conn: listing.show_locks(
+                conn, name.database if name else database, name.name if name else None, partition, txn_id
+            )
+        )
 
     def show_transactions(self, *, include_committed: bool = False) -> list[listing.TxnRow]:
         """Open and aborted txns."""
@@ -202,8 +246,9 @@ class Verbs(ClientBase):
 
     # --- write ids and snapshots ----------------------------------------------------------------------------------
 
-    def allocate_write_ids(self, table: str, txn_ids: int | Iterable[int], *,
-                           reallocate: bool = False) -> dict[int, int]:
+    def allocate_write_ids(
+        self, table: str, txn_ids: int | Iterable[int], *, reallocate: bool = False
+    ) -> dict[int, int]:
         """Write ids of a table by txn; txns that have one keep it.
 
         :raises InvalidArgumentsError: when only some of the txns have one, or one is read-only.
@@ -213,8 +258,12 @@ class Verbs(ClientBase):
 
         def operation(conn: Connection) -> dict[int, int]:
             return write_ids.allocate(
-                conn, name, ids, reallocate=reallocate,
-                finish=lambda pairs: txn_events.allocated(conn, self.notifications, name, pairs))
+                conn,
+                name,
+                ids,
+                reallocate=reallocate,
+                finish=lambda pairs: txn_events.allocated(conn, self.notifications, name, pairs),
+            )
 
         return self.database.run(operation, retry_duplicates=True)
 
@@ -222,8 +271,9 @@ class Verbs(ClientBase):
         """Which txns a reader sees, inside its own txn or outside one."""
         return read_txn_list(self.database.read(lambda conn: open_txns(conn, self.gap_timeout_ms)), txn_id)
 
-    def get_valid_write_ids(self, tables: str | Iterable[str],
-                            valid_txns: ValidTxnList | str | None = None) -> dict[str, ValidWriteIdList]:
+    def get_valid_write_ids(
+        self, tables: str | Iterable[str], valid_txns: ValidTxnList | str | None = None
+    ) -> dict[str, ValidWriteIdList]:
         """Which write ids of each table a reader sees.
 
         :param valid_txns: a txn list given out before; without it txns and write ids are looked up together (R11).
@@ -236,8 +286,9 @@ class Verbs(ClientBase):
             found = self.database.read(lambda conn: valid_write_ids(conn, names, given))
         return {str(t): w for t, w in found.items()}
 
-    def add_partitions(self, txn_id: int, table: str, names: Sequence[str],
-                       operation: Operation = Operation.UPDATE) -> None:
+    def add_partitions(
+        self, txn_id: int, table: str, names: Sequence[str], operation: Operation = Operation.UPDATE
+    ) -> None:
         """Name the partitions that an open txn writes (addDynamicPartitions), also when there are none (R12)."""
         name = table_name(table)
 

@@ -28,18 +28,23 @@ _DB, _TBL = bindparam("db", type_=sa.String), bindparam("tbl", type_=sa.String)
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 _OF_TABLE = (TXN_TO_WRITE_ID.c.T2W_DATABASE == _DB, TXN_TO_WRITE_ID.c.T2W_TABLE == _TBL)
 _LOCK_TXNS = (
-    select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_META_INFO).where(TXNS.c.TXN_ID.in_(_IDS))
-    .order_by(TXNS.c.TXN_ID).with_for_update()
+    select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_META_INFO)
+    .where(TXNS.c.TXN_ID.in_(_IDS))
+    .order_by(TXNS.c.TXN_ID)
+    .with_for_update()
 )
 _LOCK_TXN = (
     select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_META_INFO)
-    .where(TXNS.c.TXN_ID == bindparam("txn_id")).with_for_update()
+    .where(TXNS.c.TXN_ID == bindparam("txn_id"))
+    .with_for_update()
 )
 _EXISTING = select(TXN_TO_WRITE_ID.c.T2W_TXNID, TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
-    *_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID.in_(_IDS))
+    *_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID.in_(_IDS)
+)
 _FORGET = delete(TXN_TO_WRITE_ID).where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID.in_(_IDS))
 _LOCK_NEXT = (
-    select(NEXT_WRITE_ID.c.NWI_NEXT).where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
+    select(NEXT_WRITE_ID.c.NWI_NEXT)
+    .where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
     .with_for_update()
 )
 #: With the row the txn has already: its own row is locked, so nobody can give it one while this waits (R3).
@@ -47,7 +52,8 @@ _LOCK_NEXT_ONE = (
     select(
         NEXT_WRITE_ID.c.NWI_NEXT,
         select(TXN_TO_WRITE_ID.c.T2W_WRITEID)
-        .where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id")).scalar_subquery(),
+        .where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id"))
+        .scalar_subquery(),
     )
     .where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
     .with_for_update(of=NEXT_WRITE_ID)
@@ -55,26 +61,37 @@ _LOCK_NEXT_ONE = (
 _NEXT = select(NEXT_WRITE_ID.c.NWI_NEXT).where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
 _FIRST = insert(NEXT_WRITE_ID).values(NWI_DATABASE=_DB, NWI_TABLE=_TBL, NWI_NEXT=bindparam("next"))
 _ADVANCE = (
-    update(NEXT_WRITE_ID).where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
+    update(NEXT_WRITE_ID)
+    .where(NEXT_WRITE_ID.c.NWI_DATABASE == _DB, NEXT_WRITE_ID.c.NWI_TABLE == _TBL)
     .values(NWI_NEXT=bindparam("next"))
 )
 _PAIR = insert(TXN_TO_WRITE_ID).values(
-    T2W_TXNID=bindparam("txn_id"), T2W_DATABASE=_DB, T2W_TABLE=_TBL, T2W_WRITEID=bindparam("write_id"))
+    T2W_TXNID=bindparam("txn_id"), T2W_DATABASE=_DB, T2W_TABLE=_TBL, T2W_WRITEID=bindparam("write_id")
+)
 _STAMP = (
     update(TXN_COMPONENTS)
-    .where(TXN_COMPONENTS.c.TC_TXNID == bindparam("txn_id"), TXN_COMPONENTS.c.TC_DATABASE == _DB,
-           TXN_COMPONENTS.c.TC_TABLE == _TBL)
+    .where(
+        TXN_COMPONENTS.c.TC_TXNID == bindparam("txn_id"),
+        TXN_COMPONENTS.c.TC_DATABASE == _DB,
+        TXN_COMPONENTS.c.TC_TABLE == _TBL,
+    )
     .values(TC_WRITEID=bindparam("write_id"))
 )
 _WRITE_ID_OF = select(TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
-    *_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id"))
-_TXN_OF = select(TXN_TO_WRITE_ID.c.T2W_TXNID).where(
-    *_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_WRITEID == bindparam("write_id"))
+    *_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id")
+)
+_TXN_OF = select(TXN_TO_WRITE_ID.c.T2W_TXNID).where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_WRITEID == bindparam("write_id"))
 _MAX_PAIR = select(func.max(TXN_TO_WRITE_ID.c.T2W_WRITEID)).where(*_OF_TABLE)
 
 
-def allocate(conn: Connection, table: TableName, txn_ids: Sequence[int], *, reallocate: bool = False,
-             finish: Callable[[dict[int, int]], list[Step]] | None = None) -> dict[int, int]:
+def allocate(
+    conn: Connection,
+    table: TableName,
+    txn_ids: Sequence[int],
+    *,
+    reallocate: bool = False,
+    finish: Callable[[dict[int, int]], list[Step]] | None = None,
+) -> dict[int, int]:
     """One write id of the table per txn, ascending with the txn ids; what is allocated already is returned unchanged.
 
     A racer may insert the table's first row at the same time: run it with ``retry_duplicates``.
@@ -116,8 +133,9 @@ def allocate(conn: Connection, table: TableName, txn_ids: Sequence[int], *, real
     return allocated
 
 
-def _look(conn: Connection, of_table: dict[str, str], table: TableName,
-          ids: list[int]) -> tuple[dict[int, int], int | None]:
+def _look(
+    conn: Connection, of_table: dict[str, str], table: TableName, ids: list[int]
+) -> tuple[dict[int, int], int | None]:
     """What the txns have already, and the table's next id, both under lock (R3: each a statement of its own)."""
     if len(ids) == 1:
         one = {**of_table, "txn_id": ids[0]}
@@ -142,16 +160,21 @@ def _require_writers(table: TableName, ids: list[int], rows: Sequence[tuple[int,
     aborted = [i for i, f in found.items() if f.state is TxnState.ABORTED]
     if aborted:
         reason = found[aborted[0]].reason
-        raise TxnAbortedError(f"write ids of {table} for aborted txns {aborted[:10]}"
-                              + (f" ({reason})" if reason else "") + " were refused; open new txns")
+        raise TxnAbortedError(
+            f"write ids of {table} for aborted txns {aborted[:10]}"
+            + (f" ({reason})" if reason else "")
+            + " were refused; open new txns"
+        )
     gone = [i for i in ids if i not in found or found[i].state is TxnState.COMMITTED]
     if gone:
-        raise NoSuchTxnError(f"write ids of {table} for txns that are committed or were never opened, {gone[:10]}, "
-                             "were refused")
+        raise NoSuchTxnError(
+            f"write ids of {table} for txns that are committed or were never opened, {gone[:10]}, were refused"
+        )
     readers = [i for i, f in found.items() if f.type is TxnType.READ_ONLY]
     if readers:
-        raise InvalidArgumentsError(f"write ids of {table} for read-only txns {readers[:10]} were refused; "
-                                    "open a txn of type DEFAULT to write")
+        raise InvalidArgumentsError(
+            f"write ids of {table} for read-only txns {readers[:10]} were refused; open a txn of type DEFAULT to write"
+        )
 
 
 def write_id_of(conn: Connection, table: TableName, txn_id: int) -> int | None:

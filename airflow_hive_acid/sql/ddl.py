@@ -104,9 +104,7 @@ def _create_table(cursor: Cursor, external: bool, origin: dict[str, Any]) -> Cre
                 clauses.values.update(_clustered_by(cursor))
             else:
                 raise _bad_table_clause(cursor)
-    return CreateTable(
-        table, columns, if_not_exists=if_not_exists, external=external, **clauses.values, **origin
-    )
+    return CreateTable(table, columns, if_not_exists=if_not_exists, external=external, **clauses.values, **origin)
 
 
 def _bad_table_clause(cursor: Cursor) -> Exception:

@@ -184,8 +184,11 @@ def belongs(column: exp.Column, relation: Relation, scope: Scope) -> bool:
     if len(parts) == 2:
         return parts[0] == relation.alias
     named = relation.facts is not None and not relation.aliased and scope.by_alias(parts[0]) is None
-    return len(parts) == 3 and named and relation.facts is not None and (
-        relation.facts.qualified_name == ".".join(parts[:2])
+    return (
+        len(parts) == 3
+        and named
+        and relation.facts is not None
+        and (relation.facts.qualified_name == ".".join(parts[:2]))
     )
 
 

@@ -31,24 +31,35 @@ _DB, _TBL = bindparam("db", type_=sa.String), bindparam("tbl", type_=sa.String)
 #: The write id, if it was allocated before the lock (as Hive's clients do); ours stamp it after the grant (R1).
 _WRITE_ID = (
     select(TXN_TO_WRITE_ID.c.T2W_WRITEID)
-    .where(TXN_TO_WRITE_ID.c.T2W_TXNID == _TXN, TXN_TO_WRITE_ID.c.T2W_DATABASE == _DB,
-           TXN_TO_WRITE_ID.c.T2W_TABLE == _TBL)
+    .where(
+        TXN_TO_WRITE_ID.c.T2W_TXNID == _TXN, TXN_TO_WRITE_ID.c.T2W_DATABASE == _DB, TXN_TO_WRITE_ID.c.T2W_TABLE == _TBL
+    )
     .scalar_subquery()
 )
 _INSERT = insert(TXN_COMPONENTS).values(
-    TC_TXNID=_TXN, TC_DATABASE=_DB, TC_TABLE=_TBL, TC_PARTITION=bindparam("part"),
-    TC_OPERATION_TYPE=bindparam("operation"), TC_WRITEID=_WRITE_ID,
+    TC_TXNID=_TXN,
+    TC_DATABASE=_DB,
+    TC_TABLE=_TBL,
+    TC_PARTITION=bindparam("part"),
+    TC_OPERATION_TYPE=bindparam("operation"),
+    TC_WRITEID=_WRITE_ID,
 )
 _DELETE_TABLE_ROW = delete(TXN_COMPONENTS).where(
-    TXN_COMPONENTS.c.TC_TXNID == _TXN, TXN_COMPONENTS.c.TC_DATABASE == _DB, TXN_COMPONENTS.c.TC_TABLE == _TBL,
+    TXN_COMPONENTS.c.TC_TXNID == _TXN,
+    TXN_COMPONENTS.c.TC_DATABASE == _DB,
+    TXN_COMPONENTS.c.TC_TABLE == _TBL,
     TXN_COMPONENTS.c.TC_PARTITION.is_(None),
 )
 _NAMED = select(TXN_COMPONENTS.c.TC_PARTITION, TXN_COMPONENTS.c.TC_OPERATION_TYPE).where(
-    TXN_COMPONENTS.c.TC_TXNID == _TXN, TXN_COMPONENTS.c.TC_DATABASE == _DB, TXN_COMPONENTS.c.TC_TABLE == _TBL,
+    TXN_COMPONENTS.c.TC_TXNID == _TXN,
+    TXN_COMPONENTS.c.TC_DATABASE == _DB,
+    TXN_COMPONENTS.c.TC_TABLE == _TBL,
     TXN_COMPONENTS.c.TC_PARTITION.is_not(None),
 )
 _TABLE_ROW_OPERATIONS = select(TXN_COMPONENTS.c.TC_OPERATION_TYPE).where(
-    TXN_COMPONENTS.c.TC_TXNID == _TXN, TXN_COMPONENTS.c.TC_DATABASE == _DB, TXN_COMPONENTS.c.TC_TABLE == _TBL,
+    TXN_COMPONENTS.c.TC_TXNID == _TXN,
+    TXN_COMPONENTS.c.TC_DATABASE == _DB,
+    TXN_COMPONENTS.c.TC_TABLE == _TBL,
     TXN_COMPONENTS.c.TC_PARTITION.is_(None),
 )
 
@@ -74,25 +85,29 @@ def component_steps(txn_id: int, components: Sequence[LockComponent]) -> list[St
     ]
 
 
-def add_partitions(conn: Connection, txn_id: int, table: TableName, partitions: Sequence[str],
-                   operation: Operation = Operation.UPDATE) -> None:
+def add_partitions(
+    conn: Connection, txn_id: int, table: TableName, partitions: Sequence[str], operation: Operation = Operation.UPDATE
+) -> None:
     """Replace the table's row by one per partition written (addDynamicPartitions); the txn's row must be locked.
 
     :param partitions: partition names; empty when nothing was written.
     """
     letter = operation.code
     if letter is None:
-        raise InvalidArgumentsError(f"partitions of {table} cannot be written by {operation.value}; give insert, "
-                                    "update or delete")
+        raise InvalidArgumentsError(
+            f"partitions of {table} cannot be written by {operation.value}; give insert, update or delete"
+        )
     of_table = {"txn_id": txn_id, "db": table.database, "tbl": table.name}
     names = list(dict.fromkeys(canonical_partition(p) for p in partitions))
     known = {(row[0], row[1]) for row in conn.execute(_NAMED, of_table)}
-    steps = [Step(_INSERT, {**of_table, "part": name, "operation": letter}) for name in names
-             if (name, letter) not in known]
+    steps = [
+        Step(_INSERT, {**of_table, "part": name, "operation": letter}) for name in names if (name, letter) not in known
+    ]
     execute_batch(conn, [*steps, Step(_DELETE_TABLE_ROW, of_table)])
 
 
 def table_row_operations(conn: Connection, txn_id: int, table: TableName) -> set[str]:
     """Operations of rows that still wait for their partitions."""
-    return set(conn.execute(_TABLE_ROW_OPERATIONS,
-                            {"txn_id": txn_id, "db": table.database, "tbl": table.name}).scalars())
+    return set(
+        conn.execute(_TABLE_ROW_OPERATIONS, {"txn_id": txn_id, "db": table.database, "tbl": table.name}).scalars()
+    )

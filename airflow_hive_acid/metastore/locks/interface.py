@@ -136,8 +136,13 @@ class LockManager(Protocol):
     def unlock(self, lock_id: int) -> None:
         """Release a lock outside a txn, or withdraw a waiting request; again is no error."""
 
-    def show_locks(self, database: str | None = None, table: str | None = None, partition: str | None = None,
-                   txn_id: int | None = None) -> Sequence[LockRow]:
+    def show_locks(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        txn_id: int | None = None,
+    ) -> Sequence[LockRow]:
         """Locks held and wanted."""
 
 

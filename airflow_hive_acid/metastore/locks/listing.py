@@ -16,13 +16,32 @@ if TYPE_CHECKING:
 
 _H = HIVE_LOCKS.c
 _SHOW_LOCKS = select(
-    _H.HL_LOCK_EXT_ID, _H.HL_LOCK_INT_ID, _H.HL_DB, _H.HL_TABLE, _H.HL_PARTITION, _H.HL_LOCK_STATE, _H.HL_LOCK_TYPE,
-    _H.HL_TXNID, _H.HL_LAST_HEARTBEAT, _H.HL_ACQUIRED_AT, _H.HL_USER, _H.HL_HOST, _H.HL_AGENT_INFO,
-    _H.HL_BLOCKEDBY_EXT_ID, _H.HL_BLOCKEDBY_INT_ID,
+    _H.HL_LOCK_EXT_ID,
+    _H.HL_LOCK_INT_ID,
+    _H.HL_DB,
+    _H.HL_TABLE,
+    _H.HL_PARTITION,
+    _H.HL_LOCK_STATE,
+    _H.HL_LOCK_TYPE,
+    _H.HL_TXNID,
+    _H.HL_LAST_HEARTBEAT,
+    _H.HL_ACQUIRED_AT,
+    _H.HL_USER,
+    _H.HL_HOST,
+    _H.HL_AGENT_INFO,
+    _H.HL_BLOCKEDBY_EXT_ID,
+    _H.HL_BLOCKEDBY_INT_ID,
 )
 _SHOW_TXNS = select(
-    TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_STARTED, TXNS.c.TXN_LAST_HEARTBEAT, TXNS.c.TXN_USER,
-    TXNS.c.TXN_HOST, TXNS.c.TXN_AGENT_INFO, TXNS.c.TXN_META_INFO,
+    TXNS.c.TXN_ID,
+    TXNS.c.TXN_STATE,
+    TXNS.c.TXN_TYPE,
+    TXNS.c.TXN_STARTED,
+    TXNS.c.TXN_LAST_HEARTBEAT,
+    TXNS.c.TXN_USER,
+    TXNS.c.TXN_HOST,
+    TXNS.c.TXN_AGENT_INFO,
+    TXNS.c.TXN_META_INFO,
 ).order_by(TXNS.c.TXN_ID)
 
 
@@ -44,8 +63,13 @@ class TxnRow:
     abort_reason: str | None
 
 
-def show_locks(conn: Connection, database: str | None = None, table: str | None = None, partition: str | None = None,
-               txn_id: int | None = None) -> list[LockRow]:
+def show_locks(
+    conn: Connection,
+    database: str | None = None,
+    table: str | None = None,
+    partition: str | None = None,
+    txn_id: int | None = None,
+) -> list[LockRow]:
     """Locks held and wanted: acquired first, then the more restrictive, then in order of request."""
     statement = _SHOW_LOCKS
     for column, value in ((_H.HL_DB, database), (_H.HL_TABLE, table)):
@@ -57,9 +81,20 @@ def show_locks(conn: Connection, database: str | None = None, table: str | None 
         statement = statement.where(_H.HL_TXNID == txn_id)
     rows = [
         LockRow(
-            lock_id=r[0], internal_id=r[1], database=r[2], table=r[3], partition=r[4], state=LockState(r[5]),
-            type=LockType(r[6]), txn_id=r[7], last_heartbeat=r[8], acquired_at=r[9], user=r[10], host=r[11],
-            agent_info=r[12], blocked_by=None if r[13] is None else f"{r[13]}.{r[14]}",
+            lock_id=r[0],
+            internal_id=r[1],
+            database=r[2],
+            table=r[3],
+            partition=r[4],
+            state=LockState(r[5]),
+            type=LockType(r[6]),
+            txn_id=r[7],
+            last_heartbeat=r[8],
+            acquired_at=r[9],
+            user=r[10],
+            host=r[11],
+            agent_info=r[12],
+            blocked_by=None if r[13] is None else f"{r[13]}.{r[14]}",
         )
         for r in conn.execute(statement)
     ]

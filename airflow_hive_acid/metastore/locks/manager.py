@@ -31,8 +31,15 @@ if TYPE_CHECKING:
 
 _H = HIVE_LOCKS.c
 _EXT = bindparam("lock_id", type_=sa.BigInteger)
-_LOCK_COLUMNS = (_H.HL_LOCK_EXT_ID, _H.HL_LOCK_INT_ID, _H.HL_TXNID, _H.HL_DB, _H.HL_TABLE, _H.HL_PARTITION,
-                 _H.HL_LOCK_TYPE)
+_LOCK_COLUMNS = (
+    _H.HL_LOCK_EXT_ID,
+    _H.HL_LOCK_INT_ID,
+    _H.HL_TXNID,
+    _H.HL_DB,
+    _H.HL_TABLE,
+    _H.HL_PARTITION,
+    _H.HL_LOCK_TYPE,
+)
 _NEXT_ID = select(NEXT_LOCK_ID.c.NL_NEXT).with_for_update()
 #: Locks both rows; what it returns are their latest values, and it decides nothing else (R3).
 _TXN_AND_NEXT_ID = (
@@ -43,23 +50,38 @@ _TXN_AND_NEXT_ID = (
 )
 _ADVANCE_ID = update(NEXT_LOCK_ID).values(NL_NEXT=bindparam("next"))
 _INSERT = insert(HIVE_LOCKS).values(
-    HL_LOCK_EXT_ID=_EXT, HL_LOCK_INT_ID=bindparam("internal_id"), HL_TXNID=bindparam("txn_id"), HL_DB=bindparam("db"),
-    HL_TABLE=bindparam("tbl"), HL_PARTITION=bindparam("part"), HL_LOCK_STATE=bindparam("state"),
+    HL_LOCK_EXT_ID=_EXT,
+    HL_LOCK_INT_ID=bindparam("internal_id"),
+    HL_TXNID=bindparam("txn_id"),
+    HL_DB=bindparam("db"),
+    HL_TABLE=bindparam("tbl"),
+    HL_PARTITION=bindparam("part"),
+    HL_LOCK_STATE=bindparam("state"),
     HL_LOCK_TYPE=bindparam("type"),
     # Locks of a txn live as long as it does; their own heartbeat stays 0.
     HL_LAST_HEARTBEAT=sa.case((bindparam("txn_id", type_=sa.BigInteger) == 0, clock_ms()), else_=0),
     HL_ACQUIRED_AT=sa.case((bindparam("state", type_=sa.CHAR(1)) == "a", clock_ms())),
-    HL_USER=bindparam("user"), HL_HOST=bindparam("host"), HL_AGENT_INFO=bindparam("agent"),
-    HL_BLOCKEDBY_EXT_ID=bindparam("blocking_id"), HL_BLOCKEDBY_INT_ID=bindparam("blocking_internal_id"),
+    HL_USER=bindparam("user"),
+    HL_HOST=bindparam("host"),
+    HL_AGENT_INFO=bindparam("agent"),
+    HL_BLOCKEDBY_EXT_ID=bindparam("blocking_id"),
+    HL_BLOCKEDBY_INT_ID=bindparam("blocking_internal_id"),
 )
 _MINE = select(*_LOCK_COLUMNS, _H.HL_LOCK_STATE).where(_H.HL_LOCK_EXT_ID == _EXT).order_by(_H.HL_LOCK_INT_ID)
 _ACQUIRE = (
-    update(HIVE_LOCKS).where(_H.HL_LOCK_EXT_ID == _EXT)
-    .values(HL_LOCK_STATE="a", HL_ACQUIRED_AT=clock_ms(), HL_BLOCKEDBY_EXT_ID=None, HL_BLOCKEDBY_INT_ID=None,
-            HL_LAST_HEARTBEAT=sa.case((_H.HL_TXNID == 0, clock_ms()), else_=0))
+    update(HIVE_LOCKS)
+    .where(_H.HL_LOCK_EXT_ID == _EXT)
+    .values(
+        HL_LOCK_STATE="a",
+        HL_ACQUIRED_AT=clock_ms(),
+        HL_BLOCKEDBY_EXT_ID=None,
+        HL_BLOCKEDBY_INT_ID=None,
+        HL_LAST_HEARTBEAT=sa.case((_H.HL_TXNID == 0, clock_ms()), else_=0),
+    )
 )
 _BLOCK = (
-    update(HIVE_LOCKS).where(_H.HL_LOCK_EXT_ID == _EXT, _H.HL_LOCK_INT_ID == bindparam("internal_id"))
+    update(HIVE_LOCKS)
+    .where(_H.HL_LOCK_EXT_ID == _EXT, _H.HL_LOCK_INT_ID == bindparam("internal_id"))
     .values(HL_BLOCKEDBY_EXT_ID=bindparam("blocking_id"), HL_BLOCKEDBY_INT_ID=bindparam("blocking_internal_id"))
 )
 _HEARTBEAT = update(HIVE_LOCKS).where(_H.HL_LOCK_EXT_ID == _EXT, _H.HL_TXNID == 0).values(HL_LAST_HEARTBEAT=clock_ms())
@@ -71,7 +93,8 @@ def _in_the_way(strongest: LockType, *, whole_database: bool) -> sa.Select[Any]:
     """Locks with smaller ids that could block a request of this strength on a table, or on a database."""
     types = sorted(t.value for t in BLOCKING[strongest])
     statement = select(*_LOCK_COLUMNS).where(
-        _H.HL_DB == bindparam("db"), or_(*(_H.HL_LOCK_TYPE == t for t in types)), _H.HL_LOCK_EXT_ID < _EXT)
+        _H.HL_DB == bindparam("db"), or_(*(_H.HL_LOCK_TYPE == t for t in types)), _H.HL_LOCK_EXT_ID < _EXT
+    )
     if not whole_database:
         statement = statement.where(or_(_H.HL_TABLE.is_(None), _H.HL_TABLE == bindparam("tbl")))
     return statement
@@ -108,13 +131,26 @@ def enqueue(conn: Connection, request: LockRequest, *, finish: bool = True) -> L
         steps += component_steps(request.txn_id, components)
     for number, component in enumerate(components, 1):
         blocking = found[1] if found is not None and found[0].internal_id == number else None
-        steps.append(Step(_INSERT, {
-            "lock_id": lock_id, "internal_id": number, "txn_id": request.txn_id, "db": component.database,
-            "tbl": component.table, "part": component.partition, "state": state.value, "type": component.type.value,
-            "user": info(request.user), "host": info(request.host), "agent": info(request.agent_info) or None,
-            "blocking_id": blocking.lock_id if blocking else None,
-            "blocking_internal_id": blocking.internal_id if blocking else None,
-        }))
+        steps.append(
+            Step(
+                _INSERT,
+                {
+                    "lock_id": lock_id,
+                    "internal_id": number,
+                    "txn_id": request.txn_id,
+                    "db": component.database,
+                    "tbl": component.table,
+                    "part": component.partition,
+                    "state": state.value,
+                    "type": component.type.value,
+                    "user": info(request.user),
+                    "host": info(request.host),
+                    "agent": info(request.agent_info) or None,
+                    "blocking_id": blocking.lock_id if blocking else None,
+                    "blocking_internal_id": blocking.internal_id if blocking else None,
+                },
+            )
+        )
     (finish_batch if finish else execute_batch)(conn, together(conn, steps))
     return LockResponse(lock_id, state, _id(found[1]) if found else None)
 
@@ -138,8 +174,12 @@ def check_lock(conn: Connection, lock_id: int, *, finish: bool = True) -> LockRe
         return LockResponse(lock_id, LockState.ACQUIRED)
     found = first_conflict(mine, _locks(results[1:]))
     if found is not None:
-        blocked = {"lock_id": lock_id, "internal_id": found[0].internal_id, "blocking_id": found[1].lock_id,
-                   "blocking_internal_id": found[1].internal_id}
+        blocked = {
+            "lock_id": lock_id,
+            "internal_id": found[0].internal_id,
+            "blocking_id": found[1].lock_id,
+            "blocking_internal_id": found[1].internal_id,
+        }
         (finish_batch if finish else execute_batch)(conn, [Step(_BLOCK, blocked)])
         return LockResponse(lock_id, LockState.WAITING, _id(found[1]))
     if conn.execute(_ACQUIRE, {"lock_id": lock_id}).rowcount != len(mine):
@@ -196,9 +236,7 @@ def _look_steps(wanted: Sequence[Lock], below: int = _ANY_ID) -> list[Step]:
 
 
 def _locks(results: Iterable[Result]) -> list[Lock]:
-    return [
-        Lock(r[0], r[1], r[2], r[3], r[4], r[5], LockType(r[6])) for result in results for r in result.rows
-    ]
+    return [Lock(r[0], r[1], r[2], r[3], r[4], r[5], LockType(r[6])) for result in results for r in result.rows]
 
 
 def _refuses(request: LockRequest, blocked: Lock) -> bool:

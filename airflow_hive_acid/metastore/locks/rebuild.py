@@ -24,8 +24,11 @@ MUTEX = "MaterializationRebuild"
 _M = MATERIALIZATION_REBUILD_LOCKS.c
 _HELD = select(_M.MRL_TXN_ID).where(_M.MRL_DB_NAME == bindparam("db"), _M.MRL_TBL_NAME == bindparam("tbl"))
 _INSERT = insert(MATERIALIZATION_REBUILD_LOCKS).values(
-    MRL_TXN_ID=bindparam("txn_id"), MRL_DB_NAME=bindparam("db"), MRL_TBL_NAME=bindparam("tbl"),
-    MRL_LAST_HEARTBEAT=clock_ms())
+    MRL_TXN_ID=bindparam("txn_id"),
+    MRL_DB_NAME=bindparam("db"),
+    MRL_TBL_NAME=bindparam("tbl"),
+    MRL_LAST_HEARTBEAT=clock_ms(),
+)
 _HEARTBEAT = (
     update(MATERIALIZATION_REBUILD_LOCKS)
     .where(_M.MRL_TXN_ID == bindparam("txn_id"), _M.MRL_DB_NAME == bindparam("db"), _M.MRL_TBL_NAME == bindparam("tbl"))

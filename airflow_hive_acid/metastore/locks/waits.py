@@ -34,8 +34,19 @@ _H = HIVE_LOCKS.c
 _WAITING_DATABASES = select(_H.HL_DB).where(_H.HL_LOCK_STATE == "w").distinct().subquery()
 #: Only databases in which somebody waits can hold an edge.
 _QUEUE = (
-    select(_H.HL_LOCK_EXT_ID, _H.HL_LOCK_INT_ID, _H.HL_TXNID, _H.HL_DB, _H.HL_TABLE, _H.HL_PARTITION, _H.HL_LOCK_TYPE,
-           _H.HL_LOCK_STATE, _H.HL_AGENT_INFO, _H.HL_USER, TXNS.c.TXN_STARTED)
+    select(
+        _H.HL_LOCK_EXT_ID,
+        _H.HL_LOCK_INT_ID,
+        _H.HL_TXNID,
+        _H.HL_DB,
+        _H.HL_TABLE,
+        _H.HL_PARTITION,
+        _H.HL_LOCK_TYPE,
+        _H.HL_LOCK_STATE,
+        _H.HL_AGENT_INFO,
+        _H.HL_USER,
+        TXNS.c.TXN_STARTED,
+    )
     .join(TXNS, sa.and_(TXNS.c.TXN_ID == _H.HL_TXNID, _H.HL_TXNID > 0), isouter=True)
     .where(_H.HL_DB.in_(select(_WAITING_DATABASES.c.HL_DB)))
     .order_by(_H.HL_LOCK_EXT_ID, _H.HL_LOCK_INT_ID)
@@ -43,13 +54,16 @@ _QUEUE = (
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 #: Hive leaves TXN_AGENT_INFO empty and we never do: it tells our txns from others.
 _OURS = select(TXNS.c.TXN_ID).where(
-    TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o", TXNS.c.TXN_AGENT_INFO.is_not(None))
+    TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o", TXNS.c.TXN_AGENT_INFO.is_not(None)
+)
 _JOBS = (
-    select(HIVE_ACID_JOB.c.HAJ_TXNID, func.count()).where(HIVE_ACID_JOB.c.HAJ_TXNID.in_(_IDS))
+    select(HIVE_ACID_JOB.c.HAJ_TXNID, func.count())
+    .where(HIVE_ACID_JOB.c.HAJ_TXNID.in_(_IDS))
     .group_by(HIVE_ACID_JOB.c.HAJ_TXNID)
 )
 _WRITES = (
-    select(TXN_COMPONENTS.c.TC_TXNID, func.count()).where(TXN_COMPONENTS.c.TC_TXNID.in_(_IDS))
+    select(TXN_COMPONENTS.c.TC_TXNID, func.count())
+    .where(TXN_COMPONENTS.c.TC_TXNID.in_(_IDS))
     .group_by(TXN_COMPONENTS.c.TC_TXNID)
 )
 

@@ -335,9 +335,7 @@ def test_partitions_of_an_aborted_transaction_do_not(engine, fake, client):
 
 
 def test_next_statement_of_the_transaction_knows_its_new_partitions(engine, fake):
-    engine.run(
-        "BEGIN; INSERT INTO w.p PARTITION (k='1') VALUES (1); UPDATE w.p SET a = 2; SELECT a FROM w.p; COMMIT"
-    )
+    engine.run("BEGIN; INSERT INTO w.p PARTITION (k='1') VALUES (1); UPDATE w.p SET a = 2; SELECT a FROM w.p; COMMIT")
     assert [p.name for p in fake.specs[1].step.target.partitions] == ["k=1"]
     assert [p.name for p in fake.specs[2].views[0].snapshot.partitions] == ["k=1"]
 
@@ -511,6 +509,7 @@ def test_show_locks_and_transactions_while_a_job_runs(engine, other, fake):
     assert [(r["database"], r["table"], r["state"], r["type"], r["agent_info"]) for r in locks] == [
         ("w", "t", LockState.ACQUIRED.name.lower(), "shared_write", "tests")
     ]
-    assert [(r["transaction_id"], r["state"], r["type"]) for r in transactions] == [(locks[0]["transaction_id"],
-                                                                                   "open", "default")]
+    assert [(r["transaction_id"], r["state"], r["type"]) for r in transactions] == [
+        (locks[0]["transaction_id"], "open", "default")
+    ]
     assert compactions == []

@@ -65,7 +65,8 @@ class Rows:
         """Let txns look as if they had been opened, and had sent their last heartbeat, that much earlier."""
         txns = schema.TXNS
         statement = sa.update(txns).values(
-            TXN_STARTED=txns.c.TXN_STARTED - by_ms, TXN_LAST_HEARTBEAT=txns.c.TXN_LAST_HEARTBEAT - by_ms)
+            TXN_STARTED=txns.c.TXN_STARTED - by_ms, TXN_LAST_HEARTBEAT=txns.c.TXN_LAST_HEARTBEAT - by_ms
+        )
         if txn_ids is not None:
             statement = statement.where(txns.c.TXN_ID.in_(txn_ids))
         self.change(statement.where(txns.c.TXN_ID > 0))

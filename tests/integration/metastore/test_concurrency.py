@@ -68,6 +68,7 @@ def test_lock_ids_become_visible_in_order(metastore_url: str, client: MetastoreC
 
 def test_of_two_committed_changes_of_a_table_one_has_seen_the_other(metastore_url: str) -> None:
     """No lost update: whoever did not see the other's change, and was not seen by it, is refused."""
+
     def work(client: MetastoreClient, number: int) -> list[Any]:
         done = []
         for _ in range(6):
@@ -83,23 +84,26 @@ def test_of_two_committed_changes_of_a_table_one_has_seen_the_other(metastore_ur
     committed = [entry for part in at_once(metastore_url, work) for entry in part]
     assert committed
     for number, (one_id, one) in enumerate(committed):
-        for other_id, other in committed[number + 1:]:
+        for other_id, other in committed[number + 1 :]:
             assert one.is_valid(other_id) or other.is_valid(one_id)
 
 
 def test_write_ids_are_given_once_and_without_gaps(metastore_url: str, rows: Any) -> None:
     """The first allocations race for the table's row."""
+
     def work(client: MetastoreClient, number: int) -> None:
         for txn_id in client.open_txns(10):
             client.allocate_write_ids("db.t", txn_id)
 
     at_once(metastore_url, work)
     assert [w for _, w in sorted(rows.select("TXN_TO_WRITE_ID", "T2W_DATABASE", "T2W_WRITEID"))] == list(
-        range(1, 10 * CLIENTS + 1))
+        range(1, 10 * CLIENTS + 1)
+    )
 
 
-def test_an_abort_that_races_with_a_lock_leaves_no_lock_behind(metastore_url: str, client: MetastoreClient,
-                                                              rows: Any, lock_on: Any) -> None:
+def test_an_abort_that_races_with_a_lock_leaves_no_lock_behind(
+    metastore_url: str, client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     """A lock of an aborted txn would block for ever: it has no time-out of its own."""
     txn_ids = client.open_txns(20)
 

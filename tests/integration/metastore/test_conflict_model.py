@@ -77,7 +77,8 @@ class Model:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.lists(writes, min_size=WRITERS, max_size=WRITERS))
 def test_commits_are_refused_exactly_when_the_model_refuses_them(
-        history: list[tuple[str, int]], written: Sequence[dict[tuple[str, str | None], str]]) -> None:
+    history: list[tuple[str, int]], written: Sequence[dict[tuple[str, str | None], str]]
+) -> None:
     with TemporaryDirectory() as home, MetastoreClient(f"sqlite:///{Path(home)}/m.db") as client:
         client.create_schema()
         model = Model()
@@ -86,10 +87,13 @@ def test_commits_are_refused_exactly_when_the_model_refuses_them(
             if kind == "begin":
                 txns[writer] = client.open_txn()
                 assert txns[writer] == model.begin(writer)
-                client.lock([
-                    LockComponent("db", table, partition, LockType.SHARED_WRITE, OPERATIONS[operation])
-                    for (table, partition), operation in written[writer].items()
-                ], txn_id=txns[writer])
+                client.lock(
+                    [
+                        LockComponent("db", table, partition, LockType.SHARED_WRITE, OPERATIONS[operation])
+                        for (table, partition), operation in written[writer].items()
+                    ],
+                    txn_id=txns[writer],
+                )
             elif kind == "abort":
                 client.abort_txn(txns[writer])
                 del model.open[writer]

@@ -97,8 +97,9 @@ def test_a_connection_lost_before_the_commit_repeats_everything(database: Databa
 
 
 @pytest.mark.rule("R17")
-def test_a_connection_lost_at_the_commit_of_an_open_is_an_unknown_outcome(database: Database,
-                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_lost_at_the_commit_of_an_open_is_an_unknown_outcome(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An open, or a lock request, that may have happened must not be done again blindly."""
     tried: list[int] = []
     _lose_at_commit(database, monkeypatch, times=1)
@@ -124,7 +125,8 @@ def test_a_commit_whose_answer_is_lost_is_asked_again(metastore_url: str, monkey
 
 @pytest.mark.rule("R17")
 def test_a_commit_that_is_forgotten_when_it_is_asked_again_is_unknown(
-        metastore_url: str, client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    metastore_url: str, client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """
     t1  the commit of a txn that changed nothing; the answer is lost
     t2                                              the txn's row is purged
@@ -201,22 +203,30 @@ def end_other_sessions(conn: sa.Connection) -> None:
     """As an administrator would end them."""
     if conn.dialect.name == "postgresql":
         activity = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"))
-        conn.execute(sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(
-            activity.c.datname == sa.func.current_database(), activity.c.pid != sa.func.pg_backend_pid()))
+        conn.execute(
+            sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(
+                activity.c.datname == sa.func.current_database(), activity.c.pid != sa.func.pg_backend_pid()
+            )
+        )
         return
     sessions = sa.table("PROCESSLIST", sa.column("ID"), sa.column("DB"), schema="information_schema")
     others = sa.select(sessions.c.ID).where(
-        sessions.c.DB == sa.func.database(), sessions.c.ID != sa.func.connection_id())
+        sessions.c.DB == sa.func.database(), sessions.c.ID != sa.func.connection_id()
+    )
     for session in conn.execute(others).scalars().all():
         conn.exec_driver_sql(f"KILL {session}")
 
 
 def test_batches_answer_each_statement(database: Database) -> None:
     with database.transaction() as conn:
-        first, second, third = execute_batch(conn, [
-            Step(sa.select(schema.TXNS.c.TXN_ID)),
-            Step(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=sa.bindparam("next")), {"next": 5}),
-            Step(sa.select(schema.NEXT_LOCK_ID.c.NL_NEXT))])
+        first, second, third = execute_batch(
+            conn,
+            [
+                Step(sa.select(schema.TXNS.c.TXN_ID)),
+                Step(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=sa.bindparam("next")), {"next": 5}),
+                Step(sa.select(schema.NEXT_LOCK_ID.c.NL_NEXT)),
+            ],
+        )
     assert (first.rows, second.rowcount, third.rows) == ([(0,)], 1, [(5,)])
 
 
@@ -255,8 +265,9 @@ def test_reading_changes_nothing(client: MetastoreClient, backend: str) -> None:
     assert client.database.read(lambda conn: conn.execute(sa.select(schema.NEXT_LOCK_ID)).scalar_one()) == 1
 
 
-def test_a_forked_process_opens_connections_of_its_own(client: MetastoreClient,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_opens_connections_of_its_own(
+    client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client.open_txn()
     disposed = []
     monkeypatch.setattr(client.database.engine, "dispose", lambda close=True: disposed.append(close))
@@ -266,9 +277,14 @@ def test_a_forked_process_opens_connections_of_its_own(client: MetastoreClient,
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("url", [
-    "postgresql://u:s3cr3t@127.0.0.1:1/metastore?connect_timeout=2", "mysql://u:s3cr3t@127.0.0.1:1/metastore",
-    "sqlite:////nowhere/at/all/metastore.db"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:s3cr3t@127.0.0.1:1/metastore?connect_timeout=2",
+        "mysql://u:s3cr3t@127.0.0.1:1/metastore",
+        "sqlite:////nowhere/at/all/metastore.db",
+    ],
+)
 def test_a_database_that_cannot_be_reached_is_named_without_the_password(url: str) -> None:
     with MetastoreClient(url) as client, pytest.raises(MetastoreUnavailableError) as caught:
         client.open_txn()
@@ -301,8 +317,10 @@ def test_a_read_only_metastore_is_named_with_the_remedy(metastore_url: str, back
                     conn.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=9))
             return
     else:
-        option = {"postgresql": {"options": "-c default_transaction_read_only=on"},
-                  "mariadb": {"init_command": "SET SESSION TRANSACTION READ ONLY"}}[backend]
+        option = {
+            "postgresql": {"options": "-c default_transaction_read_only=on"},
+            "mariadb": {"init_command": "SET SESSION TRANSACTION READ ONLY"},
+        }[backend]
         url = sa.make_url(metastore_url).update_query_dict(option).render_as_string(hide_password=False)
     with MetastoreClient(url) as client, pytest.raises(MetastoreUnavailableError, match=r"read-only.*write access"):
         client.open_txn()

@@ -33,8 +33,9 @@ def quick(url: str, **settings: str) -> MetastoreClient:
 
 
 @pytest.mark.parametrize("length", [2, 3, 5])
-def test_a_circle_of_any_length_has_one_victim_and_the_others_go_on(metastore_url: str, client: MetastoreClient,
-                                                                   rows: Any, lock_on: Any, length: int) -> None:
+def test_a_circle_of_any_length_has_one_victim_and_the_others_go_on(
+    metastore_url: str, client: MetastoreClient, rows: Any, lock_on: Any, length: int
+) -> None:
     """
     t1  txn i holds table i
     t2  txn i asks for table i+1, the last for table 1: a circle
@@ -56,8 +57,9 @@ def test_a_circle_of_any_length_has_one_victim_and_the_others_go_on(metastore_ur
     with ThreadPoolExecutor(length) as pool:
         *others, victim = pool.map(wait, range(length))
     assert others == ["done"] * (length - 1)
-    assert victim.startswith(f"txn {length} gives way in a deadlock, it has done the least: "
-                             f"txn {length} waits for txn 1 waits for")
+    assert victim.startswith(
+        f"txn {length} gives way in a deadlock, it has done the least: txn {length} waits for txn 1 waits for"
+    )
     assert rows.txn_state(length) == ("a", "deadlock")
     assert rows.count("HIVE_LOCKS") == 0
 
@@ -65,8 +67,16 @@ def test_a_circle_of_any_length_has_one_victim_and_the_others_go_on(metastore_ur
 def test_the_victim_is_the_one_with_the_least_work(client: MetastoreClient, lock_on: Any) -> None:
     ring(client, lock_on, 2)
     assert [v.party for v in client.find_deadlocks()] == [Party(2)]
-    client.jobs.start(job_id="j", txn_id=2, table="db.t2", write_id=None, statement=0, kind="insert",
-                      table_location="file:/w", staging=None)
+    client.jobs.start(
+        job_id="j",
+        txn_id=2,
+        table="db.t2",
+        write_id=None,
+        statement=0,
+        kind="insert",
+        table_location="file:/w",
+        staging=None,
+    )
     assert [v.party for v in client.find_deadlocks()] == [Party(1)]
 
 
@@ -107,8 +117,9 @@ def test_the_wait_for_graph_says_who_waits_for_whom_and_for_what(client: Metasto
     assert all(w.since is None or w.since > 1_700_000_000_000 for w in client.show_waits())
 
 
-def test_a_lock_outside_txns_that_is_not_granted_in_time_is_withdrawn(metastore_url: str, client: MetastoreClient,
-                                                                     rows: Any, lock_on: Any) -> None:
+def test_a_lock_outside_txns_that_is_not_granted_in_time_is_withdrawn(
+    metastore_url: str, client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     client.lock([lock_on("db.t", X)])
     with quick(metastore_url, **{"hive.lock.numretries": "1"}) as own:
         waiting = own.lock([lock_on("db.t", SR, Operation.SELECT)])

@@ -51,8 +51,16 @@ def test_a_txn_whose_job_may_still_write_is_not_forgotten(client: MetastoreClien
     t3  its components are gone; but until the job is fenced its row stays
     """
     txn = client.begin({"db.t": "insert"})
-    client.jobs.start(job_id="j1", txn_id=txn.txn_id, table="db.t", write_id=1, statement=0, kind="insert",
-                      table_location="file:/w/t", staging="file:/w/t/_tmp_j1")
+    client.jobs.start(
+        job_id="j1",
+        txn_id=txn.txn_id,
+        table="db.t",
+        write_id=1,
+        statement=0,
+        kind="insert",
+        table_location="file:/w/t",
+        staging="file:/w/t/_tmp_j1",
+    )
     txn.abort()
     rows.delete("TXN_COMPONENTS")
     client.open_txn()
@@ -70,8 +78,16 @@ def test_a_txn_whose_job_may_still_write_is_not_forgotten(client: MetastoreClien
 def test_jobs_of_committed_txns_are_nobodys_to_fence(client: MetastoreClient, rows: Any) -> None:
     """Also when the txn's row is gone: the commit marked its jobs, so that nobody has to guess."""
     txn = client.begin({"db.t": "insert"})
-    client.jobs.start(job_id="j1", txn_id=txn.txn_id, table="db.t", write_id=1, statement=0, kind="insert",
-                      table_location="file:/w/t", staging="file:/w/t/_tmp_j1")
+    client.jobs.start(
+        job_id="j1",
+        txn_id=txn.txn_id,
+        table="db.t",
+        write_id=1,
+        statement=0,
+        kind="insert",
+        table_location="file:/w/t",
+        staging="file:/w/t/_tmp_j1",
+    )
     client.jobs.record_manifest("j1", {"directories": []})
     txn.commit()
     client.open_txn()
@@ -137,20 +153,30 @@ def test_write_ids_that_a_reader_saw_as_open_are_kept(client: MetastoreClient, r
 
 
 @pytest.mark.conformance("K28")
-def test_of_completed_components_the_newest_write_and_the_newest_change_remain(client: MetastoreClient,
-                                                                              rows: Any) -> None:
+def test_of_completed_components_the_newest_write_and_the_newest_change_remain(
+    client: MetastoreClient, rows: Any
+) -> None:
     for number, flag in enumerate(("N", "N", "Y", "N"), 1):
         for partition in ("p=1", None):
-            rows.insert("COMPLETED_TXN_COMPONENTS", CTC_TXNID=number, CTC_DATABASE="db", CTC_TABLE="t",
-                        CTC_PARTITION=partition, CTC_WRITEID=number, CTC_UPDATE_DELETE=flag)
+            rows.insert(
+                "COMPLETED_TXN_COMPONENTS",
+                CTC_TXNID=number,
+                CTC_DATABASE="db",
+                CTC_TABLE="t",
+                CTC_PARTITION=partition,
+                CTC_WRITEID=number,
+                CTC_UPDATE_DELETE=flag,
+            )
     assert client.housekeeping.remove_duplicate_completed_components() == 4
     assert rows.select("COMPLETED_TXN_COMPONENTS", "CTC_WRITEID", "CTC_UPDATE_DELETE", CTC_PARTITION="p=1") == [
-        (3, "Y"), (4, "N")]
+        (3, "Y"),
+        (4, "N"),
+    ]
 
 
-def test_a_pass_reports_what_it_did_and_skips_while_another_service_is_at_it(client: MetastoreClient,
-                                                                            other_client: MetastoreClient,
-                                                                            rows: Any) -> None:
+def test_a_pass_reports_what_it_did_and_skips_while_another_service_is_at_it(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any
+) -> None:
     txn_id = client.open_txn()
     rows.age_txns(301_000)
     with other_client.mutexes.hold("HouseKeeper"):
@@ -162,8 +188,9 @@ def test_a_pass_reports_what_it_did_and_skips_while_another_service_is_at_it(cli
     assert client.housekeeping.run_txn_cleaner().done == {"txns": 1}
 
 
-def test_a_task_that_fails_does_not_stop_the_others(client: MetastoreClient, rows: Any,
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_fails_does_not_stop_the_others(
+    client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow_hive_acid.errors import MetastoreUnavailableError
 
     def fail() -> int:

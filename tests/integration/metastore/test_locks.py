@@ -26,8 +26,9 @@ SR, SW, XW, X = LockType
 ACQUIRED, WAITING, REFUSED = LockState.ACQUIRED, LockState.WAITING, LockState.NOT_ACQUIRED
 
 
-def second_state(client: MetastoreClient, lock_on: Any, first: tuple[str, LockType],
-                 second: tuple[str, LockType]) -> LockState:
+def second_state(
+    client: MetastoreClient, lock_on: Any, first: tuple[str, LockType], second: tuple[str, LockType]
+) -> LockState:
     """State of the second of two requests by two txns."""
     one, two = client.open_txns(2)
     assert client.lock([lock_on(*first)], txn_id=one).state is ACQUIRED
@@ -36,15 +37,17 @@ def second_state(client: MetastoreClient, lock_on: Any, first: tuple[str, LockTy
 
 @pytest.mark.conformance("L01")
 @pytest.mark.parametrize(("first", "second"), [(SR, SR), (SR, SW), (SW, SW), (SR, XW), (XW, SR)])
-def test_compatible_locks_are_both_granted(client: MetastoreClient, lock_on: Any, first: LockType,
-                                           second: LockType) -> None:
+def test_compatible_locks_are_both_granted(
+    client: MetastoreClient, lock_on: Any, first: LockType, second: LockType
+) -> None:
     assert second_state(client, lock_on, ("db.t", first), ("db.t", second)) is ACQUIRED
 
 
 @pytest.mark.conformance("L02")
 @pytest.mark.parametrize(("first", "second"), [(SW, XW), (XW, SW), (XW, XW)])
-def test_writers_wait_for_exclusive_writers(client: MetastoreClient, lock_on: Any, first: LockType,
-                                            second: LockType) -> None:
+def test_writers_wait_for_exclusive_writers(
+    client: MetastoreClient, lock_on: Any, first: LockType, second: LockType
+) -> None:
     assert second_state(client, lock_on, ("db.t", first), ("db.t", second)) is WAITING
 
 
@@ -56,8 +59,9 @@ def test_an_exclusive_lock_excludes_all_others(client: MetastoreClient, lock_on:
 
 
 @pytest.mark.conformance("L04")
-def test_dropping_a_table_and_reading_its_database_do_not_disturb_each_other(client: MetastoreClient,
-                                                                            lock_on: Any) -> None:
+def test_dropping_a_table_and_reading_its_database_do_not_disturb_each_other(
+    client: MetastoreClient, lock_on: Any
+) -> None:
     assert second_state(client, lock_on, ("a.t", X), ("a", SR)) is ACQUIRED
     assert second_state(client, lock_on, ("b", SR), ("b.t", X)) is ACQUIRED
 
@@ -69,7 +73,8 @@ def test_an_exclusive_lock_on_a_database_covers_its_tables(client: MetastoreClie
 
 @pytest.mark.conformance("L06")
 def test_an_exclusive_lock_on_a_partition_stops_readers_of_the_table_but_not_of_other_partitions(
-        client: MetastoreClient, lock_on: Any) -> None:
+    client: MetastoreClient, lock_on: Any
+) -> None:
     assert second_state(client, lock_on, ("db.t/p=1", X), ("db.t", SR)) is WAITING
     assert second_state(client, lock_on, ("db.u/p=1", X), ("db.u/p=2", SR)) is ACQUIRED
 
@@ -98,7 +103,9 @@ def test_a_request_is_granted_as_a_whole_or_not_at_all(client: MetastoreClient, 
     client.unlock(first.lock_id)
     assert client.check_lock(second.lock_id).state is ACQUIRED
     assert rows.select("HIVE_LOCKS", "HL_LOCK_STATE", "HL_BLOCKEDBY_EXT_ID", HL_TXNID=txn_id) == [
-        ("a", None), ("a", None)]
+        ("a", None),
+        ("a", None),
+    ]
 
 
 @pytest.mark.conformance("L11")
@@ -126,8 +133,9 @@ def test_checking_a_lock_that_is_gone_says_so(client: MetastoreClient, lock_on: 
 
 
 @pytest.mark.conformance("L13")
-def test_checking_a_lock_left_behind_by_an_aborted_txn_names_the_txn(client: MetastoreClient, rows: Any,
-                                                                    lock_on: Any) -> None:
+def test_checking_a_lock_left_behind_by_an_aborted_txn_names_the_txn(
+    client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     txn_id = client.open_txn()
     lock = client.lock([lock_on("db.t", SR)], txn_id=txn_id)
     rows.update("TXNS", {"TXN_STATE": "a", "TXN_META_INFO": "elsewhere"}, TXN_ID=txn_id)
@@ -173,9 +181,19 @@ def test_only_locks_outside_txns_time_out_by_themselves(client: MetastoreClient,
 
 
 def test_the_locks_by_which_hive_elects_its_leader_are_left_alone(client: MetastoreClient, rows: Any) -> None:
-    rows.insert("HIVE_LOCKS", HL_LOCK_EXT_ID=1, HL_LOCK_INT_ID=1, HL_TXNID=0, HL_DB="__metastore_leader_election__",
-                HL_TABLE="metastore_housekeeping", HL_LOCK_STATE="a", HL_LOCK_TYPE="x", HL_LAST_HEARTBEAT=1,
-                HL_USER="hive", HL_HOST="hms")
+    rows.insert(
+        "HIVE_LOCKS",
+        HL_LOCK_EXT_ID=1,
+        HL_LOCK_INT_ID=1,
+        HL_TXNID=0,
+        HL_DB="__metastore_leader_election__",
+        HL_TABLE="metastore_housekeeping",
+        HL_LOCK_STATE="a",
+        HL_LOCK_TYPE="x",
+        HL_LAST_HEARTBEAT=1,
+        HL_USER="hive",
+        HL_HOST="hms",
+    )
     assert client.housekeeping.perform_time_outs().locks == 0
 
 
@@ -229,22 +247,32 @@ def test_a_zero_wait_read_fails_at_once_behind_an_exclusive_lock(client: Metasto
 
 
 @pytest.mark.conformance("L21")
-def test_only_writes_of_transactional_tables_leave_components(client: MetastoreClient, rows: Any,
-                                                             lock_on: Any) -> None:
+def test_only_writes_of_transactional_tables_leave_components(client: MetastoreClient, rows: Any, lock_on: Any) -> None:
     txn_id = client.open_txn()
-    client.lock([
-        lock_on("db.a", SW, Operation.INSERT), lock_on("db.b", SW, Operation.UPDATE),
-        lock_on("db.c", SW, Operation.DELETE), lock_on("db.d", SR, Operation.SELECT),
-        lock_on("db.e", X, Operation.NO_TXN), lock_on("db.f", X, Operation.INSERT, transactional=False),
-        lock_on("db.g/p=1", SW, Operation.INSERT),
-    ], txn_id=txn_id)
+    client.lock(
+        [
+            lock_on("db.a", SW, Operation.INSERT),
+            lock_on("db.b", SW, Operation.UPDATE),
+            lock_on("db.c", SW, Operation.DELETE),
+            lock_on("db.d", SR, Operation.SELECT),
+            lock_on("db.e", X, Operation.NO_TXN),
+            lock_on("db.f", X, Operation.INSERT, transactional=False),
+            lock_on("db.g/p=1", SW, Operation.INSERT),
+        ],
+        txn_id=txn_id,
+    )
     assert rows.select("TXN_COMPONENTS", "TC_TXNID", "TC_TABLE", "TC_PARTITION", "TC_OPERATION_TYPE") == [
-        (1, "a", None, "i"), (1, "b", None, "u"), (1, "c", None, "d"), (1, "g", "p=1", "i")]
+        (1, "a", None, "i"),
+        (1, "b", None, "u"),
+        (1, "c", None, "d"),
+        (1, "g", "p=1", "i"),
+    ]
 
 
 @pytest.mark.conformance("L23")
-def test_a_component_carries_the_write_id_that_was_allocated_before_the_lock(client: MetastoreClient, rows: Any,
-                                                                            lock_on: Any) -> None:
+def test_a_component_carries_the_write_id_that_was_allocated_before_the_lock(
+    client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     txn_id = client.open_txn()
     client.allocate_write_ids("db.t", txn_id)
     client.lock([lock_on("db.t", SW, Operation.INSERT), lock_on("db.u", SW, Operation.INSERT)], txn_id=txn_id)
@@ -252,12 +280,17 @@ def test_a_component_carries_the_write_id_that_was_allocated_before_the_lock(cli
 
 
 @pytest.mark.conformance("L24")
-def test_lock_ids_ascend_and_components_are_numbered_in_order(client: MetastoreClient, rows: Any,
-                                                             lock_on: Any) -> None:
+def test_lock_ids_ascend_and_components_are_numbered_in_order(client: MetastoreClient, rows: Any, lock_on: Any) -> None:
     for _ in range(3):
         client.lock([lock_on("db.b", SR), lock_on("db.a", SR)])
     assert rows.select("HIVE_LOCKS", "HL_LOCK_EXT_ID", "HL_LOCK_INT_ID", "HL_TABLE") == [
-        (1, 1, "b"), (1, 2, "a"), (2, 1, "b"), (2, 2, "a"), (3, 1, "b"), (3, 2, "a")]
+        (1, 1, "b"),
+        (1, 2, "a"),
+        (2, 1, "b"),
+        (2, 2, "a"),
+        (3, 1, "b"),
+        (3, 2, "a"),
+    ]
     assert rows.select("NEXT_LOCK_ID") == [(4,)]
 
 
@@ -269,15 +302,19 @@ def test_partitions_written_replace_the_row_of_the_table(client: MetastoreClient
     client.add_partitions(one, "db.t", ["p=1", "P=2"])
     client.add_partitions(two, "db.t", [])
     assert rows.select("TXN_COMPONENTS", "TC_TXNID", "TC_PARTITION", "TC_OPERATION_TYPE") == [
-        (1, "p=1", "u"), (1, "p=2", "u")]
+        (1, "p=1", "u"),
+        (1, "p=2", "u"),
+    ]
 
 
-def test_dynamic_partition_writes_of_one_table_leave_one_row(client: MetastoreClient, rows: Any,
-                                                             lock_on: Any) -> None:
-    client.lock([
-        lock_on("db.t/p=1", SW, Operation.INSERT, dynamic_partitions=True),
-        lock_on("db.t/p=2", SW, Operation.DELETE, dynamic_partitions=True),
-    ], txn_id=client.open_txn())
+def test_dynamic_partition_writes_of_one_table_leave_one_row(client: MetastoreClient, rows: Any, lock_on: Any) -> None:
+    client.lock(
+        [
+            lock_on("db.t/p=1", SW, Operation.INSERT, dynamic_partitions=True),
+            lock_on("db.t/p=2", SW, Operation.DELETE, dynamic_partitions=True),
+        ],
+        txn_id=client.open_txn(),
+    )
     assert rows.select("TXN_COMPONENTS", "TC_PARTITION", "TC_OPERATION_TYPE") == [(None, "u")]
 
 
@@ -322,7 +359,9 @@ def test_ddl_holds_its_tables_exclusively_while_it_runs(client: MetastoreClient,
     with client.exclusive(["db.t", "db.u"], agent_info="ddl"):
         assert client.lock([lock_on("db.u", SR)]).state is WAITING
         assert {(r.describe(), r.type, r.state) for r in client.show_locks(txn_id=1)} == {
-            ("db.t", X, ACQUIRED), ("db.u", X, ACQUIRED)}
+            ("db.t", X, ACQUIRED),
+            ("db.u", X, ACQUIRED),
+        }
     assert client.show_locks(txn_id=1) == []
     assert rows.txn_state(1)[0] == "c"
 
@@ -334,8 +373,9 @@ def test_an_error_in_ddl_gives_the_locks_back(client: MetastoreClient, rows: Any
     assert rows.txn_state(1) == ("a", "RuntimeError: half way")
 
 
-def test_a_refused_lock_of_a_transaction_aborts_it(client: MetastoreClient, rows: Any, lock_on: Any,
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_lock_of_a_transaction_aborts_it(
+    client: MetastoreClient, rows: Any, lock_on: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client.lock([lock_on("db.t", X)])
     ask = client.lock
 
@@ -348,15 +388,27 @@ def test_a_refused_lock_of_a_transaction_aborts_it(client: MetastoreClient, rows
     assert rows.txn_state(1)[0] == "a"
 
 
-@pytest.mark.parametrize("bad", [
-    {"database": "d" * 129, "table": "t"}, {"database": "db", "table": "t" * 257}, {"database": "db", "table": "t\0"},
-    {"database": "db", "table": "o'hara"}, {"database": "db", "table": 't"'}, {"database": "db", "table": "%"},
-    {"database": "..", "table": "t"}, {"database": "db", "table": "täble"}, {"database": "", "table": "t"},
-    {"database": "db", "table": "t", "partition": "p=" + "1" * 800}, {"database": "db", "table": "t", "partition": "p"},
-    {"database": "db", "table": "t", "partition": "p=\0"}, {"database": "db", "table": None, "partition": "p=1"},
-])
-def test_a_name_that_cannot_be_one_is_refused_before_anything_happens(client: MetastoreClient, rows: Any,
-                                                                     bad: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"database": "d" * 129, "table": "t"},
+        {"database": "db", "table": "t" * 257},
+        {"database": "db", "table": "t\0"},
+        {"database": "db", "table": "o'hara"},
+        {"database": "db", "table": 't"'},
+        {"database": "db", "table": "%"},
+        {"database": "..", "table": "t"},
+        {"database": "db", "table": "täble"},
+        {"database": "", "table": "t"},
+        {"database": "db", "table": "t", "partition": "p=" + "1" * 800},
+        {"database": "db", "table": "t", "partition": "p"},
+        {"database": "db", "table": "t", "partition": "p=\0"},
+        {"database": "db", "table": None, "partition": "p=1"},
+    ],
+)
+def test_a_name_that_cannot_be_one_is_refused_before_anything_happens(
+    client: MetastoreClient, rows: Any, bad: dict[str, Any]
+) -> None:
     before = rows.counts()
     with pytest.raises(InvalidArgumentsError):
         client.lock([component_of(**bad)])
@@ -369,7 +421,7 @@ def component_of(database: str, table: str | None, partition: str | None = None)
     return LockComponent(database, table, partition, SR, Operation.SELECT)
 
 
-@pytest.mark.parametrize("partition", ["p=%25", "p=_", "p=..", "p=ä", "p=o'hara", 'p=a%22b', "p=a%2Fb"])
+@pytest.mark.parametrize("partition", ["p=%25", "p=_", "p=..", "p=ä", "p=o'hara", "p=a%22b", "p=a%2Fb"])
 def test_odd_partition_values_are_locked_as_they_are(client: MetastoreClient, lock_on: Any, partition: str) -> None:
     client.lock([lock_on(f"db.t/{partition}", X)])
     assert client.lock([lock_on(f"db.t/{partition}", SR)]).state is WAITING

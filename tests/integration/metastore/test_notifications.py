@@ -55,7 +55,9 @@ def test_every_txn_verb_writes_its_event(logging_client: MetastoreClient, rows: 
         ("ABORT_TXN", {"txnid": 2, "dbsUpdated": ["db"], "writeIds": [2]}),
     ]
     assert rows.select("NOTIFICATION_LOG", "EVENT_ID", "NL_ID", "CAT_NAME", "DB_NAME", "TBL_NAME")[:2] == [
-        (1, 1, None, None, None), (2, 2, "hive", "db", "t")]
+        (1, 1, None, None, None),
+        (2, 2, "hive", "db", "t"),
+    ]
     assert rows.select("NOTIFICATION_SEQUENCE", "NEXT_EVENT_ID") == [(8,)]
     assert rows.select("NOTIFICATION_LOG", "EVENT_TIME")[0][0] < 4_000_000_000  # seconds, not milliseconds
     assert logging_client.notifications.current_event_id() == 7
@@ -69,10 +71,16 @@ def test_the_raw_verbs_write_the_same_events(logging_client: MetastoreClient) ->
     logging_client.commit_txn(1)
     logging_client.commit_txn(1)
     logging_client.abort_txns([2, 3])
-    assert [(kind, message.get("txnIds") or message.get("txnIdList") or message["txnid"])
-            for kind, message in log(logging_client)] == [
-        ("OPEN_TXN", [1, 2, 3]), ("ALLOC_WRITE_ID_EVENT", [1, 2]), ("COMMIT_TXN", 1), ("ABORT_TXN", 2),
-        ("ABORT_TXN", 3)]
+    assert [
+        (kind, message.get("txnIds") or message.get("txnIdList") or message["txnid"])
+        for kind, message in log(logging_client)
+    ] == [
+        ("OPEN_TXN", [1, 2, 3]),
+        ("ALLOC_WRITE_ID_EVENT", [1, 2]),
+        ("COMMIT_TXN", 1),
+        ("ABORT_TXN", 2),
+        ("ABORT_TXN", 3),
+    ]
 
 
 def test_readers_are_not_announced(logging_client: MetastoreClient) -> None:
@@ -94,11 +102,21 @@ def test_a_refused_commit_and_a_time_out_are_aborts(logging_client: MetastoreCli
 
 def test_a_compaction_announces_itself(logging_client: MetastoreClient, rows: Any) -> None:
     txn_id = logging_client.open_txn(type=TxnType.COMPACTION)
-    rows.insert("COMPACTION_QUEUE", CQ_ID=7, CQ_DATABASE="db", CQ_TABLE="t", CQ_PARTITION="p=1", CQ_STATE="r",
-                CQ_TYPE="i", CQ_TXN_ID=txn_id)
+    rows.insert(
+        "COMPACTION_QUEUE",
+        CQ_ID=7,
+        CQ_DATABASE="db",
+        CQ_TABLE="t",
+        CQ_PARTITION="p=1",
+        CQ_STATE="r",
+        CQ_TYPE="i",
+        CQ_TXN_ID=txn_id,
+    )
     logging_client.commit_txn(txn_id)
-    assert log(logging_client)[-1] == ("COMMIT_COMPACTION_EVENT", {
-        "txnid": txn_id, "compactionId": 7, "type": "MINOR", "dbname": "db", "tableName": "t", "partName": "p=1"})
+    assert log(logging_client)[-1] == (
+        "COMMIT_COMPACTION_EVENT",
+        {"txnid": txn_id, "compactionId": 7, "type": "MINOR", "dbname": "db", "tableName": "t", "partName": "p=1"},
+    )
 
 
 def test_event_ids_are_in_commit_order_and_without_gaps(metastore_url: str, logging_client: MetastoreClient) -> None:
@@ -134,8 +152,17 @@ def test_old_events_are_purged_in_batches(logging_client: MetastoreClient, rows:
         logging_client.open_txn()
     rows.update("NOTIFICATION_LOG", {"EVENT_TIME": 1}, EVENT_ID=1)
     rows.update("NOTIFICATION_LOG", {"EVENT_TIME": 1}, EVENT_ID=3)
-    rows.insert("TXN_WRITE_NOTIFICATION_LOG", WNL_ID=1, WNL_TXNID=1, WNL_WRITEID=1, WNL_DATABASE="db", WNL_TABLE="t",
-                WNL_PARTITION="", WNL_TABLE_OBJ="{}", WNL_EVENT_TIME=1)
+    rows.insert(
+        "TXN_WRITE_NOTIFICATION_LOG",
+        WNL_ID=1,
+        WNL_TXNID=1,
+        WNL_WRITEID=1,
+        WNL_DATABASE="db",
+        WNL_TABLE="t",
+        WNL_PARTITION="",
+        WNL_TABLE_OBJ="{}",
+        WNL_EVENT_TIME=1,
+    )
     assert logging_client.notifications.purge(batch=1) == 3
     assert [e.event_id for e in logging_client.notifications.events_after(0)] == [2, 4, 5]
     assert logging_client.notifications.purge(-1000) == 3

@@ -100,8 +100,9 @@ def test_after_an_error_the_connection_is_as_good_as_before(database: Database, 
         assert database.run(lambda conn: execute_batch(conn, [Step(new, {"more": 1}), Step(READ)]))[0].rows == [(2,)]
 
 
-def test_a_value_the_server_cannot_take_is_refused(metastore_url: str, backend: str, client: MetastoreClient,
-                                                  rows: Any) -> None:
+def test_a_value_the_server_cannot_take_is_refused(
+    metastore_url: str, backend: str, client: MetastoreClient, rows: Any
+) -> None:
     before = rows.counts()
     if backend == "postgresql":
         with pytest.raises(ValueError, match="NUL"), client.database.transaction() as conn:
@@ -128,8 +129,9 @@ def test_a_batch_in_a_read_only_view_does_not_move(client: MetastoreClient, othe
         assert [r.rows for r in first] == [r.rows for r in again]
 
 
-def test_a_server_that_dies_while_a_batch_waits_is_told_as_a_lost_connection(metastore_url: str, backend: str,
-                                                                            client: MetastoreClient) -> None:
+def test_a_server_that_dies_while_a_batch_waits_is_told_as_a_lost_connection(
+    metastore_url: str, backend: str, client: MetastoreClient
+) -> None:
     """
     t1  A holds the row
     t2                  B's batch waits for it; the server ends B's session
@@ -141,7 +143,8 @@ def test_a_server_that_dies_while_a_batch_waits_is_told_as_a_lost_connection(met
         return  # SQLite has no sessions to end
     activity = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"), sa.column("wait_event_type"))
     waits = sa.select(activity.c.pid).where(
-        activity.c.datname == sa.func.current_database(), activity.c.wait_event_type == "Lock")
+        activity.c.datname == sa.func.current_database(), activity.c.wait_event_type == "Lock"
+    )
     done: list[int] = []
 
     def work() -> None:

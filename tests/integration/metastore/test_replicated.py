@@ -34,7 +34,9 @@ def test_source_txns_are_opened_once_and_ended_once(client: MetastoreClient, row
     replica.commit_txn(70)
     assert rows.txn_state(1)[0] == "c"
     assert rows.select("COMPLETED_TXN_COMPONENTS", "CTC_TXNID", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID") == [
-        (1, "t", "p=1", 5), (1, "t", None, 5)]
+        (1, "t", "p=1", 5),
+        (1, "t", None, 5),
+    ]
     replica.abort_txn(71)
     replica.abort_txn(71)
     assert rows.txn_state(2) == ("a", "replication: aborted in the source")
@@ -92,7 +94,9 @@ def test_a_copied_table_takes_over_the_sources_state(client: MetastoreClient, ro
     assert rows.select("TXN_TO_WRITE_ID", "T2W_WRITEID") == [(3,), (7,)]
     assert rows.select("TXNS", "TXN_META_INFO", TXN_STATE="a") == [("replication: aborted in the source",)] * 2
     assert rows.select("COMPACTION_QUEUE", "CQ_PARTITION", "CQ_TYPE", "CQ_STATE") == [
-        ("p=1", "a", "i"), ("p=2", "a", "i")]
+        ("p=1", "a", "i"),
+        ("p=2", "a", "i"),
+    ]
     before = rows.counts()
     assert not replica.set_write_id_state("db.t:12:9223372036854775807::")
     assert rows.counts() == before

@@ -31,7 +31,8 @@ def test_a_new_schema_has_hives_first_rows(client: MetastoreClient, rows: Any) -
     assert rows.select("CTLGS", "CTLG_ID", "NAME", "LOCATION_URI") == [(1, "hive", "TBD")]
     assert rows.select("SEQUENCE_TABLE") == [
         ("org.apache.hadoop.hive.metastore.model.MNotificationLog", 1),
-        ("org.apache.hadoop.hive.metastore.model.MTxnWriteNotificationLog", 1)]
+        ("org.apache.hadoop.hive.metastore.model.MTxnWriteNotificationLog", 1),
+    ]
 
 
 def test_creating_again_changes_nothing(client: MetastoreClient, rows: Any) -> None:
@@ -71,12 +72,21 @@ def test_a_metastore_without_our_tables_works_and_can_be_given_them(client: Meta
         pass
     client.upgrade_schema()
     assert client.check_schema().extension_version == schema.EXTENSION_VERSION
-    client.jobs.start(job_id="j", txn_id=client.open_txn(), table="db.t", write_id=None, statement=0, kind="insert",
-                      table_location="file:/w", staging=None)
+    client.jobs.start(
+        job_id="j",
+        txn_id=client.open_txn(),
+        table="db.t",
+        write_id=None,
+        statement=0,
+        kind="insert",
+        table_location="file:/w",
+        staging=None,
+    )
 
 
-@pytest.mark.parametrize("missing", [["MIN_HISTORY_LEVEL"], ["MIN_HISTORY_WRITE_ID"],
-                                     ["MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"]])
+@pytest.mark.parametrize(
+    "missing", [["MIN_HISTORY_LEVEL"], ["MIN_HISTORY_WRITE_ID"], ["MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"]]
+)
 def test_the_history_tables_are_optional(client: MetastoreClient, rows: Any, missing: list[str]) -> None:
     with client.database.transaction() as conn:
         for name in missing:
@@ -113,8 +123,9 @@ def test_half_a_schema_is_refused(client: MetastoreClient) -> None:
         client.check_schema()
 
 
-def test_the_schema_is_created_as_a_whole_or_not_at_all(empty: MetastoreClient,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_schema_is_created_as_a_whole_or_not_at_all(
+    empty: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(conn: Any) -> None:
         raise RuntimeError("power failure")
 
@@ -127,6 +138,7 @@ def test_the_schema_is_created_as_a_whole_or_not_at_all(empty: MetastoreClient,
 
 def test_two_who_create_the_schema_at_once_get_one(database_url: str) -> None:
     """Two services start on an empty database; who comes second finds the tables and checks them."""
+
     def create(_: int) -> str:
         with MetastoreClient(database_url) as client:
             client.create_schema()

@@ -31,11 +31,19 @@ def test_a_transaction_locks_pins_and_gets_its_write_ids(client: MetastoreClient
         assert str(txn.snapshot["db.v"]) == "db.v:0:9223372036854775807::"
         assert str(txn.valid_txns) == "1:9223372036854775807::"
         assert rows.select("HIVE_LOCKS", "HL_TABLE", "HL_LOCK_TYPE", "HL_LOCK_STATE", "HL_AGENT_INFO") == [
-            ("t", "w", "a", "dag=d"), ("u", "w", "a", "dag=d"), ("v", "r", "a", "dag=d")]
+            ("t", "w", "a", "dag=d"),
+            ("u", "w", "a", "dag=d"),
+            ("v", "r", "a", "dag=d"),
+        ]
         assert rows.select("TXN_COMPONENTS", "TC_TABLE", "TC_OPERATION_TYPE", "TC_WRITEID") == [
-            ("t", "i", 1), ("u", "u", 1)]
+            ("t", "i", 1),
+            ("u", "u", 1),
+        ]
         assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID", "MH_TABLE", "MH_WRITEID") == [
-            (1, "t", 1), (1, "u", 1), (1, "v", 1)]
+            (1, "t", 1),
+            (1, "u", 1),
+            (1, "v", 1),
+        ]
     assert rows.txn_state(1)[0] == "c"
     assert rows.count("HIVE_LOCKS") == rows.count("MIN_HISTORY_WRITE_ID") == rows.count("MIN_HISTORY_LEVEL") == 0
 
@@ -65,8 +73,9 @@ def test_statement_ids_count_up_for_each_table(client: MetastoreClient) -> None:
 
 
 @pytest.mark.rule("R1")
-def test_write_ids_are_allocated_after_the_grant(client: MetastoreClient, other_client: MetastoreClient, rows: Any,
-                                                 lock_on: Any) -> None:
+def test_write_ids_are_allocated_after_the_grant(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     """
     t1  A holds EXCL_WRITE, has not allocated yet
     t2                      B opens 2, waits: without write id
@@ -87,8 +96,9 @@ def test_write_ids_are_allocated_after_the_grant(client: MetastoreClient, other_
     second.commit()
 
 
-def test_a_transaction_reads_its_own_writes_but_not_those_allocated_between(client: MetastoreClient,
-                                                                           other_client: MetastoreClient) -> None:
+def test_a_transaction_reads_its_own_writes_but_not_those_allocated_between(
+    client: MetastoreClient, other_client: MetastoreClient
+) -> None:
     first = client.begin({"db.t": "insert"})
     second = other_client.begin({"db.t": "insert"})
     assert str(second.snapshot["db.t"]) == "db.t:2:1:1:"
@@ -100,7 +110,8 @@ def test_a_transaction_reads_its_own_writes_but_not_those_allocated_between(clie
 
 @pytest.mark.rule("R10")
 def test_what_is_needed_is_registered_before_the_snapshot_that_counts(
-        client: MetastoreClient, other_client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """
     t1  R takes a first look, registers
     t2                                    W commits a write: the second look differs
@@ -145,16 +156,21 @@ def test_what_is_needed_is_registered_before_the_snapshot_that_counts(
 
     monkeypatch.setattr(client.database, "run", run_and_commit)
     with client.snapshot(["db.t"]) as reader:
-        assert seen == ["db.t:2:2:2:", "db.t:2:9223372036854775807::", "db.t:2:9223372036854775807::",
-                        "db.t:2:9223372036854775807::"]
+        assert seen == [
+            "db.t:2:2:2:",
+            "db.t:2:9223372036854775807::",
+            "db.t:2:9223372036854775807::",
+            "db.t:2:9223372036854775807::",
+        ]
         assert [c["again"] for c in calls] == [False, True]
         assert str(reader.snapshot["db.t"]) == "db.t:2:9223372036854775807::"
         assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID", "MH_WRITEID") == [(reader.txn_id, 3)]
 
 
 @pytest.mark.rule("R10")
-def test_a_reader_that_waited_past_a_compaction_starts_over(client: MetastoreClient, other_client: MetastoreClient,
-                                                            rows: Any, lock_on: Any) -> None:
+def test_a_reader_that_waited_past_a_compaction_starts_over(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     """
     t1  R opens 1, waits behind an exclusive lock
     t2                      a compaction (txn 2) commits; a Cleaner that does not know R may remove its sources
@@ -163,8 +179,16 @@ def test_a_reader_that_waited_past_a_compaction_starts_over(client: MetastoreCli
     blocker = client.lock([lock_on("db.t", LockType.EXCLUSIVE)])
     pending = client.start({"db.t": "select"})
     compaction = other_client.open_txn(type=TxnType.COMPACTION)
-    rows.insert("COMPACTION_QUEUE", CQ_ID=1, CQ_DATABASE="db", CQ_TABLE="t", CQ_STATE="r", CQ_TYPE="a",
-                CQ_TXN_ID=compaction, CQ_HIGHEST_WRITE_ID=1)
+    rows.insert(
+        "COMPACTION_QUEUE",
+        CQ_ID=1,
+        CQ_DATABASE="db",
+        CQ_TABLE="t",
+        CQ_STATE="r",
+        CQ_TYPE="a",
+        CQ_TXN_ID=compaction,
+        CQ_HIGHEST_WRITE_ID=1,
+    )
     other_client.commit_txn(compaction)
     client.unlock(blocker.lock_id)
     assert pending.check()
@@ -195,8 +219,9 @@ def test_a_snapshot_does_not_move_while_others_commit(client: MetastoreClient) -
     reader.close()
 
 
-def test_another_process_goes_on_with_a_snapshot(client: MetastoreClient, other_client: MetastoreClient,
-                                                rows: Any) -> None:
+def test_another_process_goes_on_with_a_snapshot(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any
+) -> None:
     with client.transaction({"db.t": "insert"}):
         pass
     reader = client.open_snapshot(["db.t"])
@@ -211,8 +236,9 @@ def test_another_process_goes_on_with_a_snapshot(client: MetastoreClient, other_
         other_client.resume_snapshot(document)
 
 
-def test_another_process_goes_on_with_a_transaction(client: MetastoreClient, other_client: MetastoreClient,
-                                                   rows: Any) -> None:
+def test_another_process_goes_on_with_a_transaction(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any
+) -> None:
     txn = client.begin({"db.t": "update", "db.u": "select"}, partitioned=["db.t"])
     txn.next_statement_id("db.t")
     txn.add_partitions("db.t", ["p=1"], "delete")
@@ -261,20 +287,26 @@ def test_a_commit_runs_its_hooks_in_protocol_order_before_the_global_lock(client
         return lambda conn: order.append(name)
 
     txn_id = client.open_txn()
+
     def events(conn: Any, committed: Any) -> list[Any]:
         order.append(f"events of {committed.txn_id}")
         return []
 
-    hooks = CommitHooks(checks=(note("manifest"),), partitions=(note("partitions"),), claims=(note("claim"),),
-                        leases=(note("lease"),), events=events)
+    hooks = CommitHooks(
+        checks=(note("manifest"),),
+        partitions=(note("partitions"),),
+        claims=(note("claim"),),
+        leases=(note("lease"),),
+        events=events,
+    )
     client.commit_txn(txn_id, hooks=hooks)
     assert order == ["manifest", "partitions", "claim", "lease", f"events of {txn_id}"]
 
 
 @pytest.mark.rule("R14")
-def test_a_conflict_undoes_what_the_commits_hooks_did_but_not_where_files_lie(client: MetastoreClient,
-                                                                            other_client: MetastoreClient,
-                                                                            rows: Any) -> None:
+def test_a_conflict_undoes_what_the_commits_hooks_did_but_not_where_files_lie(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any
+) -> None:
     """
     t1  A and B update p=1
     t2  A commits
@@ -286,8 +318,7 @@ def test_a_conflict_undoes_what_the_commits_hooks_did_but_not_where_files_lie(cl
     for txn in (first, second):
         txn.add_partitions("db.t", ["p=1"])
     first.commit()
-    second.claim_at_commit(lambda conn: conn.execute(
-        sa.insert(schema.AUX_TABLE).values(MT_KEY1="claim", MT_KEY2=1)))  # type: ignore[arg-type, return-value]
+    second.claim_at_commit(lambda conn: conn.execute(sa.insert(schema.AUX_TABLE).values(MT_KEY1="claim", MT_KEY2=1)))  # type: ignore[arg-type, return-value]
     with pytest.raises(WriteConflictError):
         second.commit()
     assert rows.count("AUX_TABLE") == 0
@@ -303,9 +334,14 @@ def test_an_abort_remembers_the_partitions_that_hold_its_files(client: Metastore
 
 def test_operations_and_tables_must_make_sense(client: MetastoreClient, rows: Any) -> None:
     before = rows.counts()
-    for tables, text in (({}, "no table is named"), ({"db.t": "upsert"}, "'upsert' is no operation"),
-                         ({"t": "insert"}, "no table name"), ({"db.t": "insert", "DB.T": "update"}, "declared twice"),
-                         ({"db.t;": "insert"}, "no table name"), ({"db." + "t" * 4096: "insert"}, "the limit is 256")):
+    for tables, text in (
+        ({}, "no table is named"),
+        ({"db.t": "upsert"}, "'upsert' is no operation"),
+        ({"t": "insert"}, "no table name"),
+        ({"db.t": "insert", "DB.T": "update"}, "declared twice"),
+        ({"db.t;": "insert"}, "no table name"),
+        ({"db." + "t" * 4096: "insert"}, "the limit is 256"),
+    ):
         with pytest.raises(InvalidArgumentsError, match=text):
             client.begin(tables)
     assert rows.counts() == before
@@ -337,8 +373,9 @@ def test_an_open_transaction_is_kept_alive_in_the_background(quick_client: Metas
     txn.commit()
 
 
-def test_a_transaction_that_was_aborted_behind_its_back_finds_out(quick_client: MetastoreClient,
-                                                                 client: MetastoreClient) -> None:
+def test_a_transaction_that_was_aborted_behind_its_back_finds_out(
+    quick_client: MetastoreClient, client: MetastoreClient
+) -> None:
     txn = quick_client.begin({"db.t": "insert"})
     client.abort_txn(txn.txn_id, "by the operator")
     waited = threading.Event()
@@ -352,16 +389,18 @@ def test_a_transaction_that_was_aborted_behind_its_back_finds_out(quick_client: 
         txn.commit()
 
 
-def test_waiting_for_a_lock_ends_with_nothing_left_behind(quick_client: MetastoreClient, rows: Any,
-                                                         lock_on: Any) -> None:
+def test_waiting_for_a_lock_ends_with_nothing_left_behind(
+    quick_client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     quick_client.lock([lock_on("db.t", LockType.EXCLUSIVE)])
     with pytest.raises(LockTimeoutError, match=r"waited 0\.3 s"):
         quick_client.begin({"db.t": "insert"})
     assert rows.select("HIVE_LOCKS", "HL_TXNID") == [(0,)]
 
 
-def test_waiting_for_a_lock_ends_with_the_grant(client: MetastoreClient, other_client: MetastoreClient,
-                                               lock_on: Any) -> None:
+def test_waiting_for_a_lock_ends_with_the_grant(
+    client: MetastoreClient, other_client: MetastoreClient, lock_on: Any
+) -> None:
     """
     t1  A holds X
     t2              B asks, waits

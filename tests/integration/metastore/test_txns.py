@@ -91,8 +91,9 @@ def test_an_open_that_took_too_long_is_undone_and_repeated_with_new_ids(client: 
 def test_a_slow_open_of_a_read_only_txn_is_kept(client: MetastoreClient, rows: Any) -> None:
     seconds = iter([0.0, 1.5])
     request = txns.OpenRequest("u", "h", type=TxnType.READ_ONLY)
-    client.database.run(lambda conn: txns.open_txns(
-        conn, request, client.database.features(conn), 1000, timer=lambda: next(seconds)))
+    client.database.run(
+        lambda conn: txns.open_txns(conn, request, client.database.features(conn), 1000, timer=lambda: next(seconds))
+    )
     assert rows.select("TXNS", "TXN_ID", "TXN_TYPE", TXN_STATE="o") == [(1, 2)]
 
 
@@ -100,7 +101,11 @@ def test_an_open_txn_says_who_works_in_it_and_since_when(client: MetastoreClient
     txn_id = client.open_txn(agent_info="dag=sales run=2026-11-21 task=load try=1")
     [row] = client.show_transactions()
     assert (row.txn_id, row.agent_info, row.user, row.host) == (
-        txn_id, "dag=sales run=2026-11-21 task=load try=1", client.user, client.host)
+        txn_id,
+        "dag=sales run=2026-11-21 task=load try=1",
+        client.user,
+        client.host,
+    )
     assert row.started == row.last_heartbeat or abs(row.started - row.last_heartbeat) < 50
     assert rows.select("TXNS", "TXN_TYPE", TXN_ID=txn_id) == [(0,)]  # never NULL: such a row never times out
 
@@ -114,7 +119,8 @@ def test_committing_twice_is_no_error(client: MetastoreClient) -> None:
 
 @pytest.mark.conformance("T11")
 def test_committing_again_is_no_error_when_only_the_completed_components_remember(
-        client: MetastoreClient, rows: Any) -> None:
+    client: MetastoreClient, rows: Any
+) -> None:
     with client.transaction({"db.t": "insert"}) as txn:
         txn_id = txn.txn_id
     rows.delete("TXNS", TXN_ID=txn_id)
@@ -164,7 +170,8 @@ def test_heartbeats_tell_what_became_of_a_txn(client: MetastoreClient, rows: Any
 
 @pytest.mark.conformance("T16")
 def test_a_range_heartbeat_tells_which_txns_are_not_open_and_moves_the_others(
-        client: MetastoreClient, rows: Any) -> None:
+    client: MetastoreClient, rows: Any
+) -> None:
     alive, committed, aborted = client.open_txns(3)
     client.commit_txn(committed)
     client.abort_txn(aborted)
@@ -232,7 +239,8 @@ def test_a_heartbeat_between_finding_and_aborting_saves_the_txn(client: Metastor
 @pytest.mark.conformance("T21")
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_the_end_of_a_txn_takes_its_locks_and_history_away(
-        client: MetastoreClient, rows: Any, lock_on: Any, end: str) -> None:
+    client: MetastoreClient, rows: Any, lock_on: Any, end: str
+) -> None:
     txn_id = client.open_txn()
     client.lock([lock_on("db.t", LockType.SHARED_WRITE, Operation.INSERT)], txn_id=txn_id)
     assert rows.count("HIVE_LOCKS") == 1
@@ -266,7 +274,11 @@ def test_aborted_txns_say_why(client: MetastoreClient, rows: Any) -> None:
     with pytest.raises(TxnAbortedError):
         second.commit()
     assert [rows.txn_state(i) for i in (rolled_back, by_command, stale, second.txn_id)] == [
-        ("a", "rollback"), ("a", "abort by query command"), ("a", "heartbeat time-out"), ("a", "write conflicts")]
+        ("a", "rollback"),
+        ("a", "abort by query command"),
+        ("a", "heartbeat time-out"),
+        ("a", "write conflicts"),
+    ]
 
 
 def test_a_reason_too_long_for_its_column_is_cut(client: MetastoreClient, rows: Any) -> None:

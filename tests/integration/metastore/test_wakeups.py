@@ -20,8 +20,9 @@ LONG, SHORT = 60.0, 0.05
 
 
 @pytest.mark.parametrize("release", ["unlock", "commit", "abort"])
-def test_a_waiter_is_woken_when_somebody_lets_go(client: MetastoreClient, other_client: MetastoreClient, backend: str,
-                                                lock_on: Any, release: str) -> None:
+def test_a_waiter_is_woken_when_somebody_lets_go(
+    client: MetastoreClient, other_client: MetastoreClient, backend: str, lock_on: Any, release: str
+) -> None:
     """
     t1  A holds X
     t2                  B asks, waits, sleeps
@@ -31,8 +32,11 @@ def test_a_waiter_is_woken_when_somebody_lets_go(client: MetastoreClient, other_
     txn_id = 0 if release == "unlock" else client.open_txn()
     held = client.lock([lock_on("db.t", X)], txn_id=txn_id)
     waiting = other_client.lock([lock_on("db.t", X)])
-    let_go = {"unlock": lambda: client.unlock(held.lock_id), "commit": lambda: client.commit_txn(txn_id),
-              "abort": lambda: client.abort_txn(txn_id)}[release]
+    let_go = {
+        "unlock": lambda: client.unlock(held.lock_id),
+        "commit": lambda: client.commit_txn(txn_id),
+        "abort": lambda: client.abort_txn(txn_id),
+    }[release]
     with naps(other_client.database) as nap:
         thread = threading.Timer(0.2, let_go)
         thread.start()
@@ -49,8 +53,9 @@ def test_a_nap_ends_by_itself(client: MetastoreClient) -> None:
         assert time.monotonic() - started >= SHORT
 
 
-def test_being_woken_does_not_use_up_the_back_off(client: MetastoreClient, other_client: MetastoreClient,
-                                                 lock_on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_being_woken_does_not_use_up_the_back_off(
+    client: MetastoreClient, other_client: MetastoreClient, lock_on: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody else's releases wake the waiter again and again; it asks each time, and goes on with its pause."""
     from airflow_hive_acid.metastore.granting import wait_until_granted
 
@@ -95,7 +100,10 @@ def test_a_lost_connection_for_hints_only_makes_the_wait_longer(client: Metastor
     activity = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"))
     with naps(client.database) as nap:
         with client.database.transaction() as conn:
-            conn.execute(sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(
-                activity.c.datname == sa.func.current_database(), activity.c.pid != sa.func.pg_backend_pid()))
+            conn.execute(
+                sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(
+                    activity.c.datname == sa.func.current_database(), activity.c.pid != sa.func.pg_backend_pid()
+                )
+            )
         assert nap(SHORT) >= SHORT
         assert nap(SHORT) >= SHORT

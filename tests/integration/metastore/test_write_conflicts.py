@@ -19,14 +19,23 @@ INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 class Writer:
     """A txn that locks places and commits by the plain verbs, as Hive's own client does."""
 
-    def __init__(self, client: MetastoreClient, lock_on: Any, places: dict[str, Operation], *, agent: str | None = None,
-                 dynamic: bool = False) -> None:
+    def __init__(
+        self,
+        client: MetastoreClient,
+        lock_on: Any,
+        places: dict[str, Operation],
+        *,
+        agent: str | None = None,
+        dynamic: bool = False,
+    ) -> None:
         self.client = client
         self.txn_id = client.open_txn(agent_info=agent)
         for table in {place.split("/")[0] for place in places}:
             client.allocate_write_ids(table, self.txn_id)
-        components = [lock_on(place, LockType.SHARED_WRITE, operation, dynamic_partitions=dynamic)
-                      for place, operation in places.items()]
+        components = [
+            lock_on(place, LockType.SHARED_WRITE, operation, dynamic_partitions=dynamic)
+            for place, operation in places.items()
+        ]
         client.lock(components, txn_id=self.txn_id)
 
     def commit(self, **options: Any) -> None:
@@ -48,8 +57,9 @@ def test_different_tables_or_partitions_are_no_conflict(client: MetastoreClient,
 
 
 @pytest.mark.conformance("W03")
-def test_the_second_to_commit_a_change_of_the_same_partition_is_aborted(client: MetastoreClient, rows: Any,
-                                                                       lock_on: Any) -> None:
+def test_the_second_to_commit_a_change_of_the_same_partition_is_aborted(
+    client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     """
     t1  A opens 1, updates p=1
     t2                          B opens 2, updates p=1
@@ -62,8 +72,9 @@ def test_the_second_to_commit_a_change_of_the_same_partition_is_aborted(client: 
     with pytest.raises(WriteConflictError) as caught:
         two.commit()
     text = str(caught.value)
-    assert text.startswith("Aborting [txnid:2,2] due to a write conflict on default/tab/p=1 "
-                           "committed by [txnid:1,2] u/u.")
+    assert text.startswith(
+        "Aborting [txnid:2,2] due to a write conflict on default/tab/p=1 committed by [txnid:1,2] u/u."
+    )
     assert "The other txn was dag=loads run=r1 task=merge try=1's, committed at 2" in text
     assert rows.txn_state(2) == ("a", "write conflicts")
     assert rows.select("WRITE_SET", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE") == [(1, 2, "u")]
@@ -74,10 +85,12 @@ def test_the_second_to_commit_a_change_of_the_same_partition_is_aborted(client: 
 
 
 @pytest.mark.conformance("W05")
-@pytest.mark.parametrize(("first", "second", "letters"), [
-    (DELETE, DELETE, "d/d"), (UPDATE, DELETE, "d/u"), (DELETE, UPDATE, "u/d")])
-def test_deletes_conflict_like_updates(client: MetastoreClient, lock_on: Any, first: Operation, second: Operation,
-                                       letters: str) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "letters"), [(DELETE, DELETE, "d/d"), (UPDATE, DELETE, "d/u"), (DELETE, UPDATE, "u/d")]
+)
+def test_deletes_conflict_like_updates(
+    client: MetastoreClient, lock_on: Any, first: Operation, second: Operation, letters: str
+) -> None:
     one, two = (Writer(client, lock_on, {"default.tab/p=1": o}) for o in (first, second))
     one.commit()
     with pytest.raises(WriteConflictError, match=letters):
@@ -110,7 +123,8 @@ def test_a_reader_is_never_in_the_write_set(client: MetastoreClient, rows: Any) 
 @pytest.mark.conformance("W10")
 @pytest.mark.parametrize(("second", "conflict"), [(["p=1", "p=2"], True), (["p=2"], False), ([], False)])
 def test_dynamic_partition_updates_conflict_by_the_partitions_they_named(
-        client: MetastoreClient, lock_on: Any, second: list[str], conflict: bool) -> None:
+    client: MetastoreClient, lock_on: Any, second: list[str], conflict: bool
+) -> None:
     one, two = (Writer(client, lock_on, {"default.tab": UPDATE}, dynamic=True) for _ in range(2))
     client.add_partitions(one.txn_id, "default.tab", ["p=1"])
     client.add_partitions(two.txn_id, "default.tab", second)
@@ -138,24 +152,31 @@ def test_a_commit_under_exclusive_write_locks_skips_the_check(client: MetastoreC
 
 
 @pytest.mark.conformance("W14")
-def test_a_commit_moves_components_and_marks_whether_the_txn_changed_rows(client: MetastoreClient, rows: Any,
-                                                                         lock_on: Any) -> None:
+def test_a_commit_moves_components_and_marks_whether_the_txn_changed_rows(
+    client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     Writer(client, lock_on, {"db.t": INSERT, "db.u": INSERT}).commit()
     Writer(client, lock_on, {"db.t": INSERT, "db.u": DELETE}).commit()
     compaction = client.open_txn(type=TxnType.COMPACTION)
-    rows.insert("TXN_COMPONENTS", TC_TXNID=compaction, TC_DATABASE="db", TC_TABLE="t", TC_OPERATION_TYPE="c",
-                TC_WRITEID=2)
+    rows.insert(
+        "TXN_COMPONENTS", TC_TXNID=compaction, TC_DATABASE="db", TC_TABLE="t", TC_OPERATION_TYPE="c", TC_WRITEID=2
+    )
     client.commit_txn(compaction)
     with client.snapshot(["db.t"]):
         pass
     assert rows.select("COMPLETED_TXN_COMPONENTS", "CTC_TXNID", "CTC_TABLE", "CTC_WRITEID", "CTC_UPDATE_DELETE") == [
-        (1, "t", 1, "N"), (1, "u", 1, "N"), (2, "t", 2, "Y"), (2, "u", 2, "Y")]
+        (1, "t", 1, "N"),
+        (1, "u", 1, "N"),
+        (2, "t", 2, "Y"),
+        (2, "u", 2, "Y"),
+    ]
     assert rows.count("TXN_COMPONENTS") == 0
 
 
 @pytest.mark.conformance("W15")
-def test_two_changes_of_one_partition_in_one_txn_are_one_row_of_the_write_set(client: MetastoreClient, rows: Any,
-                                                                             lock_on: Any) -> None:
+def test_two_changes_of_one_partition_in_one_txn_are_one_row_of_the_write_set(
+    client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     writer = Writer(client, lock_on, {"db.t/p=1": UPDATE})
     client.lock([lock_on("db.t/p=1", LockType.SHARED_WRITE, UPDATE)], txn_id=writer.txn_id)
     client.lock([lock_on("db.t/p=1", LockType.SHARED_WRITE, DELETE)], txn_id=writer.txn_id)
@@ -165,7 +186,8 @@ def test_two_changes_of_one_partition_in_one_txn_are_one_row_of_the_write_set(cl
 
 @pytest.mark.rule("R2")
 def test_waiting_writer_is_not_doomed_by_the_commit_it_waited_for(
-        client: MetastoreClient, other_client: MetastoreClient, lock_on: Any) -> None:
+    client: MetastoreClient, other_client: MetastoreClient, lock_on: Any
+) -> None:
     """
     t1  A opens 1, holds EXCL_WRITE
     t2                      B opens 2, waits for A
@@ -187,9 +209,9 @@ def test_waiting_writer_is_not_doomed_by_the_commit_it_waited_for(
 
 
 @pytest.mark.rule("R2")
-def test_a_writer_that_would_be_doomed_is_opened_anew_before_it_works(client: MetastoreClient,
-                                                                     other_client: MetastoreClient, rows: Any,
-                                                                     lock_on: Any) -> None:
+def test_a_writer_that_would_be_doomed_is_opened_anew_before_it_works(
+    client: MetastoreClient, other_client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     """
     t1  A holds EXCLUSIVE
     t2                      B opens 1, waits
@@ -212,8 +234,9 @@ def test_a_writer_that_would_be_doomed_is_opened_anew_before_it_works(client: Me
 
 
 @pytest.mark.rule("R2")
-def test_a_change_the_snapshot_did_not_contain_is_a_conflict(client: MetastoreClient,
-                                                            other_client: MetastoreClient) -> None:
+def test_a_change_the_snapshot_did_not_contain_is_a_conflict(
+    client: MetastoreClient, other_client: MetastoreClient
+) -> None:
     first, second = client.begin({"db.t": "update"}), other_client.begin({"db.t": "update"})
     first.commit()
     with pytest.raises(WriteConflictError):
@@ -221,8 +244,9 @@ def test_a_change_the_snapshot_did_not_contain_is_a_conflict(client: MetastoreCl
 
 
 @pytest.mark.rule("R12")
-def test_a_partitioned_table_is_not_committed_without_naming_partitions(client: MetastoreClient, rows: Any,
-                                                                       lock_on: Any) -> None:
+def test_a_partitioned_table_is_not_committed_without_naming_partitions(
+    client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     for table, values in (
         ("DBS", {"DB_ID": 1, "DB_LOCATION_URI": "file:/w/db.db", "NAME": "db", "CTLG_NAME": "hive"}),
         ("TBLS", {"TBL_ID": 1, "CREATE_TIME": 1, "DB_ID": 1, "LAST_ACCESS_TIME": 0, "RETENTION": 0, "TBL_NAME": "t"}),
@@ -241,8 +265,9 @@ def test_a_partitioned_table_is_not_committed_without_naming_partitions(client: 
 
 
 @pytest.mark.rule("R12")
-def test_a_transaction_asks_for_the_partitions_of_tables_declared_partitioned(client: MetastoreClient,
-                                                                             rows: Any) -> None:
+def test_a_transaction_asks_for_the_partitions_of_tables_declared_partitioned(
+    client: MetastoreClient, rows: Any
+) -> None:
     txn = client.begin({"db.t": "update", "db.u": "insert"}, partitioned=["db.t"])
     with pytest.raises(InvalidArgumentsError, match=r"add_partitions\('db\.t'"):
         txn.commit()
@@ -258,10 +283,13 @@ def test_partitions_of_several_statements_add_up_with_their_operations(client: M
         txn.add_partitions("db.t", ["m=1", "M=2"])
         txn.add_partitions("db.t", ["m=3"], "delete")
         txn.add_partitions("db.t", [])
-    assert rows.select("WRITE_SET", "WS_PARTITION", "WS_OPERATION_TYPE") == [
-        ("m=1", "u"), ("m=2", "u"), ("m=3", "d")]
+    assert rows.select("WRITE_SET", "WS_PARTITION", "WS_OPERATION_TYPE") == [("m=1", "u"), ("m=2", "u"), ("m=3", "d")]
     assert rows.select("COMPLETED_TXN_COMPONENTS", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE") == [
-        ("m=1", 1, "Y"), ("m=1", 1, "Y"), ("m=2", 1, "Y"), ("m=3", 1, "Y")]
+        ("m=1", 1, "Y"),
+        ("m=1", 1, "Y"),
+        ("m=2", 1, "Y"),
+        ("m=3", 1, "Y"),
+    ]
 
 
 def test_the_latest_txn_in_conflict_is_told(client: MetastoreClient, lock_on: Any) -> None:

@@ -47,7 +47,8 @@ def test_only_open_writers_get_write_ids(client: MetastoreClient, rows: Any, bad
 
 @pytest.mark.conformance("T35")
 def test_some_with_and_some_without_write_id_is_an_error_unless_all_are_given_new_ones(
-        client: MetastoreClient, rows: Any) -> None:
+    client: MetastoreClient, rows: Any
+) -> None:
     one, two = client.open_txns(2)
     client.allocate_write_ids("default.t", one)
     with pytest.raises(InvalidArgumentsError, match=r"some have a write id of default\.t already"):
@@ -57,8 +58,9 @@ def test_some_with_and_some_without_write_id_is_an_error_unless_all_are_given_ne
 
 
 @pytest.mark.rule("R1")
-def test_allocation_stamps_the_write_id_into_the_components_locked_before(client: MetastoreClient, rows: Any,
-                                                                         lock_on: Any) -> None:
+def test_allocation_stamps_the_write_id_into_the_components_locked_before(
+    client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
     txn_id = client.open_txn()
     client.lock([lock_on("db.t", LockType.SHARED_WRITE, Operation.UPDATE)], txn_id=txn_id)
     assert rows.select("TXN_COMPONENTS", "TC_WRITEID") == [(None,)]
@@ -89,8 +91,9 @@ def test_forgotten_write_ids_are_valid(client: MetastoreClient, rows: Any) -> No
     assert lists(client) == "default.t:7:9223372036854775807::"
 
 
-def test_without_any_visible_writer_nothing_above_the_first_exception_is_shown(client: MetastoreClient,
-                                                                              rows: Any) -> None:
+def test_without_any_visible_writer_nothing_above_the_first_exception_is_shown(
+    client: MetastoreClient, rows: Any
+) -> None:
     rows.insert("NEXT_WRITE_ID", NWI_DATABASE="default", NWI_TABLE="t", NWI_NEXT=5)
     ids = client.open_txns(3)
     client.allocate_write_ids("default.t", ids)
@@ -146,8 +149,9 @@ def test_lists_do_not_depend_on_how_much_history_is_fetched(client: MetastoreCli
     client.commit_txn(late[1])
     from airflow_hive_acid.format.write_ids import fold_open_txns, fold_write_ids, read_txn_list
 
-    everything = [(t, s, k, 5000 if t <= ids[-1] else 0)
-                  for t, s, k in rows.select("TXNS", "TXN_ID", "TXN_STATE", "TXN_TYPE")]
+    everything = [
+        (t, s, k, 5000 if t <= ids[-1] else 0) for t, s, k in rows.select("TXNS", "TXN_ID", "TXN_STATE", "TXN_TYPE")
+    ]
     opened = fold_open_txns(sorted(everything), 1000)
     pairs = rows.select("TXN_TO_WRITE_ID", "T2W_TXNID", "T2W_WRITEID")
     for current in (0, late[0], late[3]):
@@ -215,8 +219,11 @@ def test_write_ids_of_many_tables_come_in_one_answer(client: MetastoreClient) ->
     client.commit_txn(1)
     found = client.get_valid_write_ids(tables)
     assert [str(found[t]) for t in tables[:4]] == [
-        "db.t0:1:9223372036854775807::", "db.t1:1:9223372036854775807::", "db.t2:1:9223372036854775807::",
-        "db.t3:0:9223372036854775807::"]
+        "db.t0:1:9223372036854775807::",
+        "db.t1:1:9223372036854775807::",
+        "db.t2:1:9223372036854775807::",
+        "db.t3:0:9223372036854775807::",
+    ]
     assert len(found) == 100
 
 

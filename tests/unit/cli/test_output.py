@@ -46,9 +46,7 @@ def test_json_of_no_rows_is_an_empty_list():
 
 
 def test_csv_has_a_header_and_quotes_what_needs_it():
-    assert printed(ROWS, Format.CSV) == (
-        'id,name,tags\n1,Zürich,"[""a""]"\n20,,[]\n,"a ""quoted"",\nline\x1b[2J",\n'
-    )
+    assert printed(ROWS, Format.CSV) == ('id,name,tags\n1,Zürich,"[""a""]"\n20,,[]\n,"a ""quoted"",\nline\x1b[2J",\n')
 
 
 def test_table_is_aligned_and_cuts_nothing_off():

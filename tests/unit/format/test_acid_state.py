@@ -37,8 +37,16 @@ def reader(mark: int, open_: set[int] | None = None, aborted: set[int] | None = 
 
 @pytest.mark.conformance("D01")
 def test_the_best_base_hides_what_is_before_it() -> None:
-    names = ["base_5", "base_10", "base_49", "delta_025_025", "delta_029_029", "delta_025_030", "delta_050_105",
-             "delta_90_120"]
+    names = [
+        "base_5",
+        "base_10",
+        "base_49",
+        "delta_025_025",
+        "delta_029_029",
+        "delta_025_030",
+        "delta_050_105",
+        "delta_90_120",
+    ]
     found = state(names, reader(100))
     assert found.base is not None
     assert found.base.name == "base_49"
@@ -66,8 +74,15 @@ def test_without_a_base_originals_are_read_in_path_order() -> None:
 
 @pytest.mark.conformance("D03")
 def test_wider_deltas_hide_the_ones_inside() -> None:
-    names = ["delta_0000063_63", "delta_000062_62", "delta_00061_61", "delta_40_60", "delta_0060_60", "delta_052_55",
-             "base_50"]
+    names = [
+        "delta_0000063_63",
+        "delta_000062_62",
+        "delta_00061_61",
+        "delta_40_60",
+        "delta_0060_60",
+        "delta_052_55",
+        "base_50",
+    ]
     found = state(names, reader(100))
     assert names_of(found.deltas) == ["delta_40_60", "delta_00061_61", "delta_000062_62", "delta_0000063_63"]
     assert sorted(names_of(found.obsolete)) == ["delta_0060_60", "delta_052_55"]
@@ -75,13 +90,34 @@ def test_wider_deltas_hide_the_ones_inside() -> None:
 
 @pytest.mark.conformance("D04")
 def test_statements_of_one_txn_are_read_together() -> None:
-    names = ["delta_0000063_63_0", "delta_000062_62_0", "delta_000062_62_3", "delta_00061_61_0", "delta_40_60",
-             "delta_0060_60_1", "delta_0060_60_4", "delta_0060_60_7", "delta_052_55", "delta_058_58", "base_50"]
+    names = [
+        "delta_0000063_63_0",
+        "delta_000062_62_0",
+        "delta_000062_62_3",
+        "delta_00061_61_0",
+        "delta_40_60",
+        "delta_0060_60_1",
+        "delta_0060_60_4",
+        "delta_0060_60_7",
+        "delta_052_55",
+        "delta_058_58",
+        "base_50",
+    ]
     found = state(names, reader(100))
-    assert names_of(found.deltas) == ["delta_40_60", "delta_00061_61_0", "delta_000062_62_0", "delta_000062_62_3",
-                                      "delta_0000063_63_0"]
-    assert sorted(names_of(found.obsolete)) == ["delta_0060_60_1", "delta_0060_60_4", "delta_0060_60_7",
-                                                "delta_052_55", "delta_058_58"]
+    assert names_of(found.deltas) == [
+        "delta_40_60",
+        "delta_00061_61_0",
+        "delta_000062_62_0",
+        "delta_000062_62_3",
+        "delta_0000063_63_0",
+    ]
+    assert sorted(names_of(found.obsolete)) == [
+        "delta_0060_60_1",
+        "delta_0060_60_4",
+        "delta_0060_60_7",
+        "delta_052_55",
+        "delta_058_58",
+    ]
 
 
 @pytest.mark.conformance("D06")
@@ -101,24 +137,59 @@ def test_a_compactor_drops_rows_of_aborted_ids_one_by_one() -> None:
 
 @pytest.mark.conformance("D07")
 def test_delete_deltas_follow_the_same_rules() -> None:
-    names = ["base_5", "base_10", "base_49", "delta_025_025", "delta_029_029", "delete_delta_029_029",
-             "delta_025_030", "delete_delta_025_030", "delta_050_105", "delete_delta_050_105", "delete_delta_110_110"]
+    names = [
+        "base_5",
+        "base_10",
+        "base_49",
+        "delta_025_025",
+        "delta_029_029",
+        "delete_delta_029_029",
+        "delta_025_030",
+        "delete_delta_025_030",
+        "delta_050_105",
+        "delete_delta_050_105",
+        "delete_delta_110_110",
+    ]
     found = state(names, reader(100))
     assert names_of(found.deltas) == ["delete_delta_050_105", "delta_050_105"]
     assert names_of(found.inserts) == ["base_49", "delta_050_105"]
     assert names_of(found.deletes) == ["delete_delta_050_105"]
-    assert sorted(names_of(found.obsolete)) == ["base_10", "base_5", "delete_delta_025_030", "delete_delta_029_029",
-                                                "delta_025_025", "delta_025_030", "delta_029_029"]
+    assert sorted(names_of(found.obsolete)) == [
+        "base_10",
+        "base_5",
+        "delete_delta_025_030",
+        "delete_delta_029_029",
+        "delta_025_025",
+        "delta_025_030",
+        "delta_029_029",
+    ]
 
 
 @pytest.mark.conformance("D08")
 def test_a_wider_delta_hides_delete_deltas_inside_it() -> None:
-    names = ["delta_0000063_63", "delta_000062_62", "delta_00061_61", "delta_40_60", "delta_0060_60", "delta_052_55",
-             "delete_delta_0000063_63", "delete_delta_000062_62", "delete_delta_40_60", "delete_delta_50_50",
-             "base_50"]
+    names = [
+        "delta_0000063_63",
+        "delta_000062_62",
+        "delta_00061_61",
+        "delta_40_60",
+        "delta_0060_60",
+        "delta_052_55",
+        "delete_delta_0000063_63",
+        "delete_delta_000062_62",
+        "delete_delta_40_60",
+        "delete_delta_50_50",
+        "base_50",
+    ]
     found = state(names, reader(100))
-    assert names_of(found.deltas) == ["delete_delta_40_60", "delta_40_60", "delta_00061_61", "delete_delta_000062_62",
-                                      "delta_000062_62", "delete_delta_0000063_63", "delta_0000063_63"]
+    assert names_of(found.deltas) == [
+        "delete_delta_40_60",
+        "delta_40_60",
+        "delta_00061_61",
+        "delete_delta_000062_62",
+        "delta_000062_62",
+        "delete_delta_0000063_63",
+        "delta_0000063_63",
+    ]
     assert sorted(names_of(found.obsolete)) == ["delete_delta_50_50", "delta_0060_60", "delta_052_55"]
 
 
@@ -169,8 +240,12 @@ def test_of_two_bases_of_one_write_id_the_compactors_counts() -> None:
 
 
 def test_of_two_compactions_of_one_range_the_later_counts() -> None:
-    names = ["delta_0000001_0000004_v0000008", "delete_delta_0000001_0000004_v0000008",
-             "delta_0000001_0000004_v0000011", "delete_delta_0000001_0000004_v0000011"]
+    names = [
+        "delta_0000001_0000004_v0000008",
+        "delete_delta_0000001_0000004_v0000008",
+        "delta_0000001_0000004_v0000011",
+        "delete_delta_0000001_0000004_v0000011",
+    ]
     found = state(names, reader(4))
     assert sorted(names_of(found.deltas)) == sorted(names[2:])
     assert sorted(names_of(found.obsolete)) == sorted(names[:2])
@@ -207,8 +282,10 @@ def test_a_delta_is_aborted_only_if_all_its_ids_are() -> None:
 
 
 def test_files_are_sorted_into_acid_loaded_and_side_files() -> None:
-    entries = [FileEntry(f"delta_0000001_0000001_0000/{name}", 9) for name in
-               ("bucket_00001_0", "bucket_00000_flush_length", "_orc_acid_version", "000000_0", ".x.crc", "_tmp/x")]
+    entries = [
+        FileEntry(f"delta_0000001_0000001_0000/{name}", 9)
+        for name in ("bucket_00001_0", "bucket_00000_flush_length", "_orc_acid_version", "000000_0", ".x.crc", "_tmp/x")
+    ]
     (found,) = acid_state(entries, reader(1), ALL_TXNS).deltas
     assert [(entry.path.split("/")[1], b.bucket, b.attempt) for entry, b in found.bucket_files()] == [
         ("bucket_00001_0", 1, 0)
@@ -217,9 +294,11 @@ def test_files_are_sorted_into_acid_loaded_and_side_files() -> None:
 
 
 def test_staging_is_invisible_and_directories_without_files_exist() -> None:
-    entries = [FileEntry("_tmp_1/data/delta_0000001_0000001_0000/bucket_00000", 9),
-               FileEntry("-tmp.delta_0000002_0000002_0000/bucket_00000", 9),
-               FileEntry("delta_0000003_0000003_0000/", 0)]
+    entries = [
+        FileEntry("_tmp_1/data/delta_0000001_0000001_0000/bucket_00000", 9),
+        FileEntry("-tmp.delta_0000002_0000002_0000/bucket_00000", 9),
+        FileEntry("delta_0000003_0000003_0000/", 0),
+    ]
     found = acid_state(entries, reader(5), ALL_TXNS)
     assert [(d.name, d.files) for d in found.deltas] == [("delta_0000003_0000003_0000", ())]
     assert names_of(acid_state(entries, reader(5, aborted={3}), ALL_TXNS).aborted) == ["delta_0000003_0000003_0000"]

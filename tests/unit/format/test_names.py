@@ -59,8 +59,22 @@ def test_a_directory_name_says_what_is_inside(name: str, expected: AcidDirectory
 
 @pytest.mark.parametrize(
     "name",
-    ["", "base", "base_", "base_x", "base_5_", "delta_5", "delta_5_3", "delta_1_2_3_4", "xdelta_1_2", "delta_1_2\n",
-     "delta_\u0661_\u0662", "base_0000005_v", "ds=1", "_tmp_1"],
+    [
+        "",
+        "base",
+        "base_",
+        "base_x",
+        "base_5_",
+        "delta_5",
+        "delta_5_3",
+        "delta_1_2_3_4",
+        "xdelta_1_2",
+        "delta_1_2\n",
+        "delta_\u0661_\u0662",
+        "base_0000005_v",
+        "ds=1",
+        "_tmp_1",
+    ],
 )
 def test_other_names_are_no_acid_directories(name: str) -> None:
     assert parse_directory(name) is None

@@ -36,8 +36,14 @@ def without(graph: dict[Party, set[Party]], gone: set[Party]) -> dict[Party, set
 
 
 def test_two_txns_that_want_each_others_tables() -> None:
-    graph = wait_for([queued(1, 1, "a", X), queued(2, 2, "b", X), queued(3, 1, "b", X, waiting=True),
-                      queued(4, 2, "a", X, waiting=True)])
+    graph = wait_for(
+        [
+            queued(1, 1, "a", X),
+            queued(2, 2, "b", X),
+            queued(3, 1, "b", X, waiting=True),
+            queued(4, 2, "a", X, waiting=True),
+        ]
+    )
     assert graph == {Party(1): txns(2), Party(2): txns(1)}
     [victim] = find_victims(graph, {1, 2}, {1: Work(writes=3), 2: Work(writes=1)})
     assert victim.party == Party(2)
@@ -49,15 +55,28 @@ def test_edges_include_requests_that_wait_ahead() -> None:
     1 reads t; 2 wants t exclusively and waits; 3 reads u; 3 wants to read t and waits behind 2, not behind 1;
     2 also wants u: a circle that no held lock alone would show
     """
-    graph = wait_for([queued(1, 1, "t", SR), queued(2, 3, "u", SR), queued(3, 2, "t", X, waiting=True),
-                      queued(4, 3, "t", SR, waiting=True), queued(5, 2, "u", X, waiting=True)])
+    graph = wait_for(
+        [
+            queued(1, 1, "t", SR),
+            queued(2, 3, "u", SR),
+            queued(3, 2, "t", X, waiting=True),
+            queued(4, 3, "t", SR, waiting=True),
+            queued(5, 2, "u", X, waiting=True),
+        ]
+    )
     assert graph == {Party(2): txns(1, 3), Party(3): txns(2)}
     assert [v.party for v in find_victims(graph, {1, 2, 3}, {})] == [Party(3)]
 
 
 def test_a_request_outside_txns_can_be_on_the_circle_but_never_gives_way() -> None:
-    graph = wait_for([queued(1, 1, "a", SR), QueuedLock(Lock(2, 1, 0, "db", "a", None, X), True),
-                      QueuedLock(Lock(2, 2, 0, "db", "b", None, X), True), queued(3, 1, "b", SR, waiting=True)])
+    graph = wait_for(
+        [
+            queued(1, 1, "a", SR),
+            QueuedLock(Lock(2, 1, 0, "db", "a", None, X), True),
+            QueuedLock(Lock(2, 2, 0, "db", "b", None, X), True),
+            queued(3, 1, "b", SR, waiting=True),
+        ]
+    )
     assert graph == {Party(0, 2): txns(1), Party(1): {Party(0, 2)}}
     assert [v.party for v in find_victims(graph, {1}, {})] == [Party(1)]
 
@@ -86,12 +105,14 @@ def test_a_long_circle_is_found() -> None:
 
 ids = st.integers(1, 7)
 graphs = st.dictionaries(ids.map(Party), st.sets(ids.map(Party), max_size=4), max_size=7).map(
-    lambda g: {p: targets - {p} for p, targets in g.items()})
+    lambda g: {p: targets - {p} for p, targets in g.items()}
+)
 
 
 @given(graphs, st.sets(ids), st.dictionaries(ids, st.builds(Work, st.integers(0, 2), st.integers(0, 2))))
-def test_victims_break_every_circle_that_has_one_of_ours(graph: dict[Party, set[Party]], ours: set[int],
-                                                        work: dict[int, Work]) -> None:
+def test_victims_break_every_circle_that_has_one_of_ours(
+    graph: dict[Party, set[Party]], ours: set[int], work: dict[int, Work]
+) -> None:
     victims = find_victims(graph, ours, work)
     gone: set[Party] = set()
     for victim in victims:
@@ -106,10 +127,15 @@ def test_victims_break_every_circle_that_has_one_of_ours(graph: dict[Party, set[
     assert victims == find_victims(graph, ours, work)
 
 
-@given(st.permutations(range(1, 8)), st.integers(2, 7), st.sets(ids, min_size=1),
-       st.dictionaries(ids, st.builds(Work, st.integers(0, 2))))
-def test_one_circle_has_exactly_one_victim(order: list[int], length: int, ours: set[int],
-                                           work: dict[int, Work]) -> None:
+@given(
+    st.permutations(range(1, 8)),
+    st.integers(2, 7),
+    st.sets(ids, min_size=1),
+    st.dictionaries(ids, st.builds(Work, st.integers(0, 2))),
+)
+def test_one_circle_has_exactly_one_victim(
+    order: list[int], length: int, ours: set[int], work: dict[int, Work]
+) -> None:
     ring = order[:length]
     graph = {Party(a): txns(b) for a, b in zip(ring, [*ring[1:], ring[0]], strict=True)}
     graph |= {Party(outside): txns(ring[0]) for outside in order[length:]}

@@ -20,8 +20,16 @@ WAITS = {
     XW: {SR: False, SW: True, XW: True, X: True},
     X: {SR: True, SW: True, XW: True, X: True},
 }
-PLACES = [("a", None, None), ("b", None, None), ("a", "t", None), ("a", "u", None), ("b", "t", None),
-          ("a", "t", "p=1"), ("a", "t", "p=2"), ("a", "u", "p=1")]
+PLACES = [
+    ("a", None, None),
+    ("b", None, None),
+    ("a", "t", None),
+    ("a", "u", None),
+    ("b", "t", None),
+    ("a", "t", "p=1"),
+    ("a", "t", "p=2"),
+    ("a", "u", "p=1"),
+]
 Place = tuple[str, str | None, str | None]
 types = st.sampled_from(list(LockType))
 places = st.sampled_from(PLACES)
@@ -33,8 +41,11 @@ def lock(lock_id: int, txn_id: int, place: Place, kind: LockType, number: int = 
 
 def things(place: Place) -> set[tuple[str, str, str]]:
     """The smallest things a place covers, in a world of two databases, two tables and two partitions each."""
-    return {thing for thing in product("ab", "tu", ("p=1", "p=2"))
-            if all(part is None or part == own for part, own in zip(place, thing, strict=True))}
+    return {
+        thing
+        for thing in product("ab", "tu", ("p=1", "p=2"))
+        if all(part is None or part == own for part, own in zip(place, thing, strict=True))
+    }
 
 
 def must_wait(request: Lock, existing: Lock) -> bool:
@@ -42,7 +53,8 @@ def must_wait(request: Lock, existing: Lock) -> bool:
     if request.txn_id == existing.txn_id != 0:
         return False
     if not things((request.database, request.table, request.partition)) & things(
-            (existing.database, existing.table, existing.partition)):
+        (existing.database, existing.table, existing.partition)
+    ):
         return False
     if (request.type, existing.type) == (SR, X) and request.table is None and existing.table is not None:
         return False
@@ -60,8 +72,14 @@ def test_the_matrix_on_one_table(request_type: LockType, existing_type: LockType
 
 
 @given(types, places, st.integers(0, 2), types, places, st.integers(0, 2))
-def test_conflicts_are_those_of_the_model(request_type: LockType, request_place: Place, request_txn: int,
-                                          existing_type: LockType, existing_place: Place, existing_txn: int) -> None:
+def test_conflicts_are_those_of_the_model(
+    request_type: LockType,
+    request_place: Place,
+    request_txn: int,
+    existing_type: LockType,
+    existing_place: Place,
+    existing_txn: int,
+) -> None:
     request = lock(2, request_txn, request_place, request_type)
     existing = lock(1, existing_txn, existing_place, existing_type)
     assert conflicts(request, existing) is must_wait(request, existing)
@@ -70,14 +88,17 @@ def test_conflicts_are_those_of_the_model(request_type: LockType, request_place:
 locks = st.builds(lock, st.integers(1, 8), st.integers(0, 3), places, types, st.integers(1, 3))
 
 
-@given(st.lists(locks, max_size=12), st.lists(st.tuples(places, types), min_size=1, max_size=3), st.integers(0, 3),
-       st.integers(1, 9))
+@given(
+    st.lists(locks, max_size=12),
+    st.lists(st.tuples(places, types), min_size=1, max_size=3),
+    st.integers(0, 3),
+    st.integers(1, 9),
+)
 def test_the_first_conflict_is_the_smallest_id_of_an_earlier_request(
-        existing: list[Lock], wanted: list[tuple[Place, LockType]], txn_id: int,
-        lock_id: int) -> None:
+    existing: list[Lock], wanted: list[tuple[Place, LockType]], txn_id: int, lock_id: int
+) -> None:
     mine = [lock(lock_id, txn_id, place, kind, number) for number, (place, kind) in enumerate(wanted, 1)]
-    blocking = [(e.lock_id, e.internal_id) for e in existing for m in mine
-                if e.lock_id < lock_id and must_wait(m, e)]
+    blocking = [(e.lock_id, e.internal_id) for e in existing for m in mine if e.lock_id < lock_id and must_wait(m, e)]
     found = first_conflict(mine, existing)
     assert (None if found is None else (found[1].lock_id, found[1].internal_id)) == min(blocking, default=None)
 
@@ -88,7 +109,9 @@ def test_one_component_per_object_remains_the_more_restrictive() -> None:
 
     other = LockComponent("db", "u", None, SR, Operation.SELECT)
     assert merge_components([part(SW, Operation.INSERT), other, part(XW, Operation.UPDATE)]) == (
-        part(XW, Operation.UPDATE), other)
+        part(XW, Operation.UPDATE),
+        other,
+    )
     assert merge_components([part(SW, Operation.INSERT), part(SW, Operation.UPDATE)]) == (part(SW, Operation.UPDATE),)
     assert merge_components([part(SW, Operation.DELETE), part(SW, Operation.INSERT)]) == (part(SW, Operation.DELETE),)
     assert merge_components([part(XW, Operation.UPDATE), part(SR, Operation.SELECT)]) == (part(XW, Operation.UPDATE),)

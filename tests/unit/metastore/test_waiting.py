@@ -10,7 +10,19 @@ from airflow_hive_acid.metastore.waiting import back_off_ms, total_ms
 
 def test_pauses_double_from_100_ms_up_to_the_longest() -> None:
     assert list(back_off_ms(12, 60_000)) == [
-        100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]
+        100,
+        200,
+        400,
+        800,
+        1600,
+        3200,
+        6400,
+        12_800,
+        25_600,
+        51_200,
+        60_000,
+        60_000,
+    ]
 
 
 def test_with_the_defaults_a_client_waits_91_minutes_and_42_3_seconds() -> None:

@@ -212,9 +212,7 @@ def test_update_plan(plan_of: PlanOf) -> None:
 
 def test_delete_plan_that_reads_its_own_table(plan_of: PlanOf) -> None:
     plan = plan_of("DELETE FROM t x WHERE x.id = (SELECT max(id) FROM t) OR row__id.writeid = 3")
-    assert plan.template == DeleteTemplate(
-        "x", "x.id = (SELECT max(id) FROM ha1_t AS `t`) OR row__id.writeid = 3"
-    )
+    assert plan.template == DeleteTemplate("x", "x.id = (SELECT max(id) FROM ha1_t AS `t`) OR row__id.writeid = 3")
     assert plan.operations == {"default.t": "delete"}
     assert [read.table for read in plan.reads] == ["default.t"]
     assert [(c.table, c.type.value, c.operation.value) for c in plan.locks] == [("t", "w", "delete")]

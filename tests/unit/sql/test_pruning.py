@@ -131,12 +131,18 @@ def test_an_unpartitioned_table_is_always_kept() -> None:
         # The name h could be one of raw's.
         ("SELECT * FROM demo.days JOIN raw ON id = k WHERE h = 1", {"ha1_days": list(HOURS)}),
         # A row of t without a match has NULL in d.h: what is pruned would change which rows match.
-        ("SELECT * FROM t LEFT JOIN demo.days d ON d.id = t.id WHERE d.h IS NULL", {"ha1_t": list(HOURS),
-                                                                                  "ha2_days": list(HOURS)}),
-        ("SELECT * FROM demo.days d LEFT JOIN t ON d.id = t.id WHERE d.h = 1", {"ha1_days": ["1"],
-                                                                             "ha2_t": list(HOURS)}),
-        ("SELECT * FROM demo.days d FULL JOIN t ON d.id = t.id WHERE d.h = 1", {"ha1_days": list(HOURS),
-                                                                             "ha2_t": list(HOURS)}),
+        (
+            "SELECT * FROM t LEFT JOIN demo.days d ON d.id = t.id WHERE d.h IS NULL",
+            {"ha1_t": list(HOURS), "ha2_days": list(HOURS)},
+        ),
+        (
+            "SELECT * FROM demo.days d LEFT JOIN t ON d.id = t.id WHERE d.h = 1",
+            {"ha1_days": ["1"], "ha2_t": list(HOURS)},
+        ),
+        (
+            "SELECT * FROM demo.days d FULL JOIN t ON d.id = t.id WHERE d.h = 1",
+            {"ha1_days": list(HOURS), "ha2_t": list(HOURS)},
+        ),
         ("SELECT * FROM (SELECT * FROM demo.days) q WHERE h = 1", {"ha1_days": list(HOURS)}),
         ("SELECT * FROM (SELECT * FROM demo.days WHERE h = 1) q", {"ha1_days": ["1"]}),
         ("SELECT 1 FROM demo.days WHERE h = 1 UNION SELECT 2 FROM demo.days WHERE h = 10", {"ha1_days": ["1", "10"]}),

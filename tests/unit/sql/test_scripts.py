@@ -206,9 +206,7 @@ def test_merge_with_several_clauses() -> None:
         "t.id = u.id AND u.k = CASE WHEN t.a > 1 THEN 1 END",
     ]
     script = statement.script
-    assert [
-        (w.matched, w.action, w.condition and script[slice(*w.condition.ranges[0])]) for w in statement.whens
-    ] == [
+    assert [(w.matched, w.action, w.condition and script[slice(*w.condition.ranges[0])]) for w in statement.whens] == [
         (True, "delete", "u.op = 'D'"),
         (True, "update", "CASE WHEN u.op = 'U' THEN true END"),
         (True, "update", None),
