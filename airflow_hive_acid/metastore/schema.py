@@ -24,6 +24,7 @@ from airflow_hive_acid.metastore.schema_server import SERVER_TABLES
 from airflow_hive_acid.metastore.schema_transactions import *  # noqa: F403
 from airflow_hive_acid.metastore.schema_transactions import (
     EXTENSION_TABLES,
+    HIVE_ACID_LOCK_OBJECT,
     HIVE_ACID_VERSION,
     NEXT_COMPACTION_QUEUE_ID,
     NEXT_LOCK_ID,
@@ -176,5 +177,6 @@ def _create_all(conn: Connection) -> None:
 
 def _create_extensions(conn: Connection) -> None:
     METADATA.create_all(conn, tables=list(EXTENSION_TABLES))
+    HIVE_ACID_LOCK_OBJECT.create(conn, checkfirst=True)
     if conn.execute(select(HIVE_ACID_VERSION.c.HAV_VERSION)).first() is None:
         conn.execute(insert(HIVE_ACID_VERSION), {"HAV_ID": 1, "HAV_VERSION": EXTENSION_VERSION})

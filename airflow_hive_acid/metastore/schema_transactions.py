@@ -196,6 +196,9 @@ HIVE_LOCKS = table(
 )
 Index("hl_txnid_index", HIVE_LOCKS.c.HL_TXNID, postgresql_using="hash")
 
+HIVE_ACID_LOCK_OBJECT = Index("HIVE_ACID_LOCK_OBJECT", HIVE_LOCKS.c.HL_DB, HIVE_LOCKS.c.HL_TABLE)
+"""Ours: who is in the way is asked by object, and a busy Hive may hold ten thousand locks on others."""
+
 NEXT_LOCK_ID = table("NEXT_LOCK_ID", number("NL_NEXT", null=False))
 Index("NEXT_LOCK_ID_KEY", NEXT_LOCK_ID.c.NL_NEXT, unique=True).ddl_if(dialect="mysql")
 

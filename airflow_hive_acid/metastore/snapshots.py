@@ -46,20 +46,12 @@ def _not_committed(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
 # One reading of the clock for the whole statement: a row must not be young in one place and old in another.
 _NOW = statement_ms()
 _OLD = TXNS.alias("old")
-_YOUNG = TXNS.alias("young")
 _BELOW = TXNS.alias("below")
-_FIRST_YOUNG = select(func.min(_YOUNG.c.TXN_ID)).where(_YOUNG.c.TXN_STARTED > _NOW - _GAP).scalar_subquery()
-#: The row before the first young one bounds the first gap; without a young row the newest row is the mark.
-_FROM = (
-    select(func.max(_BELOW.c.TXN_ID))
-    .where(or_(_FIRST_YOUNG.is_(None), _BELOW.c.TXN_ID < _FIRST_YOUNG))
-    .scalar_subquery()
-)
-_TXN_ROWS = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, _NOW - TXNS.c.TXN_STARTED).where(
-    or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0))
-)
-_OPEN_TXNS = _TXN_ROWS.order_by(TXNS.c.TXN_ID)
 _BOUNDARY = select(func.coalesce(func.max(_OLD.c.TXN_ID), 0)).where(_OLD.c.TXN_STARTED < _NOW - _GAP).scalar_subquery()
+#: Below an old row nothing can appear any more, however young a row there is: ids are given in order.
+_AGE = sa.case((TXNS.c.TXN_ID < _BOUNDARY, _GAP), else_=_NOW - TXNS.c.TXN_STARTED)
+_MATTERS = or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= _BOUNDARY)
+_OPEN_TXNS = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, _AGE).where(_MATTERS).order_by(TXNS.c.TXN_ID)
 _LARGEST_TXN = select(func.max(_BELOW.c.TXN_ID)).scalar_subquery()
 
 _T2W = TXN_TO_WRITE_ID
@@ -140,13 +132,8 @@ def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select
 _CURRENT = bindparam("current_txn", type_=sa.BigInteger)
 _MARK = sa.case((_CURRENT > 0, _CURRENT), else_=_LARGEST_TXN)
 _AS_TXN_ROWS = select(
-    _kind(0),
-    TXNS.c.TXN_STATE,
-    _no_text(),
-    TXNS.c.TXN_ID,
-    sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger),
-    _NOW - TXNS.c.TXN_STARTED,
-).where(or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= func.coalesce(_FROM, 0)))
+    _kind(0), TXNS.c.TXN_STATE, _no_text(), TXNS.c.TXN_ID, sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger), _AGE,
+).where(_MATTERS)
 
 
 @cache

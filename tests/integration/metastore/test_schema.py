@@ -66,12 +66,16 @@ def test_a_metastore_without_our_tables_works_and_can_be_given_them(client: Meta
     with client.database.transaction() as conn:
         for table in schema.EXTENSION_TABLES:
             table.drop(conn)
+        schema.HIVE_ACID_LOCK_OBJECT.drop(conn)
     client.database.forget_features()
     assert client.check_schema().extension_version is None
     with client.transaction({"db.t": "update"}):
         pass
     client.upgrade_schema()
     assert client.check_schema().extension_version == schema.EXTENSION_VERSION
+    with client.database.reading() as conn:
+        assert "HIVE_ACID_LOCK_OBJECT" in {i["name"] for i in sa.inspect(conn).get_indexes("HIVE_LOCKS")}
+    client.upgrade_schema()
     client.jobs.start(
         job_id="j",
         txn_id=client.open_txn(),

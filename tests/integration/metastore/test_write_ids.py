@@ -181,6 +181,18 @@ def test_a_missing_id_below_a_young_txn_counts_as_open(client: MetastoreClient, 
 
 
 @pytest.mark.rule("R11")
+def test_below_an_old_row_nothing_can_appear_however_young_a_row_there_is(client: MetastoreClient, rows: Any) -> None:
+    """Ids are given in order: what is missing below txn 4 is older than it, and 4 is old."""
+    client.open_txns(5)
+    for txn_id in (1, 4):
+        client.commit_txn(txn_id)
+    rows.delete("MIN_HISTORY_LEVEL", MHL_TXNID=2)
+    rows.delete("TXNS", TXN_ID=2)
+    rows.age_txns(2000, [4])
+    assert str(client.get_valid_txns()) == "5:3:3,5:"
+
+
+@pytest.mark.rule("R11")
 def test_a_slow_open_stays_out_of_a_snapshot_given_out_before(client: MetastoreClient, rows: Any) -> None:
     """
     t1  A is given txn id 2, its row appears only much later (it breaks its promise)
