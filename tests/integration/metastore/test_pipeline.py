@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
-from airflow_hive_acid.metastore import MetastoreClient, schema
+from airflow_hive_acid.metastore import MetastoreClient, pipeline, schema
 from airflow_hive_acid.metastore.clock import clock_ms
+from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.database import Database, Step, execute_batch, finish_batch, together
 from airflow_hive_acid.metastore.pipeline import server_statement
 
@@ -195,6 +196,33 @@ def test_other_threads_run_while_a_batch_waits(metastore_url: str, client: Metas
         client.database.run(lambda conn: execute_batch(conn, [Step(SET, {"next": 6}), Step(READ)]))
         thread.join(10)
     assert value(client.database) == 6
+
+
+@pytest.mark.parametrize(("operation", "most"), [(Operation.INSERT, 8), (Operation.UPDATE, 9)])
+def test_the_four_verbs_of_a_write_need_eight_round_trips(client: MetastoreClient, backend: str, lock_on: Any,
+                                                         monkeypatch: pytest.MonkeyPatch, operation: Operation,
+                                                         most: int) -> None:
+    """Two each; the conflict check of an update must read under a lock that it waits for, which makes one more (R3)."""
+    if backend != "postgresql":
+        return
+
+    def write() -> None:
+        txn_id = client.open_txn()
+        client.lock([lock_on("db.t", LockType.SHARED_WRITE, operation)], txn_id=txn_id)
+        client.allocate_write_ids("db.t", txn_id)
+        client.commit_txn(txn_id)
+
+    write()
+    monkeypatch.setattr(client.notifications, "_wanted", False)
+    trips: list[str] = []
+    run = pipeline.run
+    monkeypatch.setattr(pipeline, "run", lambda *arguments: (trips.append("batch"), run(*arguments))[1])
+    for event in ("before_cursor_execute", "commit", "rollback"):
+        sa.event.listen(client.database.engine, event, lambda *arguments, event=event: trips.append(event))
+    write()
+    # The driver sends no COMMIT of its own when the batch has brought one.
+    assert [t for t in trips if t != "commit"] == ["batch"] * most
+    assert trips.count("commit") == 4
 
 
 def test_the_clock_in_a_batch_moves(database: Database) -> None:
