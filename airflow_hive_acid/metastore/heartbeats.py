@@ -1,4 +1,4 @@
-"""Background heartbeats: one daemon thread per client keeps its open txns alive.
+"""Background heartbeats: daemon threads of a client keep its open txns alive.
 
 A txn without heartbeat for ``hive.txn.timeout`` is aborted by whoever looks first, a real Hive included. As Hive's
 clients do, a beat goes out every half of that, the first after a random part of it. A txn that turns out to be
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FIRST_PART = 0.75
+_CLOSE_SECONDS = 5.0
 
 
 class Heartbeater:
@@ -28,15 +29,18 @@ class Heartbeater:
 
     :param beat: sends one heartbeat; raises what became of the txn.
     :param interval: seconds between two beats of a txn.
+    :param threads: how many may send at the same time (``hive.txn.heartbeat.threadpool.size``); there are never more
+        than txns.
     """
 
-    def __init__(self, beat: Callable[[int], None], interval: float) -> None:
+    def __init__(self, beat: Callable[[int], None], interval: float, threads: int = 1) -> None:
         self._beat = beat
         self._interval = interval
+        self._most = threads
         self._due: dict[int, float] = {}
         self._lost: dict[int, HiveAcidError] = {}
         self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._threads: set[threading.Thread] = set()
         self._closed = False
 
     def add(self, txn_id: int) -> bool:
@@ -44,10 +48,13 @@ class Heartbeater:
         with self._changed:
             is_new = txn_id not in self._due
             self._due[txn_id] = time.monotonic() + self._interval * _FIRST_PART * random.random()  # noqa: S311
-            if self._thread is None or not self._thread.is_alive():
+            # A forked process has the set, but not the threads.
+            self._threads = {t for t in self._threads if t.is_alive()}
+            if len(self._threads) < min(self._most, len(self._due)):
                 self._closed = False
-                self._thread = threading.Thread(target=self._run, name="hive-acid-heartbeat", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="hive-acid-heartbeat", daemon=True)
+                self._threads.add(thread)
+                thread.start()
             self._changed.notify()
             return is_new
 
@@ -67,11 +74,10 @@ class Heartbeater:
         with self._changed:
             self._closed = True
             self._due.clear()
-            self._changed.notify()
-            thread = self._thread
-            self._thread = None
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout=self._interval)
+            self._changed.notify_all()
+            threads, self._threads = self._threads, set()
+        for thread in threads - {threading.current_thread()}:
+            thread.join(timeout=min(self._interval, _CLOSE_SECONDS))
 
     def _run(self) -> None:
         while (txn_id := self._next()) is not None:
@@ -84,7 +90,7 @@ class Heartbeater:
                 if not self._due:
                     # Linger for a while: the next txn of this client often follows at once.
                     if not self._changed.wait(timeout=self._interval):
-                        self._thread = None
+                        self._threads.discard(threading.current_thread())
                         return None
                     continue
                 txn_id = min(self._due, key=self._due.__getitem__)

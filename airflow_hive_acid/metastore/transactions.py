@@ -201,14 +201,14 @@ class Transaction(_Alive):
             claims=tuple(self._claims),
             leases=tuple(self._leases),
         )
+        # No heartbeat meanwhile: it would wait for the row, and then find the txn committed.
+        self._client.heartbeats.remove(self.txn_id)
         try:
             self._client.commit_txn(self.txn_id, snapshot=self.valid_txns, hooks=hooks)
-        except InvalidArgumentsError:
-            raise  # refused, and still open
-        except BaseException:
-            self._client.heartbeats.remove(self.txn_id)
+        except InvalidArgumentsError:  # refused, and still open
+            self._client.heartbeats.add(self.txn_id)
             raise
-        self._finish()
+        self._ended = True
 
     def abort(self, reason: str | AbortReason | None = None) -> None:
         """Give everything up; the partitions named so far are remembered for whoever cleans up."""

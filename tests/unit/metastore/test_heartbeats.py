@@ -1,0 +1,125 @@
+"""Background heartbeats, with a beat that only takes notes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_hive_acid.errors import MetastoreUnavailableError, NoSuchTxnError
+from airflow_hive_acid.metastore.heartbeats import Heartbeater
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INTERVAL = 0.2
+
+
+class Notes:
+    """What was beaten, by which thread; beats fail as told."""
+
+    def __init__(self) -> None:
+        self.beats: list[int] = []
+        self.threads: set[str] = set()
+        self.fail: dict[int, Exception] = {}
+        self.hold = threading.Event()
+        self.hold.set()
+        self.inside = 0
+        self.most_inside = 0
+
+    def beat(self, txn_id: int) -> None:
+        self.beats.append(txn_id)
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
+        self.hold.wait(5)
+        self.inside -= 1
+        if txn_id in self.fail:
+            raise self.fail[txn_id]
+
+    def wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + 10
+        while len(self.beats) < count:
+            assert time.monotonic() < deadline, f"{self.beats} after 10 s"
+            time.sleep(0.005)
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture
+def heartbeater(notes: Notes) -> Iterator[Heartbeater]:
+    heartbeater = Heartbeater(notes.beat, INTERVAL, threads=3)
+    yield heartbeater
+    notes.hold.set()
+    heartbeater.close()
+
+
+def test_every_txn_is_beaten_again_and_again(heartbeater: Heartbeater, notes: Notes) -> None:
+    heartbeater.add(1)
+    heartbeater.add(2)
+    notes.wait_for(6)
+    assert set(notes.beats) == {1, 2}
+    assert notes.beats.count(1) >= 2
+
+
+def test_a_txn_that_was_removed_is_left_alone(heartbeater: Heartbeater, notes: Notes) -> None:
+    heartbeater.add(1)
+    heartbeater.remove(1)
+    time.sleep(2 * INTERVAL)
+    assert notes.beats == []
+
+
+def test_slow_beats_do_not_hold_up_the_others(heartbeater: Heartbeater, notes: Notes) -> None:
+    notes.hold.clear()
+    for txn_id in range(1, 6):
+        heartbeater.add(txn_id)
+    notes.wait_for(3)
+    assert notes.most_inside == 3
+    notes.hold.set()
+    notes.wait_for(6)
+    assert notes.most_inside == 3
+
+
+def test_a_txn_that_is_gone_is_reported_and_dropped(heartbeater: Heartbeater, notes: Notes) -> None:
+    notes.fail[1] = NoSuchTxnError("txn 1 is already committed")
+    heartbeater.add(1)
+    notes.wait_for(1)
+    deadline = time.monotonic() + 10
+    while heartbeater.lost(1) is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert heartbeater.lost(1) is notes.fail[1]
+    time.sleep(2 * INTERVAL)
+    assert notes.beats == [1]
+    heartbeater.remove(1)
+    assert heartbeater.lost(1) is None
+
+
+def test_a_metastore_that_is_away_for_a_moment_is_asked_again_soon(heartbeater: Heartbeater, notes: Notes) -> None:
+    notes.fail[1] = MetastoreUnavailableError("restarting")
+    heartbeater.add(1)
+    notes.wait_for(1)
+    started = time.monotonic()
+    notes.wait_for(3)
+    assert time.monotonic() - started < 2 * INTERVAL
+    assert heartbeater.lost(1) is None
+
+
+def test_a_closed_heartbeater_can_be_used_again(heartbeater: Heartbeater, notes: Notes) -> None:
+    heartbeater.add(1)
+    notes.wait_for(1)
+    heartbeater.close()
+    beats = len(notes.beats)
+    time.sleep(2 * INTERVAL)
+    assert len(notes.beats) == beats
+    heartbeater.add(2)
+    notes.wait_for(beats + 1)
+    assert notes.beats[-1] == 2
+
+
+def test_adding_says_whether_the_txn_is_new(heartbeater: Heartbeater) -> None:
+    assert heartbeater.add(1)
+    assert not heartbeater.add(1)
