@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.spark.reader import OpenTable
 
 BROADCAST_SOURCE_BYTES = 64 << 20
-"""In-memory size of a source up to which it is broadcast."""
+"""Size of a source in memory up to which it is broadcast."""
 _CLAUSE = f"{schema.INTERNAL_PREFIX}clause"
 _SOURCE_ROW = f"{schema.INTERNAL_PREFIX}source_row"
 
@@ -76,11 +76,16 @@ class _Merge:
         source = self._spark.sql(self._step.source)
         kept: list[DataFrame] = []
         try:
-            # Kept, because the numbers of its rows must not change between its uses, and its size must be known.
+            small = _is_small(source)
+            # Kept, because the numbers of its rows must not change between its uses.
             source = _keep(source.selectExpr("*", f"monotonically_increasing_id() as {_SOURCE_ROW}"), kept)
+            if not small:
+                source.count()  # fills the cache; only then Spark knows the size
+                small = _is_small(source)
             source = source.alias(self._step.source_alias)
             target = target_rows(self._spark, self._table, self._step.target_alias)
-            joined = target.join(_broadcast_if_small(source), F.expr(self._step.on), "inner")
+            # A small source goes to where the rows of the target lie.
+            joined = target.join(F.broadcast(source) if small else source, F.expr(self._step.on), "inner")
             matches = _keep(self._decided(joined), kept)
             changes: list[WrittenDirectory] = []
             if self._matched:
@@ -191,11 +196,10 @@ def _first_clause(clauses: Sequence[MergeClause]) -> str:
     return f"case {' '.join(whens)} end"
 
 
-def _broadcast_if_small(source: DataFrame) -> DataFrame:
-    """Spread a small source to all tasks, so that the target is joined where it lies."""
-    source.count()  # fills the cache; only then Spark knows the size
+def _is_small(source: DataFrame) -> bool:
+    """Whether a source can be spread to all tasks, by Spark's estimate, which errs on the large side."""
     size = source._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
-    return F.broadcast(source) if int(str(size)) <= BROADCAST_SOURCE_BYTES else source
+    return int(str(size)) <= BROADCAST_SOURCE_BYTES
 
 
 def _keep(frame: DataFrame, kept: list[DataFrame]) -> DataFrame:

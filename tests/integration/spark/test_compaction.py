@@ -24,19 +24,22 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def busy_table(acid_table: Callable) -> Any:
+@pytest.fixture
+def busy_table(acid_table: Callable, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Three buckets, five write ids, updates and deletes across all of them."""
     table = acid_table("id bigint, v string")
-    table.insert("select /*+ REPARTITION(3) */ id, 'a' from range(0, 12000)")
-    table.insert("select id + 12000, 'b' from range(0, 100)")
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_hive_acid.spark.insert.FEW_ROWS", 0)
+        table.insert("select /*+ REPARTITION(3) */ id, 'a' from range(0, 900)")
+    table.insert("select id + 900, 'b' from range(0, 100)")
     table.update("id % 100 = 1", v="concat(v, '!')")
     table.delete("id % 100 = 2")
     table.update("id % 200 = 1", v="'again'")
     return table
 
 
-def test_major_keeps_rows_and_row_ids(acid_table: Callable, spark: SparkSession) -> None:
-    table = busy_table(acid_table)
+def test_major_keeps_rows_and_row_ids(busy_table: Any, spark: SparkSession) -> None:
+    table = busy_table
     before = table.ids()
     result = table.compact("major")
     (directory,) = result.directories
@@ -53,8 +56,8 @@ def test_major_keeps_rows_and_row_ids(acid_table: Callable, spark: SparkSession)
 
 
 @pytest.mark.rule("R18")
-def test_minor_copies_the_events_of_both_kinds_over_one_range(acid_table: Callable, spark: SparkSession) -> None:
-    table = busy_table(acid_table)
+def test_minor_copies_the_events_of_both_kinds_over_one_range(busy_table: Any, spark: SparkSession) -> None:
+    table = busy_table
     before = table.ids()
     events = sorted_events(spark, table.root)
     result = table.compact("minor")
@@ -68,16 +71,16 @@ def test_minor_copies_the_events_of_both_kinds_over_one_range(acid_table: Callab
         assert keys == sorted(keys)
 
 
-def test_the_old_directories_and_the_new_ones_are_one_table_until_the_old_are_cleaned(acid_table: Callable) -> None:
-    table = busy_table(acid_table)
+def test_the_old_directories_and_the_new_ones_are_one_table_until_the_old_are_cleaned(busy_table: Any) -> None:
+    table = busy_table
     before = table.ids()
     table.compact("minor")
     assert table.ids() == before
     table.compact("major")
     assert table.ids() == before
-    table.delete("id < 6000")
+    table.delete("id < 600")
     table.compact("major")
-    assert len(table.ids()) == len([v for v in before.values() if v[0] >= 6000])
+    assert len(table.ids()) == len([v for v in before.values() if v[0] >= 600])
 
 
 def test_events_of_aborted_transactions_are_dropped(acid_table: Callable) -> None:
