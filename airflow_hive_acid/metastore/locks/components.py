@@ -13,9 +13,11 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, insert, select
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.metastore.codes import Operation
 from airflow_hive_acid.metastore.database import Step, execute_batch
-from airflow_hive_acid.metastore.objects import canonical_partition
+from airflow_hive_acid.metastore.objects import canonical_partition, shorten
+from airflow_hive_acid.metastore.schema_catalog import DBS, PARTITION_KEYS, TBLS
 from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS, TXN_TO_WRITE_ID
 
 if TYPE_CHECKING:
@@ -62,6 +64,13 @@ _TABLE_ROW_OPERATIONS = select(TXN_COMPONENTS.c.TC_OPERATION_TYPE).where(
     TXN_COMPONENTS.c.TC_TABLE == _TBL,
     TXN_COMPONENTS.c.TC_PARTITION.is_(None),
 )
+_PARTITION_COLUMNS = (
+    select(PARTITION_KEYS.c.PKEY_NAME)
+    .select_from(TBLS.join(DBS, TBLS.c.DB_ID == DBS.c.DB_ID)
+                 .join(PARTITION_KEYS, PARTITION_KEYS.c.TBL_ID == TBLS.c.TBL_ID, isouter=True))
+    .where(DBS.c.NAME == _DB, DBS.c.CTLG_NAME == "hive", TBLS.c.TBL_NAME == _TBL)
+    .order_by(PARTITION_KEYS.c.INTEGER_IDX)
+)
 
 
 def component_steps(txn_id: int, components: Sequence[LockComponent]) -> list[Step]:
@@ -99,11 +108,28 @@ def add_partitions(
         )
     of_table = {"txn_id": txn_id, "db": table.database, "tbl": table.name}
     names = list(dict.fromkeys(canonical_partition(p) for p in partitions))
+    _require_partitions_of(conn, table, names)
     known = {(row[0], row[1]) for row in conn.execute(_NAMED, of_table)}
     steps = [
         Step(_INSERT, {**of_table, "part": name, "operation": letter}) for name in names if (name, letter) not in known
     ]
     execute_batch(conn, [*steps, Step(_DELETE_TABLE_ROW, of_table)])
+
+
+def _require_partitions_of(conn: Connection, table: TableName, names: Sequence[str]) -> None:
+    """Where the catalog knows the table, its partitions must be named by its columns.
+
+    :raises InvalidArgumentsError: names table, columns and the partition.
+    """
+    found = conn.execute(_PARTITION_COLUMNS, {"db": table.database, "tbl": table.name}).all() if names else []
+    if not found:
+        return  # Tables need not be in the catalog.
+    columns = [row[0] for row in found if row[0] is not None]
+    for name in names:
+        given = [key for key, _ in parse_partition_name(name)]
+        if given != columns:
+            wanted = f"is partitioned by {', '.join(columns)}" if columns else "has no partitions"
+            raise InvalidArgumentsError(f"{table} {wanted}, and {shorten(name)!r} is no partition of it")
 
 
 def table_row_operations(conn: Connection, txn_id: int, table: TableName) -> set[str]:

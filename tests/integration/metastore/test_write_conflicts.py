@@ -264,6 +264,30 @@ def test_a_partitioned_table_is_not_committed_without_naming_partitions(
     assert rows.select("WRITE_SET", "WS_PARTITION") == [("p=1",)]
 
 
+@pytest.mark.parametrize(("columns", "bad", "text"), [
+    (["p"], "q=1", r"db\.t is partitioned by p, and 'q=1' is no partition of it"),
+    (["p"], "p=1/q=1", "is no partition of it"),
+    (["p", "q"], "q=1/p=1", "is partitioned by p, q"),
+    ([], "p=1", r"db\.t has no partitions"),
+])
+def test_a_partition_that_is_not_the_tables_is_refused(client: MetastoreClient, rows: Any, columns: list[str], bad: str,
+                                                      text: str) -> None:
+    rows.insert("DBS", DB_ID=1, DB_LOCATION_URI="file:/w/db.db", NAME="db", CTLG_NAME="hive")
+    rows.insert("TBLS", TBL_ID=1, CREATE_TIME=1, DB_ID=1, LAST_ACCESS_TIME=0, RETENTION=0, TBL_NAME="t")
+    for number, column in enumerate(columns):
+        rows.insert("PARTITION_KEYS", TBL_ID=1, PKEY_NAME=column, PKEY_TYPE="int", INTEGER_IDX=number)
+    txn = client.begin({"db.t": "update"}, partitioned=["db.t"])
+    before = rows.counts()
+    with pytest.raises(InvalidArgumentsError, match=text):
+        client.add_partitions(txn.txn_id, "db.t", [bad])
+    txn.add_partitions("db.t", [bad])
+    with pytest.raises(InvalidArgumentsError, match=text):
+        txn.commit()
+    assert rows.counts() == before
+    txn.abort("gave up")
+    assert rows.txn_state(txn.txn_id) == ("a", "gave up")
+
+
 @pytest.mark.rule("R12")
 def test_a_transaction_asks_for_the_partitions_of_tables_declared_partitioned(
     client: MetastoreClient, rows: Any
