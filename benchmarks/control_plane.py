@@ -37,8 +37,13 @@ VERBS = ("openTxn", "lock", "allocateTableWriteIds", "commitTxn")
 CASES = ("floor", "insert", "update", "transaction")
 #: As Hive's TxnHandler runs it: without the notification listener.
 SETTINGS = Settings({Source.CONNECTION: {"hive.metastore.event.db.listener.on": "false"}})
-RAW = sa.Table("HIVE_ACID_FLOOR", sa.MetaData(), sa.Column("ID", sa.BigInteger, primary_key=True, autoincrement=True),
-               sa.Column("A", sa.Text), sa.Column("B", sa.BigInteger))
+RAW = sa.Table(
+    "HIVE_ACID_FLOOR",
+    sa.MetaData(),
+    sa.Column("ID", sa.BigInteger, primary_key=True, autoincrement=True),
+    sa.Column("A", sa.Text),
+    sa.Column("B", sa.BigInteger),
+)
 
 
 @dataclass
@@ -128,8 +133,12 @@ def measure(case: str, url: str, clients: int, seconds: float) -> Run:
     runs = [answers.get(timeout=seconds + 120) for _ in processes]
     for process in processes:
         process.join()
-    return Run(sum(r.done for r in runs), max(r.seconds for r in runs), sum(r.cpu for r in runs),
-               [latency for r in runs for latency in r.latencies])
+    return Run(
+        sum(r.done for r in runs),
+        max(r.seconds for r in runs),
+        sum(r.cpu for r in runs),
+        [latency for r in runs for latency in r.latencies],
+    )
 
 
 def fill(url: str, locks: int, history: int) -> None:
@@ -139,16 +148,44 @@ def fill(url: str, locks: int, history: int) -> None:
     with MetastoreClient(url, SETTINGS) as client:
         holders = client.open_txns(max(1, locks // 10)) if locks else []
         batches: list[tuple[Any, Iterator[dict[str, Any]]]] = [
-            (schema.HIVE_LOCKS, ({
-                "HL_LOCK_EXT_ID": 1 + i, "HL_LOCK_INT_ID": 1, "HL_TXNID": holders[i % len(holders)], "HL_DB": "db",
-                "HL_TABLE": f"t{i % TABLES}", "HL_LOCK_STATE": "a", "HL_LOCK_TYPE": "r", "HL_LAST_HEARTBEAT": 0,
-                "HL_USER": "hive", "HL_HOST": "hms"} for i in range(locks))),
-            (schema.TXN_TO_WRITE_ID, ({
-                "T2W_TXNID": -1 - i, "T2W_DATABASE": "db", "T2W_TABLE": f"t{i % TABLES}", "T2W_WRITEID": -1 - i}
-                for i in range(history))),
-            (schema.COMPLETED_TXN_COMPONENTS, ({
-                "CTC_TXNID": -1 - i, "CTC_DATABASE": "db", "CTC_TABLE": f"t{i % TABLES}", "CTC_WRITEID": -1 - i,
-                "CTC_UPDATE_DELETE": "N"} for i in range(history))),
+            (
+                schema.HIVE_LOCKS,
+                (
+                    {
+                        "HL_LOCK_EXT_ID": 1 + i,
+                        "HL_LOCK_INT_ID": 1,
+                        "HL_TXNID": holders[i % len(holders)],
+                        "HL_DB": "db",
+                        "HL_TABLE": f"t{i % TABLES}",
+                        "HL_LOCK_STATE": "a",
+                        "HL_LOCK_TYPE": "r",
+                        "HL_LAST_HEARTBEAT": 0,
+                        "HL_USER": "hive",
+                        "HL_HOST": "hms",
+                    }
+                    for i in range(locks)
+                ),
+            ),
+            (
+                schema.TXN_TO_WRITE_ID,
+                (
+                    {"T2W_TXNID": -1 - i, "T2W_DATABASE": "db", "T2W_TABLE": f"t{i % TABLES}", "T2W_WRITEID": -1 - i}
+                    for i in range(history)
+                ),
+            ),
+            (
+                schema.COMPLETED_TXN_COMPONENTS,
+                (
+                    {
+                        "CTC_TXNID": -1 - i,
+                        "CTC_DATABASE": "db",
+                        "CTC_TABLE": f"t{i % TABLES}",
+                        "CTC_WRITEID": -1 - i,
+                        "CTC_UPDATE_DELETE": "N",
+                    }
+                    for i in range(history)
+                ),
+            ),
         ]
         with client.database.transaction() as conn:
             for table, rows in batches:
@@ -169,8 +206,11 @@ def report(results: dict[tuple[str, int], list[Run]]) -> None:
         share = statistics.median(a / b for a, b in zip(rates, floors, strict=True))
         cpu = statistics.median(1000 * r.cpu / r.done for r in runs)
         latencies = [latency for r in runs for latency in r.latencies]
-        parts = ", ".join(f"{verb} {1000 * statistics.median(x[i] for x in latencies):.2f}"
-                          for i, verb in enumerate(VERBS)) if latencies else ""
+        parts = (
+            ", ".join(f"{verb} {1000 * statistics.median(x[i] for x in latencies):.2f}" for i, verb in enumerate(VERBS))
+            if latencies
+            else ""
+        )
         shown = f"{statistics.median(rates):.0f} ({min(rates):.0f}-{max(rates):.0f})"
         print(f"{case:12} {clients:7} {shown:>20} {share:13.3f} {cpu:8.2f} ms   {parts}")
 

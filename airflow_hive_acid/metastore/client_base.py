@@ -47,8 +47,11 @@ class ClientBase:
         self.user = user or _user()
         self.host = host or socket.gethostname()
         self.gap_timeout_ms = self.settings.milliseconds("hive.txn.opentxn.timeout")
-        self.heartbeats = Heartbeater(self.heartbeat, self.settings.seconds("hive.txn.timeout") / 2,
-                                      self.settings.integer("hive.txn.heartbeat.threadpool.size"))
+        self.heartbeats = Heartbeater(
+            self.heartbeat,
+            self.settings.seconds("hive.txn.timeout") / 2,
+            self.settings.integer("hive.txn.heartbeat.threadpool.size"),
+        )
         self.mutexes = Mutexes(self.database)
         self.notifications = Notifications(self.database, self.settings)
         self._gate = txns.OpenGate(

@@ -132,7 +132,12 @@ def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select
 _CURRENT = bindparam("current_txn", type_=sa.BigInteger)
 _MARK = sa.case((_CURRENT > 0, _CURRENT), else_=_LARGEST_TXN)
 _AS_TXN_ROWS = select(
-    _kind(0), TXNS.c.TXN_STATE, _no_text(), TXNS.c.TXN_ID, sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger), _AGE,
+    _kind(0),
+    TXNS.c.TXN_STATE,
+    _no_text(),
+    TXNS.c.TXN_ID,
+    sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger),
+    _AGE,
 ).where(_MATTERS)
 
 

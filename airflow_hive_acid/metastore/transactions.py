@@ -213,9 +213,13 @@ class Transaction(_Alive):
     def abort(self, reason: str | AbortReason | None = None) -> None:
         """Give everything up; the partitions named so far are remembered for whoever cleans up."""
         self._finish()
-        self._client.abort_txn(
-            self.txn_id, reason or AbortReason.ROLLBACK, before=self._record_partitions if self._partitions else None
-        )
+        why = reason or AbortReason.ROLLBACK
+        if self._partitions:
+            # Partitions that are none of the table's cannot be recorded, and hold no files either.
+            with contextlib.suppress(InvalidArgumentsError):
+                self._client.abort_txn(self.txn_id, why, before=self._record_partitions)
+                return
+        self._client.abort_txn(self.txn_id, why)
 
     def to_document(self) -> dict[str, Any]:
         """Everything another process needs to go on with it, as plain JSON values."""

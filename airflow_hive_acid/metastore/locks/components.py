@@ -66,8 +66,11 @@ _TABLE_ROW_OPERATIONS = select(TXN_COMPONENTS.c.TC_OPERATION_TYPE).where(
 )
 _PARTITION_COLUMNS = (
     select(PARTITION_KEYS.c.PKEY_NAME)
-    .select_from(TBLS.join(DBS, TBLS.c.DB_ID == DBS.c.DB_ID)
-                 .join(PARTITION_KEYS, PARTITION_KEYS.c.TBL_ID == TBLS.c.TBL_ID, isouter=True))
+    .select_from(
+        TBLS.join(DBS, TBLS.c.DB_ID == DBS.c.DB_ID).join(
+            PARTITION_KEYS, PARTITION_KEYS.c.TBL_ID == TBLS.c.TBL_ID, isouter=True
+        )
+    )
     .where(DBS.c.NAME == _DB, DBS.c.CTLG_NAME == "hive", TBLS.c.TBL_NAME == _TBL)
     .order_by(PARTITION_KEYS.c.INTEGER_IDX)
 )

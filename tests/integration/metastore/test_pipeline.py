@@ -199,9 +199,14 @@ def test_other_threads_run_while_a_batch_waits(metastore_url: str, client: Metas
 
 
 @pytest.mark.parametrize(("operation", "most"), [(Operation.INSERT, 8), (Operation.UPDATE, 9)])
-def test_the_four_verbs_of_a_write_need_eight_round_trips(client: MetastoreClient, backend: str, lock_on: Any,
-                                                         monkeypatch: pytest.MonkeyPatch, operation: Operation,
-                                                         most: int) -> None:
+def test_the_four_verbs_of_a_write_need_eight_round_trips(
+    client: MetastoreClient,
+    backend: str,
+    lock_on: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: Operation,
+    most: int,
+) -> None:
     """Two each; the conflict check of an update must read under a lock that it waits for, which makes one more (R3)."""
     if backend != "postgresql":
         return

@@ -264,14 +264,18 @@ def test_a_partitioned_table_is_not_committed_without_naming_partitions(
     assert rows.select("WRITE_SET", "WS_PARTITION") == [("p=1",)]
 
 
-@pytest.mark.parametrize(("columns", "bad", "text"), [
-    (["p"], "q=1", r"db\.t is partitioned by p, and 'q=1' is no partition of it"),
-    (["p"], "p=1/q=1", "is no partition of it"),
-    (["p", "q"], "q=1/p=1", "is partitioned by p, q"),
-    ([], "p=1", r"db\.t has no partitions"),
-])
-def test_a_partition_that_is_not_the_tables_is_refused(client: MetastoreClient, rows: Any, columns: list[str], bad: str,
-                                                      text: str) -> None:
+@pytest.mark.parametrize(
+    ("columns", "bad", "text"),
+    [
+        (["p"], "q=1", r"db\.t is partitioned by p, and 'q=1' is no partition of it"),
+        (["p"], "p=1/q=1", "is no partition of it"),
+        (["p", "q"], "q=1/p=1", "is partitioned by p, q"),
+        ([], "p=1", r"db\.t has no partitions"),
+    ],
+)
+def test_a_partition_that_is_not_the_tables_is_refused(
+    client: MetastoreClient, rows: Any, columns: list[str], bad: str, text: str
+) -> None:
     rows.insert("DBS", DB_ID=1, DB_LOCATION_URI="file:/w/db.db", NAME="db", CTLG_NAME="hive")
     rows.insert("TBLS", TBL_ID=1, CREATE_TIME=1, DB_ID=1, LAST_ACCESS_TIME=0, RETENTION=0, TBL_NAME="t")
     for number, column in enumerate(columns):
