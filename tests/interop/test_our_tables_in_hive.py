@@ -134,19 +134,6 @@ PARTITIONED: Life = [
     ),
 ]
 
-BUCKETED: Life = [
-    (
-        "INSERT INTO {t} SELECT id, concat('n', id) FROM range(20)",
-        [[i, f"n{i}"] for i in range(20)],
-    ),
-    ("DELETE FROM {t} WHERE id % 2 = 1", [[i, f"n{i}"] for i in range(0, 20, 2)]),
-    ("UPDATE {t} SET name = 'x' WHERE id % 4 = 0", None),
-    (
-        "ALTER TABLE {t} COMPACT 'major' AND WAIT",
-        [[i, "x" if i % 4 == 0 else f"n{i}"] for i in range(0, 20, 2)],
-    ),
-]
-
 TRANSACTIONS: Life = [
     (
         "BEGIN; INSERT INTO {t} VALUES (1, 'a'), (2, 'b'); UPDATE {t} SET name = 'B' WHERE id = 2; "
@@ -165,7 +152,6 @@ LIVES = {
     "unpartitioned": ("(id int, name string, price decimal(10,2))", UNPARTITIONED),
     "partitioned": ("(id int, name string) PARTITIONED BY (day string)", PARTITIONED),
     "transactions": ("(id int, name string)", TRANSACTIONS),
-    "bucketed": ("(id int, name string) CLUSTERED BY (id) INTO 3 BUCKETS", BUCKETED),
 }
 
 
