@@ -134,9 +134,11 @@ class StatementTransaction:
     def run(self, plan: Plan) -> StatementResult:
         """Run one statement; nothing of it is visible to others before the commit.
 
-        :raises InvalidArgumentsError: when it needs a table, or an operation on it, that was not declared.
+        :raises InvalidArgumentsError: when it needs a table, or an operation on it, that was not declared, or writes
+            to a table that this txn has overwritten.
         """
         self._check_declared(plan)
+        self._check_not_hidden(plan)
         started = time.monotonic()
         session = self._context.application.ready()
         job_id = str(uuid.uuid4())
@@ -208,6 +210,15 @@ class StatementTransaction:
                     f"txn {self.txn_id} was begun with {declared or 'nothing'} on {name}, and the statement needs "
                     f"{operation}; declare all tables with what will be done to them when the transaction is begun"
                 )
+
+    def _check_not_hidden(self, plan: Plan) -> None:
+        """A base hides every delta of its own write id, so what is written after an overwrite would be lost."""
+        written = self._written.get(plan.write.table) if plan.write is not None else None
+        if written is not None and written.partitions.get("overwrite"):
+            raise InvalidArgumentsError(
+                f"txn {self.txn_id} has overwritten {written.table.qualified_name}, and what it writes there after "
+                "that could never be seen; commit first, or make the INSERT OVERWRITE the last change of that table"
+            )
 
     def _write(self, plan: Plan, write: TableWrite, job_id: str, views: tuple[View, ...]) -> tuple[JobResult, Manifest]:
         context, name = self._context, write.table

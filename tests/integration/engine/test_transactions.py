@@ -383,6 +383,13 @@ def test_strict_mode_wants_a_static_partition(client, fake, engine, warehouse):
     strict.run("INSERT INTO w.p PARTITION (k='1') VALUES (1)")
 
 
+def test_nothing_is_written_behind_an_overwrite_of_the_same_txn(engine, listing):
+    """The base of write id 1 would hide a delta of write id 1."""
+    with pytest.raises(InvalidArgumentsError, match=r"has overwritten w\.t"):
+        engine.run("BEGIN; INSERT OVERWRITE TABLE w.t VALUES (1, 'a'); INSERT INTO w.t VALUES (2, 'b'); COMMIT")
+    engine.run("BEGIN; INSERT INTO w.t VALUES (2, 'b'); INSERT OVERWRITE TABLE w.t VALUES (1, 'a'); COMMIT")
+
+
 def test_insert_overwrite_of_a_partition_writes_a_base(engine, listing):
     engine.run("INSERT OVERWRITE TABLE w.p PARTITION (k='1') VALUES (1)")
     assert "k=1/base_0000001" in listing("w.p")
