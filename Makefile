@@ -5,6 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export PATH := $(abspath $(BIN)):$(PATH)
+# Airflow and Spark start Python many times: without cached bytecode each start compiles thousands of files again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo test test-unit test-mariadb test-interop lint format bench clean lock help
 
