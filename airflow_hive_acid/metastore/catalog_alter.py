@@ -66,10 +66,10 @@ def change_properties(
     :raises InvalidArgumentsError: naming the property, the rule and the remedy.
     """
     where = f"table {table.qualified_name}"
-    _require_table(table)
+    require_table(table)
     properties = dict(table.properties)
     for key in unset:
-        _refuse_maintained(where, key)
+        refuse_maintained(where, key)
         if key.lower() in (_TRANSACTIONAL, _KIND) and table.is_transactional:
             raise _cannot_be_revoked(table)
         stored = _stored_key(properties, key)
@@ -79,14 +79,14 @@ def change_properties(
             del properties[stored]
     for key, value in given.items():
         check_property(where, key, value)
-        _refuse_maintained(where, key)
+        refuse_maintained(where, key)
         properties[_stored_key(properties, key) or _spelling(key)] = value
     return _transactional_rules(table, properties)
 
 
 def add_columns(table: Table, columns: Sequence[Column], comments: Mapping[str, str]) -> ColumnChange:
     """ADD COLUMNS: they come after the others."""
-    _require_table(table)
+    require_table(table)
     if not columns:
         raise InvalidArgumentsError(f"no column is named to be added to {table.qualified_name}")
     return _checked(table, (*table.columns, *columns), {**table.comments, **comments})
@@ -94,7 +94,7 @@ def add_columns(table: Table, columns: Sequence[Column], comments: Mapping[str, 
 
 def replace_columns(table: Table, columns: Sequence[Column], comments: Mapping[str, str]) -> ColumnChange:
     """REPLACE COLUMNS: position by position, at least as many as there are."""
-    _require_table(table)
+    require_table(table)
     if len(columns) < len(table.columns):
         raise InvalidArgumentsError(
             f"{table.qualified_name} has {len(table.columns)} columns and would keep {len(columns)}: columns of ACID "
@@ -109,7 +109,7 @@ def change_column(table: Table, name: str, column: Column, comment: str | None =
 
     :param comment: None keeps the one there is.
     """
-    _require_table(table)
+    require_table(table)
     names = [c.name for c in table.columns]
     if name.lower() not in names:
         kind = "a partition column" if name.lower() in {c.name for c in table.partition_columns} else "no column"
@@ -257,12 +257,20 @@ def _cannot_be_revoked(table: Table) -> InvalidArgumentsError:
     )
 
 
-def _refuse_maintained(where: str, key: str) -> None:
+def refuse_maintained(where: str, key: str) -> None:
+    """Refuse a property that is not the user's.
+
+    :raises InvalidArgumentsError: naming it.
+    """
     if key in _MAINTAINED:
         raise InvalidArgumentsError(f"{where}: the property {key} is maintained by the metastore and cannot be set")
 
 
-def _require_table(table: Table) -> None:
+def require_table(table: Table) -> None:
+    """Refuse views.
+
+    :raises InvalidArgumentsError: saying what it is.
+    """
     if table.type not in (MANAGED_TABLE, EXTERNAL_TABLE):
         raise InvalidArgumentsError(
             f"{table.qualified_name} is a {table.type.lower().replace('_', ' ')}; only tables can be altered here, "

@@ -113,7 +113,7 @@ def write_columns(
             everywhere = select(SDS.c.SD_ID).where(of_table | SDS.c.SD_ID.in_(partitions))
             connection.execute(update(target).where(target.c.SD_ID.in_(everywhere), named).values({column: after}))
     _forget_column_statistics(connection, table, change)
-    write_parameters(connection, table, _without_columns(table.properties), user)
+    write_parameters(connection, table, without_column_statistics(table.properties), user)
 
 
 def write_database_parameters(
@@ -153,7 +153,7 @@ def _forget_column_statistics(connection: Connection, table: Table, change: Colu
     )
 
 
-def _without_columns(properties: Mapping[str, str]) -> dict[str, str]:
+def without_column_statistics(properties: Mapping[str, str]) -> dict[str, str]:
     """The parameters, their statistics exact for the number of rows at most, as Hive leaves them."""
     kept = dict(properties)
     stated = kept.pop(STATISTICS_ACCURATE, None)

@@ -21,6 +21,12 @@ from airflow_hive_acid.format.paths import join
 from airflow_hive_acid.metastore import catalog_alter as alter
 from airflow_hive_acid.metastore import catalog_alter_rows as rows
 from airflow_hive_acid.metastore.catalog import Catalog
+from airflow_hive_acid.metastore.catalog_alter_partition import change_partition
+from airflow_hive_acid.metastore.catalog_alter_partition_rows import (
+    advance_partition_write_id,
+    read_other_place,
+    write_partition,
+)
 from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog_ids import IdKind
 from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, check_property
@@ -33,6 +39,7 @@ from airflow_hive_acid.metastore.compaction_queue_model import Resource
 from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, partition_lock, table_lock
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.objects import database_name, table_name
+from airflow_hive_acid.metastore.thrift_read import read_partition_objects
 from airflow_hive_acid.metastore.write_ids import seed_write_id
 
 if TYPE_CHECKING:
@@ -41,10 +48,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.format.jobs import Column
+    from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration, PartitionChange
     from airflow_hive_acid.metastore.catalog_model import Database, Partition, PartitionSpec, Table
     from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.ddl import DdlFiles
     from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.thrift_objects import PartitionObject
 
 T = TypeVar("T")
 
@@ -242,6 +251,48 @@ class CatalogDdl(Catalog):
 
             return _moving(files, before.location, target, lambda: ddl.commit(change))
 
+    # --- altering partitions --------------------------------------------------------------------------------------
+
+    def alter_partition(
+        self, name: str, spec: PartitionSpec, asked: PartitionAlteration, *, files: DdlFiles | None = None,
+        agent_info: str | None = None,
+    ) -> Partition:  # fmt: skip
+        """Give a partition other properties, columns, serde properties or another directory.
+
+        As in Hive, nothing is moved when the directory changes: what lies there are the partition's rows from then on,
+        and what lay in the old one stays there and is nobody's.
+
+        :param files: fences what jobs of dead txns left running, before the directory of a partition changes.
+        :raises InvalidArgumentsError: naming what cannot be, and the remedy; nothing was changed.
+        :raises JobsAliveError: when the directory is to change and a job may still write into the table.
+        """
+        key = table_name(name)
+        table = self.get_table(name)
+        planned = self.get_partition(name, spec)
+        self._database.read(lambda connection: self._partition_change(connection, table, planned, asked))
+        if asked.columns is not None:
+            self._ids.reserve(IdKind.COLUMNS, 1)
+        type = LockType.SHARED_READ if asked.is_shared else LockType.EXCLUSIVE
+        with ddl_transaction(self._client, [partition_lock(key, planned.name, type)], agent_info=agent_info) as ddl:
+            if files is not None and asked.location is not None:
+                files.fence(self._client.jobs.unfenced_of(str(key)))
+            write_id = ddl.allocate(key) if table.is_transactional else None
+
+            def operation(connection: Connection) -> Partition:
+                found = self._locked(connection, key, table)
+                partition = self._partition(connection, found, planned.name)
+                before, change = self._partition_change(connection, found, partition, asked)
+                if change.location != before.storage.location:
+                    self.require_fenced(connection, key, ddl.txn_id)
+                columns_id = None if change.columns is None else self._ids.take(connection, IdKind.COLUMNS, 1)[0]
+                with self.events.altering_partitions(connection, found.id, [partition.id], write_id=write_id):
+                    write_partition(connection, partition.id, found, before, change, columns_id, self._user)
+                    advance_partition_write_id(connection, partition.id, write_id)
+                    rows.advance_write_id(connection, found.id, write_id)
+                return self._partition(connection, found, partition.name)
+
+            return ddl.commit(operation)
+
     # --- dropping partitions --------------------------------------------------------------------------------------
 
     def drop_partitions(
@@ -328,6 +379,21 @@ class CatalogDdl(Catalog):
                 return self.get_tables_in(connection, [key])[0]
 
             return ddl.commit(operation)
+
+    def _partition_change(
+        self, connection: Connection, table: Table, partition: Partition, asked: PartitionAlteration
+    ) -> tuple[PartitionObject, PartitionChange]:
+        """What becomes of a partition, and what it is now."""
+        before = read_partition_objects(connection, [partition.id])[partition.id]
+        change = change_partition(table, before, asked)
+        if change.location != before.storage.location:
+            other = read_other_place(connection, change.location, table.id, partition.id)
+            if other is not None:
+                raise InvalidArgumentsError(
+                    f"partition {partition.name} of {table.qualified_name} cannot lie at {change.location}: it would "
+                    f"share files with {other}; choose a directory of its own"
+                )
+        return before, change
 
     def _locked(self, connection: Connection, key: TableName, before: Table) -> Table:
         """The table as it is now, its row locked; not another one that took its name meanwhile."""

@@ -1,0 +1,160 @@
+"""The rows ALTER … PARTITION changes: parameters, serde, columns, directory, statistics and the write id.
+
+Columns equal to the table's are the table's descriptor (CDS), others get one of their own, as in Hive; a descriptor
+that nothing uses any more goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, case, delete, exists, insert, or_, select, update
+
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog_alter_rows import without_column_statistics
+from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
+from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.schema_catalog import (
+    BUCKETING_COLS,
+    CDS,
+    COLUMNS_V2,
+    DBS,
+    PART_COL_STATS,
+    PARTITION_PARAMS,
+    PARTITIONS,
+    SDS,
+    SERDE_PARAMS,
+    SORT_COLS,
+    TBLS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.catalog_alter import ColumnChange
+    from airflow_hive_acid.metastore.catalog_alter_partition import PartitionChange
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.thrift_objects import PartitionObject
+
+_BY_ID = PARTITIONS.c.PART_ID == bindparam("id")
+_SELECT_STORAGE = select(SDS.c.SD_ID, SDS.c.CD_ID, SDS.c.SERDE_ID).join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID)
+_SELECT_TABLE_COLUMNS_ID = select(SDS.c.CD_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
+_ADVANCE = (
+    update(PARTITIONS)
+    .where(_BY_ID)
+    # Never back, as for tables.
+    .values(WRITE_ID=case((PARTITIONS.c.WRITE_ID > bindparam("new"), PARTITIONS.c.WRITE_ID), else_=bindparam("new")))
+)
+
+
+def read_other_place(connection: Connection, location: str, table_id: int, part_id: int) -> str | None:
+    """A table or another partition that shares files with a directory, as text; None when nothing does.
+
+    The partition's own table may lie around it, but not in it.
+    """
+    scheme, _, path = location.partition(":")
+    segments = path.split("/")
+    around = [f"{scheme}:{'/'.join(segments[:end])}" for end in range(len(segments), 1, -1)]
+    here = or_(SDS.c.LOCATION == location, SDS.c.LOCATION.startswith(f"{location}/", autoescape=True))
+    shares = or_(here, SDS.c.LOCATION.in_(around))
+    tables = (
+        select(DBS.c.NAME, TBLS.c.TBL_NAME)
+        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        .join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+        .where(or_(shares & (TBLS.c.TBL_ID != table_id), here))
+    )
+    owner = connection.execute(tables.limit(1)).first()
+    if owner is not None:
+        return f"table {owner[0]}.{owner[1]}"
+    parts = (
+        select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
+        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
+        .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+        .where(shares, PARTITIONS.c.PART_ID != part_id)
+    )
+    row = connection.execute(parts.limit(1)).first()
+    return None if row is None else f"partition {row[2]} of {row[0]}.{row[1]}"
+
+
+def write_partition(
+    connection: Connection,
+    part_id: int,
+    table: Table,
+    before: PartitionObject,
+    change: PartitionChange,
+    columns_id: int | None,
+    user: str,
+) -> None:
+    """Give a partition what was decided.
+
+    :param columns_id: id for a descriptor of its own, when its columns change.
+    :param user: who changed it.
+    """
+    storage = connection.execute(_SELECT_STORAGE.where(PARTITIONS.c.PART_ID == part_id)).one()
+    properties = dict(change.properties)
+    if change.location != before.storage.location:
+        connection.execute(update(SDS).where(SDS.c.SD_ID == storage.SD_ID).values(LOCATION=change.location))
+        # What they say was true of other files; Hive keeps them and answers from them.
+        properties.pop(STATISTICS_ACCURATE, None)
+        connection.execute(delete(PART_COL_STATS).where(PART_COL_STATS.c.PART_ID == part_id))
+    if change.columns is not None and columns_id is not None:
+        _write_columns(connection, table, storage, change.columns, columns_id)
+        connection.execute(
+            delete(PART_COL_STATS).where(
+                PART_COL_STATS.c.PART_ID == part_id, PART_COL_STATS.c.COLUMN_NAME.in_(sorted(change.columns.outdated))
+            )
+        )
+        properties = without_column_statistics(properties)
+    modified = str(now_ms(connection) // 1000)
+    properties |= {"last_modified_by": user, "last_modified_time": modified, "transient_lastDdlTime": modified}
+    _write_parameters(connection, PARTITION_PARAMS, ("PART_ID", part_id), before.parameters, properties)
+    _write_parameters(
+        connection, SERDE_PARAMS, ("SERDE_ID", storage.SERDE_ID), before.storage.serde_parameters,
+        change.serde_properties,
+    )  # fmt: skip
+
+
+def advance_partition_write_id(connection: Connection, part_id: int, write_id: int | None) -> None:
+    """Note the write id of the change; nothing for tables without."""
+    if write_id is not None:
+        connection.execute(_ADVANCE, {"id": part_id, "new": write_id})
+
+
+def _write_columns(connection: Connection, table: Table, storage: Any, change: ColumnChange, columns_id: int) -> None:
+    same = change.columns == tuple(Column(c.name, c.type) for c in table.columns) and all(
+        change.comments.get(c.name) == table.comments.get(c.name) for c in change.columns
+    )
+    if same:
+        columns_id = connection.execute(_SELECT_TABLE_COLUMNS_ID.where(TBLS.c.TBL_ID == table.id)).scalar_one()
+    else:
+        connection.execute(insert(CDS), {"CD_ID": columns_id})
+        connection.execute(insert(COLUMNS_V2), [
+            {"CD_ID": columns_id, "COMMENT": change.comments.get(column.name), "COLUMN_NAME": column.name,
+             "TYPE_NAME": column.type, "INTEGER_IDX": index}
+            for index, column in enumerate(change.columns)
+        ])  # fmt: skip
+    connection.execute(update(SDS).where(SDS.c.SD_ID == storage.SD_ID).values(CD_ID=columns_id))
+    for child in (COLUMNS_V2, CDS):
+        unused = ~exists(select(SDS.c.SD_ID).where(SDS.c.CD_ID == child.c.CD_ID))
+        connection.execute(delete(child).where(child.c.CD_ID == storage.CD_ID, unused))
+    for old, new in change.renamed.items():
+        for target, column in ((BUCKETING_COLS, "BUCKET_COL_NAME"), (SORT_COLS, "COLUMN_NAME")):
+            named: Any = (target.c.SD_ID == storage.SD_ID) & (target.c[column] == old)
+            connection.execute(update(target).where(named).values({column: new}))
+
+
+def _write_parameters(
+    connection: Connection, target: Any, owner: tuple[str, int], before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    name, owner_id = owner
+    of_owner = target.c[name] == owner_id
+    for key in before.keys() - after.keys():
+        connection.execute(delete(target).where(of_owner, target.c.PARAM_KEY == key))
+    for key, value in after.items():
+        if key not in before:
+            connection.execute(insert(target), {name: owner_id, "PARAM_KEY": key, "PARAM_VALUE": value})
+        elif before[key] != value:
+            connection.execute(update(target).where(of_owner, target.c.PARAM_KEY == key).values(PARAM_VALUE=value))
