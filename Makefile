@@ -4,21 +4,29 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+JAR    := airflow_hive_acid/jars/.built
 export PATH := $(abspath $(BIN)):$(PATH)
 # Airflow and Spark start Python many times: without cached bytecode each start compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-unit test-mariadb test-interop lint format bench clean lock help
+.PHONY: install accelerator demo test test-unit test-mariadb test-interop lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
 ## make install        create .venv/ with everything, hive-acid and airflow included
-install: $(STAMP)
+install: $(STAMP) $(JAR)
 
 $(STAMP): requirements/lock.txt pyproject.toml scripts/install.sh
 	@PYTHON=$(PYTHON) bash scripts/install.sh $(VENV)
 	@touch $@
+
+## make accelerator    the optional jar that makes Spark jobs cheaper; part of install where a Java compiler is found
+accelerator: $(JAR)
+
+$(JAR): $(STAMP) scripts/build_accelerator.py airflow_hive_acid/__init__.py $(shell find accelerator/src -name '*.java')
+	@$(BIN)/python scripts/build_accelerator.py --if-javac
+	@mkdir -p $(@D) && touch $@
 
 ## make demo           real flights through a DAG: load, change, compact, clean, check
 demo: install

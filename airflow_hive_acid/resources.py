@@ -1,4 +1,4 @@
-"""Finds what travels beside the package: ``dags/`` and ``spark_jobs/``, in a checkout and in an installed wheel."""
+"""Finds what travels with the package: ``dags/``, ``spark_jobs/`` and the optional jar, in checkout or wheel."""
 
 from __future__ import annotations
 
@@ -30,3 +30,9 @@ def spark_job(name: str) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; reinstall airflow-hive-acid")
     return path
+
+
+def accelerator_jar() -> Path | None:
+    """The optional jar for Spark, None where it was not built."""
+    path = _PACKAGE / "jars" / "hive-acid-accelerator.jar"
+    return path if path.is_file() else None

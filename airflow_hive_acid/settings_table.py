@@ -162,6 +162,9 @@ _ROWS = (
               alias="metastore.compactor.cleaner.retention.time"),
     _integer("hive.compactor.cleaner.retry.maxattempts", 5, "Failures of a clean-up before it is marked failed."),
     _duration("hive.compactor.cleaner.retry.retention.time", "300s", "s", "Pause after the first of them; doubling."),
+    # Spark jobs
+    _text("hive.acid.spark.accelerator", "auto",
+          "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", hive=""),
     # Notification log
     _flag("hive.metastore.event.db.listener.on", True,
           "Write the events that Hive's DbNotificationListener would write.", hive=False),

@@ -362,8 +362,21 @@ def golden(tmp_path: Path) -> Callable[..., GoldenTable]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One local Spark session for in-process tests of the data plane, with the confs every job gets."""
+def accelerator_jar() -> Path | None:
+    """The optional jar, up to date; None on a machine without a Java compiler."""
+    from airflow_hive_acid import resources
+
+    script = Path(__file__).parent.parent / "scripts" / "build_accelerator.py"
+    subprocess.run([sys.executable, str(script), "--if-javac"], check=True, capture_output=True)
+    return resources.accelerator_jar()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, accelerator_jar: Path | None) -> Iterator[SparkSession]:
+    """One local Spark session for in-process tests of the data plane, with the confs every job gets.
+
+    The optional jar is loaded where it could be built; a test leaves it unused with ``accelerator.SESSION_KEY``.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from airflow_hive_acid.spark.session import session_builder
@@ -373,6 +386,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", tmp_path_factory.mktemp("spark").as_uri())
+        .config(map={} if accelerator_jar is None else {"spark.jars": str(accelerator_jar)})
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

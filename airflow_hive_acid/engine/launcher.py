@@ -94,6 +94,7 @@ class SparkSubmitLauncher:
     :param program: ``spark-submit`` itself; the one of this Python environment by default.
     :param start_seconds: how long an application may wait for its place and start.
     :param idle_seconds: after how long without a sign of us the driver leaves by itself.
+    :param accelerator: ``hive.acid.spark.accelerator``: ``auto``, ``off``, or the path of the jar.
     """
 
     master: str
@@ -105,6 +106,7 @@ class SparkSubmitLauncher:
     start_seconds: float = 300.0
     idle_seconds: int = 60
     program: str | None = None
+    accelerator: str = "auto"
 
     def start(self) -> JobSession:
         """Start an application in the background.
@@ -126,7 +128,7 @@ class SparkSubmitLauncher:
             filesystem = open_filesystem(spool)
             filesystem.make_directory(spool)
             properties = scratch / "spark.properties"
-            write_properties(properties, configuration(self.master, str(scratch), self.conf))
+            write_properties(properties, configuration(self.master, str(scratch), self.conf, self.accelerator))
             driver = SubprocessDriver(self._command(program, properties, spool), environment, scratch, self._open_log())
             return SpoolSession(filesystem, spool, driver, start_seconds=self.start_seconds)
         except BaseException:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid import resources
+from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.spark.conf import JAVA_OPTIONS, SMALL_JVM
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ ALWAYS = {
     "spark.yarn.maxAppAttempts": "1",
     "spark.log.level": "WARN",
 }
+_JARS = "spark.jars"
 
 
 def is_local(master: str) -> bool:
@@ -30,11 +33,12 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def configuration(master: str, scratch: str, conf: Mapping[str, str]) -> dict[str, str]:
+def configuration(master: str, scratch: str, conf: Mapping[str, str], accelerator: str = "off") -> dict[str, str]:
     """All settings of an application.
 
     :param scratch: directory on this machine that vanishes with the application; used by local masters.
     :param conf: the user's settings; they win, and Java options are put behind those that must stay.
+    :param accelerator: value of ``hive.acid.spark.accelerator``.
     """
     settings = dict(ALWAYS)
     if is_local(master):
@@ -49,7 +53,28 @@ def configuration(master: str, scratch: str, conf: Mapping[str, str]) -> dict[st
     for key, value in conf.items():
         # The time zone stays; our tuning goes, because two garbage collectors would stop the JVM from starting.
         settings[key] = f"{ALWAYS[key]} {value}" if key.endswith(".extraJavaOptions") and key in ALWAYS else value
+    jar = accelerator_jar(accelerator)
+    if jar is not None:
+        settings[_JARS] = ",".join([*filter(None, [settings.get(_JARS)]), jar])
     return settings
+
+
+def accelerator_jar(setting: str) -> str | None:
+    """The jar that ``hive.acid.spark.accelerator`` asks for: ``auto``, ``off``, or a path or URI.
+
+    :raises ConfigurationError: when a jar is named that does not exist.
+    """
+    if setting.lower() == "off":
+        return None
+    if setting.lower() == "auto":
+        jar = resources.accelerator_jar()
+        return None if jar is None else str(jar)
+    if ":/" not in setting and not os.path.isfile(setting):
+        raise ConfigurationError(
+            f"hive.acid.spark.accelerator is {setting}, and there is no such file; set it to auto, off, or the path of "
+            "the jar that python scripts/build_accelerator.py makes"
+        )
+    return setting
 
 
 def local_cores(master: str) -> int:

@@ -53,6 +53,7 @@ class AirflowSparkLauncher:
     :param name: name of the applications.
     :param start_seconds: how long an application may wait for its place and start.
     :param idle_seconds: after how long without a sign of us the driver leaves by itself.
+    :param accelerator: ``hive.acid.spark.accelerator``: ``auto``, ``off``, or the path of the jar.
     :param share: take and give back applications within this process, see :mod:`airflow_hive_acid.hooks.shared_spark`.
     """
 
@@ -63,6 +64,7 @@ class AirflowSparkLauncher:
     start_seconds: float = 300.0
     idle_seconds: int = 60
     share: bool = False
+    accelerator: str = "auto"
 
     def start(self) -> JobSession:
         """Start an application in the background.
@@ -73,7 +75,8 @@ class AirflowSparkLauncher:
         target = spark_target(self.spark_conn_id)
         if not self.share:
             return self._start(target)
-        key = (target, self.spark_conn_id, self.name, self.spool, tuple(sorted(self.conf.items())))
+        settings = (*sorted(self.conf.items()), ("accelerator", self.accelerator))
+        key = (target, self.spark_conn_id, self.name, self.spool, settings)
         return shared_spark.take(key, lambda: self._start(target))
 
     def _start(self, target: SparkTarget) -> SpoolSession:
@@ -93,7 +96,8 @@ class AirflowSparkLauncher:
             filesystem = open_filesystem(spool)
             filesystem.make_directory(spool)
             properties = scratch / "spark.properties"
-            write_properties(properties, configuration(target.master, str(scratch), self.conf))
+            settings = configuration(target.master, str(scratch), self.conf, self.accelerator)
+            write_properties(properties, settings)
             driver = HookDriver(self._hook(target, properties, spool), environment, scratch)
             return SpoolSession(filesystem, spool, driver, start_seconds=self.start_seconds)
         except BaseException:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from airflow_hive_acid import resources
 from airflow_hive_acid.engine.spark_conf import configuration, is_local, local_cores, write_properties
+from airflow_hive_acid.errors import ConfigurationError
 
 
 def test_local_master_gets_settings_for_small_jobs():
@@ -45,3 +47,21 @@ def test_properties_survive_every_character(tmp_path):
     path = tmp_path / "p"
     write_properties(path, {"a b:c=d#e": "x=\\y\n\tü😀"})
     assert path.read_text() == "a\\ b\\:c\\=d\\#e=x=\\\\y\\n\\t\\u00fc\\ud83d\\ude00\n"
+
+
+def test_accelerator_is_put_behind_the_users_jars_when_it_was_built(tmp_path, monkeypatch):
+    monkeypatch.setattr(resources, "accelerator_jar", lambda: tmp_path / "fast.jar")
+    assert configuration("yarn", "/s", {}, "auto")["spark.jars"] == f"{tmp_path}/fast.jar"
+    conf = {"spark.jars": "/mine.jar"}
+    assert configuration("yarn", "/s", conf, "auto")["spark.jars"] == f"/mine.jar,{tmp_path}/fast.jar"
+    assert configuration("yarn", "/s", conf, "off")["spark.jars"] == "/mine.jar"
+    monkeypatch.setattr(resources, "accelerator_jar", lambda: None)
+    assert "spark.jars" not in configuration("yarn", "/s", {}, "auto")
+
+
+def test_accelerator_may_be_a_file_or_lie_where_the_cluster_finds_it(tmp_path):
+    (tmp_path / "fast.jar").touch()
+    for jar in (f"{tmp_path}/fast.jar", "hdfs:///jars/fast.jar"):
+        assert configuration("yarn", "/s", {}, jar)["spark.jars"] == jar
+    with pytest.raises(ConfigurationError, match=r"/no/such\.jar, and there is no such file; set it to auto, off"):
+        configuration("yarn", "/s", {}, "/no/such.jar")
