@@ -1,7 +1,7 @@
 """A reader of Hive ACID tables that uses nothing but docs/format.md: standard library and pyarrow.
 
-It answers the question "is that page enough?", and is a start for readers in other languages. It reads one unpartitioned
-table, or one partition, into memory: no push-down, no schema evolution beyond missing columns, no streaming deltas.
+It answers the question "is that page enough?", and is a start for readers in other languages. It reads one
+unpartitioned table, or one partition, into memory: no push-down, no schema evolution, no streaming deltas.
 
     python examples/minimal_reader.py DIRECTORY "db.t:5:9223372036854775807::" "9:9223372036854775807::"
 """
@@ -146,4 +146,4 @@ def read(root: Path, write_ids: str, txns: str) -> dict[Identity, dict[str, Any]
 
 if __name__ == "__main__":
     for found, values in sorted(read(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).items()):
-        print(found, values)
+        print(found, values)  # noqa: T201 - a script
