@@ -111,8 +111,14 @@ class SparkSubmitLauncher:
     def start(self) -> JobSession:
         """Start an application in the background.
 
-        :raises ConfigurationError: no Java, no spark-submit, or a cluster without a spool it can reach.
+        :raises ConfigurationError: no Java, no spark-submit, a cluster without a spool it can reach, or one that
+            cannot run our driver.
         """
+        if self.deploy_mode == "cluster" and self.master.startswith("spark://"):
+            raise ConfigurationError(
+                f"{self.master} is a standalone master, which runs no Python drivers in deploy mode cluster; "
+                "use deploy mode client (YARN and Kubernetes run both)"
+            )
         if self.deploy_mode == "cluster" and self.spool is None:
             raise ConfigurationError(
                 f"deploy mode cluster on {self.master} needs a spool directory that the cluster can reach; "

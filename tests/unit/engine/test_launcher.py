@@ -279,3 +279,9 @@ def test_only_the_newest_logs_are_kept(launcher, tmp_path):
     kept = sorted(p.name for p in logs.iterdir())
     assert len(kept) == 20
     assert kept[0] == "spark-20200101T000011-1-x.log"
+
+
+def test_a_standalone_master_does_not_run_our_driver(launcher, tmp_path):
+    """Spark starts Python drivers only on YARN and Kubernetes; spark-submit would say so after the JVM's start."""
+    with pytest.raises(ConfigurationError, match=r"spark://h:7077 .*use deploy mode client"):
+        launcher(master="spark://h:7077", deploy_mode="cluster", spool=tmp_path.as_uri()).start()
