@@ -218,7 +218,8 @@ def test_process_that_forgets_its_session_leaves_no_driver(tmp_path, launcher):
         f"                        log_directory=pathlib.Path({str(tmp_path)!r})).start()\n"
         f"spec = JobSpec('j', Select('sleep {marker}', 'file:///x'))\n"
         "threading.Thread(target=s.run, args=(spec,), daemon=True).start()\n"
-        f"while not pathlib.Path({str(marker)!r}).exists(): time.sleep(0.01)\n"
+        f"marker = pathlib.Path({str(marker)!r})\n"
+        "while not (marker.exists() and marker.read_text()): time.sleep(0.01)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
     wait_for(lambda: not is_running(int(marker.read_text())))
