@@ -9,7 +9,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Airflow and Spark start Python many times: without cached bytecode each start compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install accelerator demo test test-unit test-mariadb test-interop lint format bench clean lock help
+.PHONY: install accelerator demo test test-unit test-mariadb test-interop mariadb lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -43,17 +43,20 @@ test-unit: install
 ## make test-mariadb   everything that needs a metastore but no Spark, on MariaDB (Debian's package mariadb-server)
 MARIADB_TESTS := tests/integration/metastore tests/integration/catalog tests/integration/compaction_queue \
                  tests/integration/maintenance tests/integration/cli
-test-mariadb: install
+test-mariadb: install mariadb
+	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(MARIADB_TESTS)
+
+## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
+test-interop: install mariadb
+	@$(BIN)/python -m pytest -q -m interop tests/interop
+
+# A server for the two above; as root it is installed.
+mariadb:
 	@PATH="$$PATH:/usr/sbin"; command -v mariadbd >/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
 	    echo "mariadbd is missing: install Debian's package mariadb-server (sudo apt-get install mariadb-server)" >&2; \
 	    exit 1; }; \
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends mariadb-server; }
-	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(MARIADB_TESTS)
-
-## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
-test-interop: install
-	@$(BIN)/python -m pytest -q -m interop tests/interop
 
 ## make lint           ruff, mypy --strict, the arrows between rooms, no SQL made from strings
 lint: install

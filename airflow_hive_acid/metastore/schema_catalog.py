@@ -314,10 +314,10 @@ Index("PCS_STATS_IDX", PART_COL_STATS.c.PART_ID, PART_COL_STATS.c.COLUMN_NAME)
 KEY_CONSTRAINTS = table(
     "KEY_CONSTRAINTS",
     number("CHILD_CD_ID"),
-    number("CHILD_INTEGER_IDX"),
+    narrow("CHILD_INTEGER_IDX"),
     number("CHILD_TBL_ID"),
     number("PARENT_CD_ID"),
-    number("PARENT_INTEGER_IDX", null=False),
+    narrow("PARENT_INTEGER_IDX", null=False),
     number("PARENT_TBL_ID", null=False),
     number("POSITION", null=False),
     words("CONSTRAINT_NAME", 400, null=False),

@@ -13,6 +13,7 @@ from airflow_hive_acid.metastore.schema_types import (
     flag,
     integer,
     key,
+    long_text,
     narrow,
     number,
     small,
@@ -141,7 +142,7 @@ _STORED_PROCS = table(
     number("DB_ID", "DBS.DB_ID", null=False),
     words("NAME", 256, null=False),
     words("OWNER_NAME", 128, null=False),
-    text_value("SOURCE", null=False),
+    long_text("SOURCE", null=False),
 )
 Index("UNIQUESTOREDPROC", _STORED_PROCS.c.NAME, _STORED_PROCS.c.DB_ID, unique=True)
 
@@ -152,8 +153,8 @@ _PACKAGES = table(
     number("DB_ID", "DBS.DB_ID", null=False),
     words("NAME", 256, null=False),
     words("OWNER_NAME", 128, null=False),
-    text_value("HEADER", null=False),
-    text_value("BODY", null=False),
+    long_text("HEADER", null=False),
+    long_text("BODY", null=False),
 )
 Index("UNIQUEPKG", _PACKAGES.c.NAME, _PACKAGES.c.DB_ID, unique=True)
 
@@ -172,7 +173,7 @@ _TYPE_FIELDS = table(
     words("COMMENT", 256),
     words("FIELD_NAME", 128, in_key=True),
     words("FIELD_TYPE", 767, null=False),
-    number("INTEGER_IDX", null=False),
+    narrow("INTEGER_IDX", null=False),
 )
 
 _I_SCHEMA = table(
@@ -217,7 +218,7 @@ _SCHEDULED_QUERIES = table(
     words("SCHEDULE", 256),
     words("SCHEDULE_NAME", 256),
     words("USER", 256),
-    number("ACTIVE_EXECUTION_ID"),
+    narrow("ACTIVE_EXECUTION_ID"),
 )
 
 _SCHEDULED_EXECUTIONS = table(
