@@ -21,6 +21,8 @@ import tempfile
 import time
 import warnings
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -392,3 +394,57 @@ def spark(tmp_path_factory: pytest.TempPathFactory, accelerator_jar: Path | None
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@dataclass(frozen=True)
+class HashedRow:
+    """Values with the hashes that Hive gave them, by version; ``values`` as :mod:`format.bucketing` takes them."""
+
+    types: tuple[str, ...]
+    values: tuple[Any, ...]
+    hashes: dict[int, int]
+
+
+@pytest.fixture(scope="session")
+def hashed_rows() -> list[HashedRow]:
+    """Hive's own bucket hashes (see tests/interop/hashes)."""
+    from airflow_hive_acid.format.bucketing import HiveType
+
+    found = []
+    for line in (FIXTURES / "bucket_hashes.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        values = [_hashed_value(v, HiveType.parse(t)) for v, t in zip(row["values"], row["types"], strict=True)]
+        found.append(HashedRow(tuple(row["types"]), tuple(values), {1: row["v1"], 2: row["v2"]}))
+    return found
+
+
+def _hashed_value(given: Any, kind: Any) -> Any:
+    from airflow_hive_acid.format.bucketing import Instant
+
+    if given is None:
+        return None
+    match kind.name:
+        case "array":
+            return [_hashed_value(item, kind.children[0]) for item in given]
+        case "struct":
+            return tuple(_hashed_value(item, child) for item, child in zip(given, kind.children, strict=True))
+        case "map":
+            key, value = kind.children
+            return {_hashed_value(k, key): _hashed_value(v, value) for k, v in given.items()}
+        case "boolean":
+            return given == "true"
+        case "tinyint" | "smallint" | "int" | "bigint":
+            return int(given)
+        case "float" | "double":
+            return float(given)
+        case "decimal":
+            return Decimal(given)
+        case "binary":
+            return bytes.fromhex(given)
+        case "date":
+            return date.fromisoformat(given)
+        case "string" | "varchar" | "char":
+            return given
+    text, _, fraction = given.removesuffix(" UTC").partition(".")
+    since = datetime.fromisoformat(text) - datetime(1970, 1, 1)
+    return Instant(since.days * 86400 + since.seconds, int(fraction.ljust(9, "0")))

@@ -1,0 +1,110 @@
+"""The bucket hash gives what Hive gave: its answers for values of every type, and the files that it wrote."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format.bucketing import Instant, bucket_hash, bucket_of, bucketing_version, murmur3
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_hashes_are_hives(hashed_rows: list[Any], version: int) -> None:
+    wrong = [
+        (row.types, row.values, row.hashes[version], found)
+        for row in hashed_rows
+        if (found := bucket_hash(row.values, row.types, version)) != row.hashes[version]
+    ]
+    assert len(hashed_rows) > 700
+    assert wrong == []
+
+
+# The rows of tests/fixtures/bucketed_str with their v; Hive read five of them back.
+STRINGS = [
+    (("a", date(2024, 1, 1), datetime(2024, 1, 1), Decimal("1.5")), 1),
+    (("b", date(1969, 12, 31), Instant(-1, 123456789), Decimal("-1.5")), 2),
+    (("", None, None, None), 3),
+    ((None, None, None, None), 4),
+    (("héllo wörld 日本", date(1, 1, 1), datetime(1900, 6, 15, 12, 0, 0, 500000), Decimal("12345678901234.5678")), 5),
+    (("k6", date(9999, 12, 31), Instant(9223372036, 854775807), Decimal(0)), 6),
+    (("k7", date(2000, 2, 29), datetime(2000, 2, 29, 1, 2, 3), Decimal("100.0000")), 7),
+]
+
+
+def test_rows_are_in_the_files_that_hive_put_them_in(golden: Any) -> None:
+    stage = golden("bucketed_str", "1_insert")
+    rows = stage.expected
+    column = [name.rpartition(".")[2] for name, _ in rows["columns"]]
+    places = {
+        row[column.index("v")]: int(row[column.index("input__file__name")].rpartition("bucket_")[2][:5])
+        for row in rows["rows"]
+    }
+    types = ["string", "date", "timestamp", "decimal(18,4)"]
+    assert len(places) == 5
+    assert places.items() <= {v: bucket_of(values, types, 8) for values, v in STRINGS}.items()
+
+
+def test_an_int_is_in_the_file_of_its_bucket(golden: Any) -> None:
+    rows = golden("bucketed_dml", "2_dml").expected
+    column = [name.rpartition(".")[2] for name, _ in rows["columns"]]
+    for row in rows["rows"]:
+        place = int(row[column.index("input__file__name")].rpartition("bucket_")[2][:5])
+        assert bucket_of([row[column.index("id")]], ["int"], 4) == place
+
+
+def test_hashes_are_ints_and_buckets_are_in_range() -> None:
+    dice = random.Random(1)
+    for _ in range(300):
+        values = [dice.getrandbits(64) - 2**63, dice.randbytes(dice.randrange(20))]
+        count = dice.randrange(1, 4097)
+        for version in (1, 2):
+            assert -(2**31) <= bucket_hash(values, ["bigint", "binary"], version) < 2**31
+            assert 0 <= bucket_of(values, ["bigint", "binary"], count, version) < count
+
+
+def test_murmur3_takes_the_last_bytes_as_signed() -> None:
+    assert murmur3(b"ab\x7f") != murmur3(b"ab\xff")
+    assert murmur3(b"") == bucket_hash([""], ["string"])
+
+
+def test_a_local_timestamp_counts_by_its_instant() -> None:
+    kind = ["timestamp with local time zone"]
+    berlin = datetime(2024, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+    assert bucket_hash([berlin], kind) == bucket_hash([datetime(2024, 1, 1, tzinfo=UTC)], kind)
+
+
+@pytest.mark.parametrize(
+    ("properties", "version"),
+    [({}, 1), ({"bucketing_version": "2"}, 2), ({"BUCKETING_VERSION": "1"}, 1), ({"orc.compress": "ZLIB"}, 1)],
+)
+def test_a_table_that_does_not_say_has_version_1(properties: dict[str, str], version: int) -> None:
+    assert bucketing_version(properties, "db.t") == version
+
+
+@pytest.mark.parametrize("value", ["3", "two", ""])
+def test_a_version_that_hive_does_not_have_is_refused(value: str) -> None:
+    with pytest.raises(InvalidArgumentsError, match=r"db.t has bucketing_version=.*Hive has 1 and 2"):
+        bucketing_version({"bucketing_version": value}, "db.t")
+
+
+@pytest.mark.parametrize(
+    ("values", "types", "buckets", "words"),
+    [([1], ["int"], 0, "at least one bucket"), ([1], ["int"], -1, "at least one bucket")],
+)
+def test_no_buckets_are_refused(values: Sequence[Any], types: list[str], buckets: int, words: str) -> None:
+    with pytest.raises(InvalidArgumentsError, match=words):
+        bucket_of(values, types, buckets)
+
+
+@pytest.mark.parametrize("kind", ["uniontype<int,string>", "interval_day_time", "void"])
+def test_types_that_hive_does_not_store_are_refused(kind: str) -> None:
+    with pytest.raises(UnsupportedStatementError, match=f"type {kind}"):
+        bucket_hash([1], [kind])
