@@ -167,7 +167,9 @@ class CatalogEvents:
                 changed.setdefault(table_id, {})[part_id] = write_id
             else:
                 before = tables[table_id]
-                after = replace(before, parameters=_inexact(before.parameters), write_id=write_id or before.write_id)
+                after = replace(
+                    before, parameters=_inexact(before.parameters), write_id=max(write_id or 0, before.write_id)
+                )
                 self._later(conn, messages.alter_table(before, after, write_id=write_id))
         for table_id, parts in changed.items():
             for batch in chunks(list(parts), PARTITIONS_PER_EVENT):
@@ -181,7 +183,9 @@ class CatalogEvents:
 
 
 def _with_write_id(partition: PartitionObject, write_id: int | None) -> PartitionObject:
-    return replace(partition, parameters=_inexact(partition.parameters), write_id=write_id or partition.write_id)
+    return replace(
+        partition, parameters=_inexact(partition.parameters), write_id=max(write_id or 0, partition.write_id)
+    )
 
 
 def _inexact(parameters: Mapping[str, str]) -> dict[str, str]:

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 _KINDS = {"a": "MAJOR", "i": "MINOR", "r": "REBALANCE", "c": "ABORT_TXN_CLEANUP"}
 _Q = COMPACTION_QUEUE.c
-_COMPACTION = select(_Q.CQ_ID, _Q.CQ_TYPE, _Q.CQ_DATABASE, _Q.CQ_TABLE, _Q.CQ_PARTITION).where(
-    _Q.CQ_TXN_ID == bindparam("txn_id")
+#: As Hive's: one request, also where a drop of several partitions has made several.
+_COMPACTION = (
+    select(_Q.CQ_ID, _Q.CQ_TYPE, _Q.CQ_DATABASE, _Q.CQ_TABLE, _Q.CQ_PARTITION)
+    .where(_Q.CQ_TXN_ID == bindparam("txn_id"))
+    .order_by(_Q.CQ_ID)
+    .limit(1)
 )
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 #: Of components, because TXN_TO_WRITE_ID has no index by txn.
@@ -42,11 +46,14 @@ def opened(conn: Connection, log: Notifications, txn_ids: Sequence[int], kind: T
 
 
 def committed(conn: Connection, log: Notifications, facts: Committed) -> list[Step]:
-    """COMMIT_TXN, and COMMIT_COMPACTION for a compaction's txn."""
+    """COMMIT_TXN, and COMMIT_COMPACTION for a txn with a request in the queue.
+
+    That is a compaction's, and a soft delete's as well: a real Hive asks the queue alone, not the txn's type.
+    """
     if facts.type is TxnType.READ_ONLY or not log.enabled(conn):
         return []
     written = [events.commit_txn(facts.txn_id, facts.writes)]
-    if facts.type in COMPACTING_TYPES and facts.type is not TxnType.SOFT_DELETE:
+    if facts.type in COMPACTING_TYPES:
         written += [
             events.commit_compaction(facts.txn_id, row[0], _KINDS.get(row[1], "MAJOR"), row[2], row[3], row[4])
             for row in conn.execute(_COMPACTION, {"txn_id": facts.txn_id})

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, UnsafePathError
 from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.catalog_statistics import forget_statistics
 from airflow_hive_acid.metastore.objects import table_name
@@ -402,6 +403,30 @@ def test_a_write_takes_back_what_the_catalog_says_about_an_empty_table(
     with client.transaction({"default.t": "insert"}):
         pass
     assert {r["TBL_NAME"]: r["WRITE_ID"] for r in stored("TBLS")}["t"] == 1
+
+
+def test_an_older_writer_does_not_set_the_catalogs_write_id_back(
+    partitioned: Catalog, client: MetastoreClient, stored: Stored
+) -> None:
+    """
+    t1  A writes t and p/ds=a/h=1 with write id 1
+    t2            B sets a property of t, and of the partition, with write id 2: shares them with A, and commits
+    t3  A commits: what was exact is forgotten, the catalog stays at 2
+    """
+    partitioned.create_table(TableDefinition("default", "t", ID))
+    partitioned.add_partitions("default.p", [("a", "1")])
+    older = client.begin({"default.t": "insert", "default.p": "insert"}, partitioned=["default.p"])
+    older.add_partitions("default.p", ["ds=a/h=1"])
+    client.catalog.alter_properties("default.t", {"a": "b"})
+    client.catalog.alter_partition("default.p", "ds=a/h=1", PartitionAlteration(properties={"a": "b"}))
+    last = client.notifications.current_event_id()
+    older.commit()
+    assert {r["TBL_NAME"]: r["WRITE_ID"] for r in stored("TBLS")} == {"p": 2, "t": 2}
+    assert [r["WRITE_ID"] for r in stored("PARTITIONS")] == [2]
+    parameters = [*stored("TABLE_PARAMS"), *stored("PARTITION_PARAMS")]
+    assert not [r for r in parameters if r["PARAM_KEY"] == "COLUMN_STATS_ACCURATE"]
+    told = [e.message() for e in client.events_after(last) if e.type.startswith("ALTER_")]
+    assert {m["table"] for m in told} == {"p", "t"}
 
 
 def test_forgetting_statistics_needs_a_txn_that_wrote(

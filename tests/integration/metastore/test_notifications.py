@@ -119,6 +119,19 @@ def test_a_compaction_announces_itself(logging_client: MetastoreClient, rows: An
     )
 
 
+def test_a_soft_delete_announces_its_first_request(logging_client: MetastoreClient, rows: Any) -> None:
+    """A real Hive asks the queue for one request of the txn, whatever the txn's type."""
+    txn_id = logging_client.open_txn(type=TxnType.SOFT_DELETE)
+    for number in (8, 7, 9):
+        rows.insert("COMPACTION_QUEUE", CQ_ID=number, CQ_DATABASE="db", CQ_TABLE="t", CQ_PARTITION=f"p={number}",
+                    CQ_STATE="r", CQ_TYPE="a", CQ_TXN_ID=txn_id)  # fmt: skip
+    logging_client.commit_txn(txn_id)
+    assert [kind for kind, _ in log(logging_client)][-2:] == ["COMMIT_TXN", "COMMIT_COMPACTION_EVENT"]
+    assert log(logging_client)[-1][1] == {
+        "txnid": txn_id, "compactionId": 7, "type": "MAJOR", "dbname": "db", "tableName": "t", "partName": "p=7",
+    }  # fmt: skip
+
+
 def test_event_ids_are_in_commit_order_and_without_gaps(metastore_url: str, logging_client: MetastoreClient) -> None:
     """A transaction that is rolled back gives its ids back."""
     barrier = threading.Barrier(4)
