@@ -17,12 +17,19 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.metastore.aborts import abort_rows
 from airflow_hive_acid.metastore.catalog_statistics import SELECT_EXACT, forget
 from airflow_hive_acid.metastore.clock import clock_ms, clock_timestamp
 from airflow_hive_acid.metastore.codes import COMPACTING_TYPES, AbortReason, TxnState, TxnType
-from airflow_hive_acid.metastore.conflicts import Conflict, candidates_step, describe, first_conflict
+from airflow_hive_acid.metastore.conflicts import (
+    Conflict,
+    candidates_step,
+    describe,
+    first_conflict,
+    is_conflict,
+    no_conflict_step,
+)
 from airflow_hive_acid.metastore.database import (
     SAVEPOINT,
     UNDO,
@@ -116,6 +123,11 @@ _SET_COMMIT_ID = (
     update(WRITE_SET)
     .where(WRITE_SET.c.WS_TXNID == _TXN, WRITE_SET.c.WS_COMMIT_ID == bindparam("temporary_id"))
     .values(WS_COMMIT_ID=bindparam("commit_id"))
+)
+_SET_COMMIT_ID_TO_LARGEST = (
+    update(WRITE_SET)
+    .where(WRITE_SET.c.WS_TXNID == _TXN)
+    .values(WS_COMMIT_ID=select(func.max(TXNS.c.TXN_ID)).scalar_subquery())
 )
 _MAX_TXN = select(func.max(TXNS.c.TXN_ID))
 _COMPLETE = insert(COMPLETED_TXN_COMPONENTS).from_select(
@@ -230,14 +242,20 @@ class CommitOutcome:
     already: bool = False
 
 
-def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> CommitOutcome:
+class NotAtOnceError(HiveAcidError):
+    """A commit at once met a conflict; nothing happened, and the long way will tell which one."""
+
+
+def commit_txn(conn: Connection, request: CommitRequest, features: Features, *, at_once: bool = False) -> CommitOutcome:
     """Commit a txn.
 
+    :param at_once: where it can be done, hold the global lock for no longer than the server itself needs.
     A conflict does not raise here: the abort it leads to is part of this transaction and must be committed.
 
     :raises TxnAbortedError: when it is aborted.
     :raises NoSuchTxnError: when it was never opened.
     :raises InvalidArgumentsError: when a partitioned table's component names no partition (R12).
+    :raises NotAtOnceError: when it was to be at once, and a conflict has to be described: commit again, the long way.
     """
     committed = _check(conn, request)
     if committed is None:
@@ -252,6 +270,8 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> 
     if not plan.needs_lock:
         return _finish(conn, request, committed, steps)
 
+    if at_once and plan.write_set is not None and conn.dialect.name == "postgresql" and kind not in COMPACTING_TYPES:
+        return _commit_at_once(conn, request, committed, plan, steps)
     # R15: all row changes first, then the lock, so that other clients' opens wait as briefly as possible.
     # R3: what is read under the lock is read in statements of its own.
     under_lock = [open_txn_lock(conn, exclusive=True), Step(_MAX_TXN)]
@@ -274,6 +294,27 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features) -> 
     if kind in COMPACTING_TYPES:
         after.append(Step(_STAMP_QUEUE, {"txn_id": txn_id, "commit_id": commit_id}))
     return _finish(conn, request, committed, after)
+
+
+def _commit_at_once(
+    conn: Connection, request: CommitRequest, committed: Committed, plan: _Plan, steps: list[Step]
+) -> CommitOutcome:
+    """Lock, commit id, conflict check, events and COMMIT in one round trip: nobody waits for this client (R15).
+
+    R3: commit id and conflicts are read in statements of their own behind the lock.
+    """
+    me = {"txn_id": committed.txn_id}
+    under_lock = [open_txn_lock(conn, exclusive=True), Step(_SET_COMMIT_ID_TO_LARGEST, me)]
+    if plan.check:
+        under_lock.append(no_conflict_step(committed.txn_id, request.snapshot))
+    events = [] if request.hooks.events is None else request.hooks.events(conn, committed)
+    try:
+        finish_batch(conn, [*together(conn, steps), *under_lock, *events, *release_steps(conn)])
+    except Exception as error:
+        if is_conflict(error):
+            raise NotAtOnceError(f"txn {committed.txn_id} meets a conflict") from error
+        raise
+    return CommitOutcome()
 
 
 def _check(conn: Connection, request: CommitRequest) -> Committed | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, func, or_, select
+from sqlalchemy.dialects import postgresql
 
 from airflow_hive_acid.errors import WriteConflictError
 from airflow_hive_acid.metastore.database import Step
@@ -66,6 +67,21 @@ _CANDIDATES = (
     )
     .order_by(_OTHER.c.WS_COMMIT_ID, _OTHER.c.WS_TXNID)
 )
+_SEEN = and_(
+    _OTHER.c.WS_TXNID <= bindparam("seen_mark", type_=sa.BigInteger),
+    _OTHER.c.WS_TXNID
+    != sa.all_(
+        sa.cast(
+            func.string_to_array(bindparam("unseen", type_=sa.String), sa.literal(",", sa.String)),
+            postgresql.ARRAY(sa.BigInteger),
+        )
+    ),
+)
+_NO_CONFLICT = select(
+    sa.literal(1, sa.Integer)
+    // sa.case((_CANDIDATES.where(~_SEEN).order_by(None).exists(), sa.literal(0, sa.Integer)), else_=1)
+)
+_DIVISION_BY_ZERO = "22012"
 #: What is already there right after the grant: my components, whose partitions may not be known yet.
 _EARLY = (
     select(
@@ -153,6 +169,19 @@ class Conflict:
 def candidates_step(txn_id: int) -> Step:
     """The statement that reads who changed, and committed since I opened, what my write set names."""
     return Step(_CANDIDATES, {"txn_id": txn_id})
+
+
+def no_conflict_step(txn_id: int, snapshot: ValidTxnList | None) -> Step:
+    """The statement that fails when there is a conflict (PostgreSQL): then nothing after it in a batch is done."""
+    # Without snapshot every candidate counts: no txn id is small enough to have been seen.
+    mark = -1 if snapshot is None else snapshot.high_watermark
+    unseen = () if snapshot is None else snapshot.exceptions
+    return Step(_NO_CONFLICT, {"txn_id": txn_id, "seen_mark": mark, "unseen": ",".join(map(str, unseen))})
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether a batch ended because :func:`no_conflict_step` found a conflict."""
+    return getattr(error, "sqlstate", None) == _DIVISION_BY_ZERO
 
 
 def first_conflict(rows: Iterable[Any], snapshot: ValidTxnList | None) -> Overlap | None:

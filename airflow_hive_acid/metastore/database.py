@@ -387,6 +387,11 @@ def finish_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
     return _pipeline(conn, steps, commit=True)
 
 
+def continue_after_commit(conn: Connection) -> None:
+    """The last batch was not the last after all: what it did is done, and what follows is a transaction of its own."""
+    conn.info[_COMMIT_SENT] = False
+
+
 def together(conn: Connection, steps: Sequence[Step]) -> list[Step]:
     """Writes that neither depend on each other nor touch the same row, as one statement where the database can.
 

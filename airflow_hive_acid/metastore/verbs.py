@@ -98,13 +98,17 @@ class Verbs(ClientBase):
         :raises CommitStateUnknownError: when the connection broke after the commit was sent and asking again failed.
         """
         request = commits.CommitRequest(txn_id, check_conflicts, snapshot, self._all_hooks(hooks, key_value))
-        tried = False
+        tried, at_once = False, True
 
         def operation(conn: Connection) -> commits.CommitOutcome:
             nonlocal tried
             again, tried = tried, True
             try:
-                outcome = commits.commit_txn(conn, request, self.database.features(conn))
+                outcome = commits.commit_txn(conn, request, self.database.features(conn), at_once=at_once)
+            except commits.NotAtOnceError:
+                self.notifications.forget(conn)
+                tried = False  # nothing was committed
+                raise
             except NoSuchTxnError as error:
                 if again:
                     raise _commit_unknown(txn_id) from error
@@ -116,7 +120,11 @@ class Verbs(ClientBase):
             return outcome
 
         try:
-            outcome = self.database.run(operation)
+            try:
+                outcome = self.database.run(operation)
+            except commits.NotAtOnceError:
+                at_once = False
+                outcome = self.database.run(operation)
         except OutcomeUnknownError as error:
             raise _commit_unknown(txn_id) from error
         if outcome.conflict is not None:

@@ -16,6 +16,7 @@ from airflow_hive_acid.errors import NoSuchLockError, TxnOpenError
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.codes import LockState, LockType
 from airflow_hive_acid.metastore.database import Result, Step, execute_batch, finish_batch, together
+from airflow_hive_acid.metastore.locks.at_once import grant_at_once
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, first_conflict
 from airflow_hive_acid.metastore.locks.components import component_steps
 from airflow_hive_acid.metastore.locks.interface import LockRequest, LockResponse, describe_object, merge_components
@@ -118,6 +119,10 @@ def enqueue(conn: Connection, request: LockRequest, *, finish: bool = True) -> L
         for number, c in enumerate(components, 1)
     ]
     first = Step(_TXN_AND_NEXT_ID, {"txn_id": request.txn_id}) if request.txn_id else Step(_NEXT_ID)
+    if finish and request.txn_id and len(components) == 1 and conn.dialect.name == "postgresql":
+        granted = grant_at_once(conn, request, components[0], first)
+        if granted is not None:
+            return LockResponse(granted, LockState.ACQUIRED)
     locked, *others = execute_batch(conn, [first, *_look_steps(wanted)])
     if request.txn_id:
         require_open(conn, request.txn_id, locked.rows)

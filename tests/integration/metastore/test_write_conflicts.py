@@ -243,6 +243,25 @@ def test_a_change_the_snapshot_did_not_contain_is_a_conflict(
         second.commit()
 
 
+@pytest.mark.rule("R2")
+@pytest.mark.parametrize("aborted_before", [0, 3])
+def test_a_conflict_is_the_same_whatever_else_the_snapshot_leaves_out(
+    client: MetastoreClient, other_client: MetastoreClient, aborted_before: int
+) -> None:
+    """
+    t1  some txns abort: the snapshots list them
+    t2  A changes the table and commits; B, which began later, has seen it: no conflict
+    t3  C began before B's commit, and has not seen it: conflict
+    """
+    for _ in range(aborted_before):
+        client.begin({"db.t": "update"}).abort()
+    client.begin({"db.t": "update"}).commit()
+    first, second = client.begin({"db.t": "update"}), other_client.begin({"db.t": "delete"})
+    first.commit()
+    with pytest.raises(WriteConflictError, match=rf"committed by \[txnid:{first.txn_id},{second.txn_id}\] d/u"):
+        second.commit()
+
+
 @pytest.mark.rule("R12")
 def test_a_partitioned_table_is_not_committed_without_naming_partitions(
     client: MetastoreClient, rows: Any, lock_on: Any
