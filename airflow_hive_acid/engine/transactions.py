@@ -22,8 +22,9 @@ from airflow_hive_acid.engine.events import (
     TransactionCommitted,
     TransactionOpened,
 )
+from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.results import Rows, StatementResult
-from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot
+from airflow_hive_acid.engine.snapshots import table_snapshot
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError, PublishError
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
@@ -79,7 +80,7 @@ class StatementTransaction:
         self._operations = dict(operations)
         self._written: dict[str, _Written] = {}
         self._tables: dict[str, Table] = {}
-        self._partitions: dict[str, dict[str, PartitionRef]] = {}
+        self._partitions: dict[str, KnownPartitions] = {}
         self._ended = False
         started = time.monotonic()
         partitioned = {name: context.table(name).is_partitioned for name in operations}
@@ -226,7 +227,8 @@ class StatementTransaction:
         written = self._written.setdefault(name, _Written(table))
         ids = [self._txn.next_statement_id(name) for _ in range(plan.statement_id_count)]
         write_id = self._txn.write_ids[name]
-        partitions = self._known_partitions(table).values()
+        # An insert finds the places of its partitions when it knows them: it looks at no file of the table.
+        partitions = [] if plan.kind == "insert" else self._known_partitions(table).matching(write.partitions)
         snapshot = table_snapshot(table, partitions, write.partitions, self._txn.snapshot[name], self._txn.valid_txns)
         staging = paths.join(table.location, staging_name(job_id))
         spec = JobSpec(
@@ -246,7 +248,7 @@ class StatementTransaction:
         )
         result = session.run(spec)
         self._emit_finished(plan, result)
-        target = self._target(table, (*written.statement_ids, *ids))
+        target = self._target(table, (*written.statement_ids, *ids), {d.partition for d in result.directories})
         started = time.monotonic()
         filesystem = context.filesystem
         manifest = read_staging(filesystem, staging, result, target)
@@ -298,28 +300,34 @@ class StatementTransaction:
         table = self.table(read.table)
         write_ids = self._txn.snapshot[read.table] if table.is_transactional else None
         txns = self._txn.valid_txns if table.is_transactional else None
-        return table_snapshot(table, self._known_partitions(table).values(), read.partitions, write_ids, txns)
+        partitions = self._known_partitions(table).matching(read.partitions)
+        return table_snapshot(table, partitions, read.partitions, write_ids, txns)
 
-    def _known_partitions(self, table: Table) -> dict[str, PartitionRef]:
-        """The partitions of the catalog and those this transaction has made, by name; empty without partitions."""
+    def _known_partitions(self, table: Table) -> KnownPartitions:
+        """The partitions of the catalog and those this transaction has made, by name; none without partitions."""
         name = table.qualified_name
         if name not in self._partitions:
-            listed = self._context.client.catalog.list_partitions(name) if table.is_partitioned else ()
-            self._partitions[name] = {p.name: p for p in partition_refs(listed)}
+            self._partitions[name] = KnownPartitions(self._context.client.catalog, table)
         return self._partitions[name]
 
     def _learn_partitions(self, table: Table, target: Target, manifest: Manifest) -> None:
         """Partitions that the catalog gets at the commit are there for the next statement of this transaction."""
         for name, values in new_partitions(target, [manifest]).items():
-            self._known_partitions(table)[name] = PartitionRef(name, target.place_of(name), values)
+            self._known_partitions(table).made(PartitionRef(name, target.place_of(name), values))
             self._written[table.qualified_name].made.add(name)
 
-    def _target(self, table: Table, statement_ids: tuple[int, ...]) -> Target:
+    def _target(self, table: Table, statement_ids: tuple[int, ...], partitions: Iterable[str]) -> Target:
+        """Where and what a job may publish.
+
+        :param partitions: names of those it is asked about.
+        """
+        known, names = self._known_partitions(table), list(partitions)
+        known.look_up(names)
         return Target(
             table=table.qualified_name,
             location=table.location,
             partition_columns=tuple(c.name for c in table.partition_columns),
-            partitions={p.name: p.location for p in self._known_partitions(table).values()},
+            partitions={name: known[name].location for name in names if name in known},
             write_id=self._txn.write_ids[table.qualified_name],
             statement_ids=statement_ids,
         )
@@ -329,7 +337,7 @@ class StatementTransaction:
         context = self._context
         for name, written in self._written.items():
             table = written.table
-            target = self._target(table, tuple(written.statement_ids))
+            target = self._target(table, tuple(written.statement_ids), ())
             check_published(context.filesystem, target, written.manifests)
             made = {p: self._known_partitions(table)[p] for p in written.made}
             if made:

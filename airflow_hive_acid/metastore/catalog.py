@@ -320,18 +320,21 @@ class Catalog:
     # --- partitions -----------------------------------------------------------------------------------------------
 
     def list_partitions(
-        self, name: str, filter: PartitionFilter | None = None, limit: int | None = None, *, after: str | None = None
-    ) -> list[Partition]:
+        self, name: str, filter: PartitionFilter | None = None, limit: int | None = None, *, after: str | None = None,
+        keeps: Callable[[Sequence[str]], bool] | None = None,
+    ) -> list[Partition]:  # fmt: skip
         """The partitions of a table in the order of their names.
 
         :param filter: a condition, or per partition column one value or several; the database evaluates it.
         :param limit: at most this many; ``after`` is the name of the last one of the page before.
+        :param keeps: judges values while the rows are read; what it drops is never held.
         """
         key = table_name(name)
 
         def operation(connection: Connection) -> list[Partition]:
             table = self.get_tables_in(connection, [key])[0]
-            return list(read_partitions(connection, table, filter, limit, after))
+            found = read_partitions(connection, table, filter, limit, after)
+            return [partition for partition in found if keeps is None or keeps(partition.values)]
 
         return self._database.read(operation)
 
