@@ -9,7 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, BindParameter, and_, bindparam, case, cast, delete, func, null, select, union_all, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    null,
+    select,
+    union_all,
+    update,
+)
 
 from airflow_hive_acid.metastore.catalog_read import CATALOG
 from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
@@ -49,9 +62,7 @@ SELECT_EXACT = union_all(
 _TABLE, _PARTITION = TBLS.c.TBL_ID == bindparam("id"), PARTITIONS.c.PART_ID == bindparam("id")
 _NEW: BindParameter[int] = bindparam("new_write_id")
 # Never back: an ALTER TABLE that shared the table with this writer may have committed first, with a higher id.
-_ADVANCE_TABLE = (
-    update(TBLS).where(_TABLE).values(WRITE_ID=case((TBLS.c.WRITE_ID > _NEW, TBLS.c.WRITE_ID), else_=_NEW))
-)
+_ADVANCE_TABLE = update(TBLS).where(_TABLE).values(WRITE_ID=case((TBLS.c.WRITE_ID > _NEW, TBLS.c.WRITE_ID), else_=_NEW))
 _ADVANCE_PARTITION = (
     update(PARTITIONS)
     .where(_PARTITION)

@@ -1,0 +1,158 @@
+"""``schema upgrade``: our own tables in a metastore that is there, version by version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import SchemaVersionError
+from airflow_hive_acid.metastore import MetastoreClient, schema
+from airflow_hive_acid.metastore.schema_types import METADATA
+from airflow_hive_acid.metastore.schema_upgrade import STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TABLES = "tables HIVE_ACID_VERSION and HIVE_ACID_JOB"
+INDEX = "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS"
+
+
+def take_to(client: MetastoreClient, version: int | None) -> None:
+    """Make of a new metastore what an earlier version of ours, or Hive's schema tool alone, left."""
+    with client.database.transaction() as conn:
+        schema.HIVE_ACID_LOCK_OBJECT.drop(conn)
+        if version is None:
+            for table in schema.EXTENSION_TABLES:
+                table.drop(conn)
+        else:
+            conn.execute(sa.update(schema.HIVE_ACID_VERSION).values(HAV_VERSION=version))
+    client.database.forget_features()
+
+
+def indexes(client: MetastoreClient, table: str) -> set[str | None]:
+    with client.database.reading() as conn:
+        return {index["name"] for index in sa.inspect(conn).get_indexes(table)}
+
+
+def start_job(client: MetastoreClient, txn_id: int) -> None:
+    client.jobs.start(job_id="j", txn_id=txn_id, table="db.t", write_id=None, statement=0, kind="insert",
+                      table_location="file:/w", staging=None)  # fmt: skip
+
+
+def test_versions_count_up_from_one() -> None:
+    assert [step.version for step in STEPS] == list(range(1, schema.EXTENSION_VERSION + 1))
+
+
+def test_a_metastore_of_hives_gets_our_tables_and_keeps_its_own(client: MetastoreClient, rows: Any) -> None:
+    take_to(client, None)
+    with client.transaction({"db.t": "update"}):
+        pass
+    hives = [name for name in METADATA.tables if not name.startswith("HIVE_ACID")]
+    counts, version = {name: rows.count(name) for name in hives}, rows.select("VERSION")
+    done = client.upgrade_schema()
+    assert (done.before, done.after, done.done) == (None, schema.EXTENSION_VERSION, (TABLES, INDEX))
+    assert {name: rows.count(name) for name in hives} == counts
+    assert rows.select("VERSION") == version
+    assert "HIVE_ACID_LOCK_OBJECT" in indexes(client, "HIVE_LOCKS")
+    txn = client.begin({"db.t": "insert"})
+    start_job(client, txn.txn_id)
+    txn.commit()
+
+
+def test_the_version_before_keeps_its_rows(client: MetastoreClient, rows: Any) -> None:
+    """An open txn with a job goes on across the upgrade."""
+    txn = client.begin({"db.t": "insert"})
+    start_job(client, txn.txn_id)
+    take_to(client, 1)
+    assert client.check_schema().extension_version == 1
+    assert not client.check_schema().is_current
+    counts, version = rows.counts(), rows.select("VERSION")
+    done = client.upgrade_schema()
+    assert (done.before, done.after, done.done) == (1, 2, (INDEX,))
+    assert (rows.counts(), rows.select("VERSION")) == (counts, version)
+    assert rows.select("HIVE_ACID_VERSION") == [(1, 2)]
+    assert client.check_schema().is_current
+    assert client.jobs.get("j").txn_id == txn.txn_id
+    txn.commit()
+
+
+def test_upgrading_again_changes_nothing(client: MetastoreClient, rows: Any) -> None:
+    counts = rows.counts()
+    for _ in range(2):
+        assert client.upgrade_schema() == schema.SchemaUpgrade(2, 2, ())
+    assert rows.counts() == counts
+
+
+def interrupted_before_the_version(client: MetastoreClient) -> None:
+    take_to(client, 1)
+    with client.database.transaction() as conn:
+        conn.execute(sa.delete(schema.HIVE_ACID_VERSION))
+
+
+def interrupted_after_the_first_table(client: MetastoreClient) -> None:
+    take_to(client, None)
+    with client.database.transaction() as conn:
+        schema.HIVE_ACID_VERSION.create(conn)
+
+
+def interrupted_before_the_last_version(client: MetastoreClient) -> None:
+    with client.database.transaction() as conn:
+        conn.execute(sa.update(schema.HIVE_ACID_VERSION).values(HAV_VERSION=1))
+
+
+@pytest.mark.parametrize(
+    "interrupt",
+    [interrupted_before_the_version, interrupted_after_the_first_table, interrupted_before_the_last_version],
+)
+def test_an_interrupted_upgrade_is_finished_by_the_next(
+    client: MetastoreClient, rows: Any, interrupt: Callable[[MetastoreClient], None]
+) -> None:
+    """MySQL commits each CREATE by itself."""
+    interrupt(client)
+    client.database.forget_features()
+    assert client.upgrade_schema().after == 2
+    assert rows.select("HIVE_ACID_VERSION") == [(1, 2)]
+    assert "HIVE_ACID_LOCK_OBJECT" in indexes(client, "HIVE_LOCKS")
+    start_job(client, client.open_txn())
+
+
+def test_tables_of_a_newer_release_are_left_to_it(client: MetastoreClient, rows: Any) -> None:
+    rows.update("HIVE_ACID_VERSION", {"HAV_VERSION": 99})
+    counts = rows.counts()
+    for verb in (client.check_schema, client.create_schema, client.upgrade_schema):
+        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 2: install the newer release"):
+            verb()
+    assert rows.counts() == counts
+
+
+def test_somebody_elses_table_of_our_name_is_refused(client: MetastoreClient, rows: Any) -> None:
+    take_to(client, None)
+    with client.database.transaction() as conn:
+        sa.Table("HIVE_ACID_JOB", sa.MetaData(), sa.Column("HAJ_JOB_ID", sa.String(64))).create(conn)
+    with pytest.raises(SchemaVersionError, match=r"table HIVE_ACID_JOB lacks HAJ_APPLICATION_ID.*run 'hive-acid"):
+        client.upgrade_schema()
+
+
+@pytest.mark.parametrize("version", ["3.1.3", "4.3.0", "4.0.0-beta-1"])
+def test_other_hives_are_refused_by_name_and_left_alone(client: MetastoreClient, rows: Any, version: str) -> None:
+    take_to(client, None)
+    rows.update("VERSION", {"SCHEMA_VERSION": version})
+    with pytest.raises(SchemaVersionError, match=f"schema version is {version}; served are 4.0, 4.1 and 4.2"):
+        client.upgrade_schema()
+    with client.database.reading() as conn:
+        assert not {t for t in sa.inspect(conn).get_table_names() if t.startswith("HIVE_ACID")}
+    assert rows.select("VERSION", "SCHEMA_VERSION") == [(version,)]
+
+
+def test_a_database_that_is_no_metastore_is_refused(database_url: str, backend: str) -> None:
+    if backend == "sqlite":
+        import sqlite3
+
+        sqlite3.connect(sa.make_url(database_url).database or "").close()
+    with MetastoreClient(database_url) as client:
+        with pytest.raises(SchemaVersionError, match="no Hive metastore: it is empty"):
+            client.upgrade_schema()
+        with client.database.reading() as conn:
+            assert sa.inspect(conn).get_table_names() == []
