@@ -77,6 +77,7 @@ def _create_table(context: Context, statement: CreateTable) -> None:
         bucket_count=statement.bucket_count or -1,
         comments=comments,
         external=statement.external,
+        stored_as=statement.stored_as,
     )
     name = str(statement.table)
     catalog = context.client.catalog

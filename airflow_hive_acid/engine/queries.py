@@ -49,16 +49,18 @@ def run_query(context: Context, plan: Plan, document: Mapping[str, Any] | None =
 
 @contextlib.contextmanager
 def _reader(context: Context, plan: Plan, document: Mapping[str, Any] | None) -> Iterator[SnapshotLists | None]:
-    """The reader under which the query runs; None when it reads no transactional table."""
+    """The reader under which the query runs; None when it reads no table. Plain tables are locked, and that is all."""
     tables = sorted(plan.operations)
     if not tables:
         yield None
     elif document is None:
-        with context.client.snapshot(tables, agent_info=context.agent_info) as reader:
+        plain = [read.table for read in plan.reads if not read.transactional]
+        with context.client.snapshot(tables, plain=plain, agent_info=context.agent_info) as reader:
             yield reader
     else:
         with _joined(context, document) as guest:
-            missing = [table for table in tables if table not in guest.snapshot]
+            transactional = {read.table for read in plan.reads if read.transactional}
+            missing = [table for table in tables if table in transactional and table not in guest.snapshot]
             if missing:
                 raise InvalidArgumentsError(
                     f"the snapshot was opened for {sorted(guest.snapshot)}, not for {missing}; "

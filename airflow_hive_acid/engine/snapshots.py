@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_acid.format.jobs import Column, PartitionRef, TableSnapshot
+from airflow_hive_acid.maintenance.storage import require_format, writer_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,6 +47,7 @@ def table_snapshot(
 
     :param partitions: of a partitioned table; those that ``keep`` drops are left out.
     :param write_ids: None for a plain table, which has none.
+    :raises UnsupportedStatementError: when its files are in a format that is not read.
     """
     if table.is_partitioned:
         refs = tuple(p for p in partitions if keep.keeps(p.values))
@@ -60,5 +62,8 @@ def table_snapshot(
         write_ids="" if write_ids is None else str(write_ids),
         txns="" if txns is None else str(txns),
         transactional=table.is_transactional,
-        properties={k: v for k, v in table.properties.items() if k.lower().startswith("orc.")},
+        properties=writer_properties(table),
+        format=require_format(table),
+        insert_only=table.is_insert_only,
+        serde=dict(table.serde_properties),
     )

@@ -23,6 +23,7 @@ from airflow_hive_acid.engine.events import (
     TransactionOpened,
 )
 from airflow_hive_acid.engine.partitions import KnownPartitions
+from airflow_hive_acid.engine.plain_writes import PlainWrites
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.engine.snapshots import table_snapshot
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError, PublishError
@@ -83,9 +84,14 @@ class StatementTransaction:
         self._partitions: dict[str, KnownPartitions] = {}
         self._ended = False
         started = time.monotonic()
-        partitioned = {name: context.table(name).is_partitioned for name in operations}
+        tables = {name: context.table(name) for name in operations}
+        self._plain = PlainWrites(context)
+        self._plain_statements = 0
         self._txn: Transaction = context.client.begin(
-            self._operations, partitioned=partitioned, agent_info=context.agent_info
+            self._operations,
+            partitioned={name: table.is_partitioned for name, table in tables.items()},
+            plain=[name for name, table in tables.items() if not table.is_transactional],
+            agent_info=context.agent_info,
         )
         try:
             context.emit(
@@ -151,7 +157,9 @@ class StatementTransaction:
             self._emit_finished(plan, result)
             return self._statement_result(plan, result, started, rows=rows)
         result, manifest = self._write(plan, plan.write, job_id, views)
-        return self._statement_result(plan, result, started, directories=tuple(d.uri for d in manifest.directories))
+        plain = not plan.write.transactional
+        uris = dict.fromkeys(d.place if plain else d.uri for d in manifest.directories)
+        return self._statement_result(plan, result, started, directories=tuple(uris))
 
     def commit(self) -> None:
         """Make everything visible at once.
@@ -174,6 +182,7 @@ class StatementTransaction:
         except BaseException as failure:
             self.abort_after(failure)
             raise
+        self._plain.finish()
         self._context.emit(TransactionCommitted(self.txn_id, time.monotonic() - started))
 
     def abort(self, reason: str) -> None:
@@ -184,7 +193,11 @@ class StatementTransaction:
         if self._ended:
             return
         self._ended = True
-        self._txn.abort(reason)
+        # While the locks are held: nobody may see half of it. What cannot be undone here the reaper undoes.
+        try:
+            self._plain.undo()
+        finally:
+            self._txn.abort(reason)
         self._context.emit(TransactionAborted(self.txn_id, reason.splitlines()[0] if reason else "no reason given"))
 
     def abort_after(self, failure: BaseException) -> None:
@@ -224,6 +237,8 @@ class StatementTransaction:
     def _write(self, plan: Plan, write: TableWrite, job_id: str, views: tuple[View, ...]) -> tuple[JobResult, Manifest]:
         context, name = self._context, write.table
         table = self.table(name)
+        if not table.is_transactional:
+            return self._write_plain(plan, write, table, job_id, views)
         written = self._written.setdefault(name, _Written(table))
         ids = [self._txn.next_statement_id(name) for _ in range(plan.statement_id_count)]
         write_id = self._txn.write_ids[name]
@@ -261,6 +276,40 @@ class StatementTransaction:
         context.emit(_published(manifest, time.monotonic() - started))
         return result, manifest
 
+    def _write_plain(
+        self, plan: Plan, write: TableWrite, table: Table, job_id: str, views: tuple[View, ...]
+    ) -> tuple[JobResult, Manifest]:
+        """A table without transactions: its files carry the txn, and are moved one by one under the table's lock."""
+        context = self._context
+        self._plain_statements += 1
+        # An insert looks at no file of the table.
+        snapshot = table_snapshot(table, (), write.partitions, None, None)
+        staging = paths.join(table.location, staging_name(job_id))
+        step = plan.step(target=snapshot, write_id=self.txn_id, statement_ids=[self._plain_statements])
+        session = context.application.ready()
+        context.client.jobs.start(
+            job_id=job_id,
+            txn_id=self.txn_id,
+            table=table.qualified_name,
+            write_id=None,
+            statement=self._plain_statements,
+            kind=plan.kind,
+            table_location=table.location,
+            staging=staging,
+            application_id=session.application_id,
+        )
+        result = session.run(JobSpec(job_id, step, views, plan.sources, staging))
+        self._emit_finished(plan, result)
+        target = self._target(table, (), {d.partition for d in result.directories})
+        started = time.monotonic()
+        moved, staged = self._plain.publish(table, staging, result, target, overwrite=write.operation == "overwrite")
+        for name, values in new_partitions(target, [staged]).items():
+            self._known_partitions(table)[name] = PartitionRef(name, target.place_of(name), values)
+        sizes = [file.size for file in moved.files]
+        places = len({file.place for file in moved.files})
+        context.emit(Published(moved.table, places, len(sizes), sum(sizes), time.monotonic() - started))
+        return result, staged
+
     def _emit_finished(self, plan: Plan, result: JobResult) -> None:
         self._context.emit(
             JobFinished(
@@ -291,10 +340,15 @@ class StatementTransaction:
             deleted=result.deleted,
             rows=rows,
             txn_id=self.txn_id,
-            write_ids={} if plan.write is None else {plan.write.table: self._txn.write_ids[plan.write.table]},
+            write_ids=self._write_id_of(plan),
             seconds=time.monotonic() - started,
             directories=directories,
         )
+
+    def _write_id_of(self, plan: Plan) -> dict[str, int]:
+        if plan.write is None or not plan.write.transactional:
+            return {}
+        return {plan.write.table: self._txn.write_ids[plan.write.table]}
 
     def _read_snapshot(self, read: TableRead) -> TableSnapshot:
         table = self.table(read.table)
@@ -328,13 +382,16 @@ class StatementTransaction:
             location=table.location,
             partition_columns=tuple(c.name for c in table.partition_columns),
             partitions={name: known[name].location for name in names if name in known},
-            write_id=self._txn.write_ids[table.qualified_name],
+            write_id=self._txn.write_ids[table.qualified_name] if table.is_transactional else 0,
             statement_ids=statement_ids,
+            insert_only=table.is_insert_only,
+            plain=not table.is_transactional,
         )
 
     def _check_and_add_partitions(self, connection: Connection) -> None:
         """Inside the commit, before any global lock (R15): do the manifests hold, and does the catalog know all?"""
         context = self._context
+        self._plain.check_and_register(connection)
         for name, written in self._written.items():
             table = written.table
             target = self._target(table, tuple(written.statement_ids), ())

@@ -70,6 +70,23 @@ class LocalFilesystem:
                 os.rmdir(target_path)
             raise
 
+    def rename(self, source: str, target: str) -> None:
+        """See the protocol. A second link claims the name of a file; without links, looking first must do."""
+        source_path, target_path = local_path(source), local_path(target)
+        if os.path.isdir(source_path) and not os.path.islink(source_path):
+            self.rename_directory(source, target)
+            return
+        try:
+            os.link(source_path, target_path, follow_symlinks=False)
+        except FileExistsError:
+            raise FileExistsError(f"{target} exists already; {source} was left where it is") from None
+        except PermissionError:
+            if os.path.lexists(target_path):
+                raise FileExistsError(f"{target} exists already; {source} was left where it is") from None
+            os.rename(source_path, target_path)
+        else:
+            os.unlink(source_path)
+
     def delete(self, uri: str, *, inside: str) -> bool:
         """See the protocol."""
         paths.require_inside(inside, uri)

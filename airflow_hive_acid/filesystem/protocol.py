@@ -67,6 +67,13 @@ class Filesystem(Protocol):
         :raises FileNotFoundError: when ``source`` or the parent of ``target`` is missing.
         """
 
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory a new name; the parent of the new name must exist.
+
+        :raises FileExistsError: when there is anything at ``target``; nothing was changed.
+        :raises FileNotFoundError: when ``source`` or the parent of ``target`` is missing.
+        """
+
     def delete(self, uri: str, *, inside: str) -> bool:
         """Delete a file or a directory with everything below it.
 

@@ -18,10 +18,12 @@ from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import (
     ACID_VERSION_FILE,
+    PLAIN_FILES,
     AcidDirectory,
     DirectoryKind,
     parse_bucket_file,
     parse_directory,
+    parse_original_file,
 )
 from airflow_hive_acid.format.partitions import partition_name
 
@@ -46,6 +48,8 @@ class Target:
     :param write_id: write id of the directories; for a compaction the largest.
     :param statement_ids: statement ids the step was given; empty for a compaction.
     :param visibility_txn_id: the compaction txn, 0 for a writer.
+    :param insert_only: its directories hold plain files.
+    :param plain: the table has no transactions, and no such directories.
     """
 
     table: str
@@ -55,6 +59,8 @@ class Target:
     write_id: int
     statement_ids: tuple[int, ...] = ()
     visibility_txn_id: int = 0
+    insert_only: bool = False
+    plain: bool = False
 
     def place_of(self, partition: str) -> str:
         """URI of the directory that holds a partition's deltas; of a new partition, where Hive would put it."""
@@ -118,7 +124,7 @@ def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target
         _check_name(written, target)
         prefix = f"{written.partition}/{written.name}" if written.partition else written.name
         files = listed.pop(prefix, {})
-        _check_files(written, files, f"{staging}/{_DATA}/{prefix}")
+        _check_files(written, files, f"{staging}/{_DATA}/{prefix}", plain=target.insert_only or target.plain)
         place = target.place_of(written.partition)
         directories.append(
             ManifestDirectory(written.partition, written.values, place, written.name, tuple(sorted(files.items())))
@@ -236,6 +242,8 @@ def _check_name(written: WrittenDirectory, target: Target) -> None:
 
 
 def _name_problem(name: str, target: Target) -> str | None:
+    if target.plain:
+        return None if name == PLAIN_FILES else f"files of a plain table are staged below {PLAIN_FILES}"
     directory = parse_directory(name)
     if directory is None or directory.name != name or not target.owns(directory):
         return f"its name does not carry write id {target.write_id}"
@@ -255,7 +263,7 @@ def _partition_problem(written: WrittenDirectory, target: Target) -> str | None:
     return None if expected == written.partition else f"its values make the partition {expected}"
 
 
-def _check_files(written: WrittenDirectory, files: Mapping[str, int], where: str) -> None:
+def _check_files(written: WrittenDirectory, files: Mapping[str, int], where: str, *, plain: bool) -> None:
     reported = {f.name: f.bytes for f in written.files}
     found = {name: size for name, size in files.items() if name != ACID_VERSION_FILE}
     if found != reported:
@@ -267,11 +275,12 @@ def _check_files(written: WrittenDirectory, files: Mapping[str, int], where: str
         )
     if len(reported) != len(written.files):
         raise PublishError(f"{where}: the job reported a file twice; nothing was published")
-    if ACID_VERSION_FILE not in files:
+    if not plain and ACID_VERSION_FILE not in files:
         raise PublishError(f"{where} has no {ACID_VERSION_FILE}, without which Hive would not read it as we wrote it")
     for name in found:
-        if parse_bucket_file(name) is None:
-            raise PublishError(f"{where}/{name} is no bucket file; Hive would not read it. Nothing was published")
+        if (parse_original_file(name) if plain else parse_bucket_file(name)) is None:
+            kind = "named like a file of an insert-only table (000000_0)" if plain else "a bucket file"
+            raise PublishError(f"{where}/{name} is not {kind}; Hive would not read it. Nothing was published")
 
 
 def _size(files: Mapping[str, int], name: str) -> str:

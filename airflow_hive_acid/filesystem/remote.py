@@ -80,6 +80,15 @@ class FsspecFilesystem:
             raise FileExistsError(f"{target} exists already; {source} was left where it is")
         self._fs.mv(source_path, target_path, recursive=True)
 
+    def rename(self, source: str, target: str) -> None:
+        """See the protocol. Not atomic on object stores."""
+        source_path, target_path = self._path(source), self._path(target)
+        if self._fs.exists(target_path):
+            raise FileExistsError(f"{target} exists already; {source} was left where it is")
+        if not self._fs.exists(source_path):
+            raise FileNotFoundError(f"there is no {source}; it cannot become {target}")
+        self._fs.mv(source_path, target_path, recursive=self._fs.isdir(source_path))
+
     def delete(self, uri: str, *, inside: str) -> bool:
         """See the protocol."""
         paths.require_inside(inside, uri)

@@ -66,6 +66,12 @@ class StateDirectory:
         parsed = ((entry, parse_bucket_file(_file_name(entry.path))) for entry in self.files)
         return tuple((entry, bucket) for entry, bucket in parsed if bucket is not None)
 
+    def plain_files(self) -> tuple[FileEntry, ...]:
+        """The data files of a directory of an insert-only table: any name, also in nested directories of UNION ALL."""
+        return tuple(
+            entry for entry in self.files if entry.size and (name := _file_name(entry.path)) and name[0] not in "_."
+        )
+
     def original_files(self) -> tuple[FileEntry, ...]:
         """Data files that are not in ACID format: LOAD DATA puts them into a delta or base as they are."""
         return tuple(

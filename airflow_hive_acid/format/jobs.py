@@ -50,8 +50,11 @@ class TableSnapshot:
     :param partitions: the partitions to look at (pruned), one unnamed entry for an unpartitioned table.
     :param write_ids: text of the ValidReaderWriteIdList (compactor's list for compaction).
     :param txns: text of the ValidReadTxnList; decides which ``_vTXN`` directories exist for this reader.
-    :param transactional: false for plain ORC tables, which have no write ids.
-    :param properties: table properties that matter to the writer (``orc.*``).
+    :param transactional: false for plain tables, which have no write ids.
+    :param properties: table properties that matter to the writer (``orc.*``, ``parquet.*``).
+    :param format: of the data files; full ACID tables are ORC.
+    :param insert_only: transactional without row ids: plain files in bases and deltas.
+    :param serde: of text files, Hive's serde properties (``field.delim`` …).
     """
 
     table: str
@@ -63,6 +66,14 @@ class TableSnapshot:
     txns: str
     transactional: bool = True
     properties: dict[str, str] = field(default_factory=dict)
+    format: Literal["orc", "parquet", "text"] = "orc"
+    insert_only: bool = False
+    serde: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_row_ids(self) -> bool:
+        """Whether its files are in ACID format, so that rows can be changed."""
+        return self.transactional and not self.insert_only
 
 
 @dataclass(frozen=True, slots=True)

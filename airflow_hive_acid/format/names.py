@@ -20,6 +20,8 @@ METADATA_FILE = "_metadata_acid"
 """Side file of a truncated base, and of compacted bases written before Hive 4."""
 FLUSH_LENGTH_SUFFIX = "_flush_length"
 STAGING_PREFIX = "_tmp_"
+PLAIN_FILES = "files"
+"""In staging, the directory of files that go into a table without bases and deltas."""
 
 _DIRECTORY = re.compile(
     r"(?:(?P<base>base)_(?P<write_id>-?[0-9]+)"
@@ -143,6 +145,16 @@ def parse_original_file(name: str) -> OriginalFile | None:
     """What the name of a non-ACID data file says, or None for any other file."""
     match = _ORIGINAL_FILE.fullmatch(name)
     return None if match is None else OriginalFile(int(match[1]), int(match[2] or 0))
+
+
+def original_file_name(task: int) -> str:
+    """``000003_0`` for the file of task 3, as Hive's tasks name files that are not in ACID format."""
+    return f"{task:06d}_0"
+
+
+def unique_file_name(task: int, statement_id: int, txn_id: int) -> str:
+    """``000003_1_copy_42``: a name that only this statement of this txn ever gives; Hive reads it as any copy."""
+    return f"{task:06d}_{statement_id}_copy_{txn_id}"
 
 
 def is_hidden(name: str) -> bool:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import fence_staging
+from airflow_hive_acid.filesystem.plain_publishing import from_document, undo_fenced
 from airflow_hive_acid.metastore.jobs import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.filesystem.plain_publishing import PlainManifest
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.jobs import Job
 
@@ -73,9 +75,24 @@ def fence_jobs(client: MetastoreClient, filesystem: Filesystem, jobs: Iterable[J
 def _fence(client: MetastoreClient, filesystem: Filesystem, job: Job, why: str) -> str | None:
     note = f"job {job.job_id} of txn {job.txn_id} on {job.table} was fenced: {why}"
     if job.staging is not None:
-        fenced = fence_staging(filesystem, job.staging, inside=job.table_location, note=note)
+        manifest = _plain_manifest(client, job, note)
+        if manifest is not None:
+            fenced = undo_fenced(filesystem, job.staging, manifest, job.table_location, note)
+        else:
+            fenced = fence_staging(filesystem, job.staging, inside=job.table_location, note=note)
         if not fenced:
             application = job.application_id or "not known"
             return f"a file does not fence on this storage; make sure that its application ({application}) is dead"
     client.jobs.mark_fenced(job.job_id, note)
     return None
+
+
+def _plain_manifest(client: MetastoreClient, job: Job, note: str) -> PlainManifest | None:
+    """What a job on a plain table may have begun to move.
+
+    One without a manifest is marked first: from then on it gets none, and what is in staging is nobody's data.
+    """
+    if job.write_id is None and job.manifest is None and job.kind == "insert":
+        client.jobs.mark_fenced(job.job_id, note)
+        job = client.jobs.get(job.job_id)
+    return None if job.manifest is None else from_document(job.manifest)

@@ -68,8 +68,8 @@ def skip_reason(facts: CandidateFacts) -> tuple[Kind, str] | None:
 def _not_compactable(facts: CandidateFacts, table: Table) -> str | None:
     if not table.is_transactional:
         return "the table is not transactional"
-    if table.is_insert_only:
-        return "insert-only tables are not compacted by this version"
+    if table.is_insert_only and table.bucket_count > 0:
+        return "the table is insert-only and bucketed; such tables are compacted by Hive only"
     where = f"database {table.db}"
     disabled = _first(facts.database_properties, _NO_AUTO)
     if disabled is None:

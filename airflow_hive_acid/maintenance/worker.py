@@ -29,6 +29,7 @@ from airflow_hive_acid.format.jobs import Column, Compact, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import parse_directory, staging_name
 from airflow_hive_acid.maintenance.decisions import CompactionOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter, entries, names
+from airflow_hive_acid.maintenance.storage import require_format, writer_properties
 from airflow_hive_acid.maintenance.worker_rules import (
     NOTHING_TO_DO,
     check_result,
@@ -244,7 +245,10 @@ class _Work:
                 partitions=(place.ref,),
                 write_ids=write_ids,
                 txns=str(txn.valid_txns),
-                properties={k: v for k, v in table.properties.items() if k.lower().startswith("orc.")},
+                properties=writer_properties(table),
+                format=require_format(table),
+                insert_only=table.is_insert_only,
+                serde=dict(table.serde_properties),
             ),
             type="major" if self._request.type is CompactionType.MAJOR else "minor",
             visibility_txn_id=txn.txn_id,
@@ -262,7 +266,7 @@ class _Work:
         txn_id = self._txn.txn_id if self._txn is not None else 0
         target = Target(
             table.qualified_name, table.location, tuple(c.name for c in table.partition_columns), partitions, highest,
-            visibility_txn_id=txn_id,
+            visibility_txn_id=txn_id, insert_only=table.is_insert_only,
         )  # fmt: skip
         staging = spec.staging or ""
         manifest = read_staging(self._filesystem, staging, result, target)

@@ -30,8 +30,8 @@ def refusal(request: Compaction, table: Table | None, *, partition_exists: bool)
         return f"{table.qualified_name} cannot be rebalanced: it is bucketed or insert-only"
     if request.type is CompactionType.REBALANCE:
         return "rebalance compaction is not done by this version; leave it to a Hive worker (pool)"
-    if table.is_insert_only:
-        return f"{table.qualified_name} is insert-only; such tables are not compacted by this version"
+    if table.is_insert_only and table.bucket_count > 0:
+        return f"{table.qualified_name} is insert-only and bucketed; such tables are compacted by Hive only"
     if table.sort_columns:
         return f"{table.qualified_name} is sorted by {table.sort_columns[0][0]}; compaction would lose that order"
     if table.is_partitioned and resource.partition is None:
@@ -63,7 +63,7 @@ def result_names(kind: CompactionType, state: AcidState, highest_write_id: int, 
     """The directories a compaction may write; none when its sources hold no file."""
     if kind is CompactionType.MAJOR:
         return (base_name(highest_write_id, txn_id),)
-    with_data = [delta for delta in state.deltas if delta.bucket_files() or delta.original_files()]
+    with_data = [delta for delta in state.deltas if delta.plain_files()]
     if not with_data:
         return ()
     low = min(delta.directory.min_write_id for delta in with_data)

@@ -151,7 +151,7 @@ def wait_for_locks(pending: PendingTransaction, sleep: Callable[[float], None] |
 def prepare(pending: PendingTransaction) -> Begun | None:
     """Pin, look, check, allocate; None when the txn is outdated and must be opened anew (R2)."""
     client, txn_id = pending.client, pending.txn_id
-    tables = [use.table for use in pending.uses]
+    tables = [use.table for use in pending.uses if use.transactional]
     written = [use.table for use in pending.uses if use.writes]
     gap = client.gap_timeout_ms
 
@@ -163,6 +163,9 @@ def prepare(pending: PendingTransaction) -> Begun | None:
 
     def look(conn: Connection, pinned: Snapshot) -> Begun | Snapshot | None:
         early = [early_step(txn_id)] if written else []
+        if not tables:
+            snapshot = take_snapshot(conn, tables, txn_id, gap)
+            return Begun(txn_id, pending.response.lock_id, pending.uses, snapshot.valid_txns, {}, {})
         few = len(tables) <= FEW
         of_tables = Step(_cleanable(len(tables) if few else None), table_parameters(tables))
         snapshot, results = take_snapshot_and(conn, tables, txn_id, gap, [*early, of_tables] if few else early)

@@ -15,6 +15,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name, partition_name
 from airflow_hive_acid.format.paths import parse_location
+from airflow_hive_acid.metastore.catalog_formats import FORMATS, format_name
 from airflow_hive_acid.metastore.catalog_types import check_partition_value, is_primitive, normalise_type
 from airflow_hive_acid.metastore.objects import MAX_PARTITION, shorten, table_name
 
@@ -52,6 +53,7 @@ class Table:
     :param bucket_count: -1 when the table is not bucketed.
     :param write_id: write id of the last change the catalog knows of (TBLS.WRITE_ID).
     :param comments: comments of columns that have one.
+    :param serde: class that reads and writes rows of its files, with ``serde_properties``.
     """
 
     db: str
@@ -69,6 +71,8 @@ class Table:
     input_format: str | None = None
     write_id: int = 0
     comments: dict[str, str] = field(default_factory=dict)
+    serde: str | None = None
+    serde_properties: dict[str, str] = field(default_factory=dict)
 
     @property
     def qualified_name(self) -> str:
@@ -84,6 +88,11 @@ class Table:
     def is_insert_only(self) -> bool:
         """Whether the table is transactional without row ids (``transactional_properties=insert_only``)."""
         return self.is_transactional and (self.property("transactional_properties") or "").lower() == "insert_only"
+
+    @property
+    def format(self) -> str | None:
+        """``orc``, ``parquet`` or ``text``; None for any other format of data files."""
+        return format_name(self.input_format, self.serde)
 
     @property
     def is_partitioned(self) -> bool:
@@ -229,6 +238,7 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
         bucket_count=definition.bucket_count if buckets else -1,
         comments={key.lower(): value for key, value in definition.comments.items()},
         external=definition.external,
+        stored_as=definition.stored_as.lower(),
     )
 
 
@@ -281,10 +291,10 @@ def _check_properties(where: str, definition: TableDefinition) -> dict[str, str]
         check_property(where, key, value)
         known = key.lower() in ("transactional", "transactional_properties")
         properties[key.lower() if known else key] = value.lower() if known else value
-    if definition.stored_as.lower() != "orc":
-        raise InvalidArgumentsError(
-            f"{where}: STORED AS {definition.stored_as} is not supported; ACID tables are STORED AS ORC"
-        )
+    stored_as = definition.stored_as.lower()
+    if stored_as not in FORMATS:
+        words = ", ".join(f.keyword for f in FORMATS.values())
+        raise InvalidArgumentsError(f"{where}: STORED AS {definition.stored_as} is not supported; formats are {words}")
     transactional = properties.setdefault("transactional", "false" if definition.external else "true")
     if transactional not in ("true", "false"):
         raise InvalidArgumentsError(f"{where}: transactional is 'true' or 'false', not {transactional!r}")
@@ -293,9 +303,16 @@ def _check_properties(where: str, definition: TableDefinition) -> dict[str, str]
     if transactional == "false":
         properties.pop("transactional_properties", None)
         return properties
-    kind = properties.setdefault("transactional_properties", "default")
+    # As Hive does for managed tables: full ACID where the format allows it.
+    kind = properties.setdefault("transactional_properties", "default" if stored_as == "orc" else "insert_only")
     if kind not in ("default", "insert_only"):
         raise InvalidArgumentsError(f"{where}: transactional_properties is 'default' or 'insert_only', not {kind!r}")
+    if kind == "default" and stored_as != "orc":
+        raise InvalidArgumentsError(
+            f"{where}: the table must be stored using an ACID compliant format (such as ORC); STORED AS "
+            f"{FORMATS[stored_as].keyword} is for insert-only tables ('transactional_properties'='insert_only') "
+            "and for plain ones"
+        )
     return properties
 
 

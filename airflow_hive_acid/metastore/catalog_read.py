@@ -23,6 +23,8 @@ from airflow_hive_acid.metastore.schema_catalog import (
     PARTITION_KEYS,
     PARTITIONS,
     SDS,
+    SERDE_PARAMS,
+    SERDES,
     SORT_COLS,
     TABLE_PARAMS,
     TBLS,
@@ -60,9 +62,11 @@ _SELECT_TABLES = (
     select(
         DBS.c.NAME.label("DB_NAME"), TBLS.c.TBL_ID, TBLS.c.TBL_NAME, TBLS.c.TBL_TYPE, TBLS.c.OWNER, TBLS.c.WRITE_ID,
         TBLS.c.SD_ID, SDS.c.CD_ID, SDS.c.LOCATION, SDS.c.NUM_BUCKETS, SDS.c.INPUT_FORMAT,
+        SDS.c.SERDE_ID, SERDES.c.SLIB,
     )
     .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
     .outerjoin(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+    .outerjoin(SERDES, SERDES.c.SERDE_ID == SDS.c.SERDE_ID)
     .where(
         DBS.c.CTLG_NAME == CATALOG,
         tuple_(DBS.c.NAME, TBLS.c.TBL_NAME).in_(bindparam("names", expanding=True)),
@@ -78,12 +82,14 @@ def _details(kind: str, owner: Any, index: Any, name: Any, value: Any, comment: 
 
 
 _k, _c, _b, _s, _p = PARTITION_KEYS.c, COLUMNS_V2.c, BUCKETING_COLS.c, SORT_COLS.c, TABLE_PARAMS.c
+_d = SERDE_PARAMS.c
 _SELECT_DETAILS = union_all(
     _details("column", _c.CD_ID, _c.INTEGER_IDX, _c.COLUMN_NAME, _c.TYPE_NAME, _c.COMMENT, "column_ids"),
     _details("key", _k.TBL_ID, _k.INTEGER_IDX, _k.PKEY_NAME, _k.PKEY_TYPE, _k.PKEY_COMMENT, "table_ids"),
     _details("bucket", _b.SD_ID, _b.INTEGER_IDX, _b.BUCKET_COL_NAME, null(), null(), "storage_ids"),
     _details("sort", _s.SD_ID, _s.INTEGER_IDX, _s.COLUMN_NAME, _s.ORDER, null(), "storage_ids"),
     _details("property", _p.TBL_ID, literal(0), _p.PARAM_KEY, _p.PARAM_VALUE, null(), "table_ids"),
+    _details("serde", _d.SERDE_ID, literal(0), _d.PARAM_KEY, _d.PARAM_VALUE, null(), "serde_ids"),
 )
 
 
@@ -196,6 +202,7 @@ def _by_owner(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str, in
         "table_ids": [row.TBL_ID for row in rows],
         "storage_ids": [row.SD_ID for row in rows if row.SD_ID is not None],
         "column_ids": [row.CD_ID for row in rows if row.CD_ID is not None],
+        "serde_ids": [row.SERDE_ID for row in rows if row.SERDE_ID is not None],
     })  # fmt: skip
     for detail in found:
         details.setdefault((detail.kind, detail.owner), []).append(detail)
@@ -223,6 +230,8 @@ def _table(row: Any, details: dict[tuple[str, int], list[Row[Any]]]) -> Table:
         input_format=row.INPUT_FORMAT,
         write_id=row.WRITE_ID or 0,
         comments={d.name: d.comment for d in (*columns, *keys) if d.comment},
+        serde=row.SLIB,
+        serde_properties={d.name: d.value or "" for d in details.get(("serde", row.SERDE_ID), [])},
     )
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError
+from airflow_hive_acid.metastore.catalog_formats import FORMATS, ORC
 from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE
 from airflow_hive_acid.metastore.catalog_read import CATALOG
 from airflow_hive_acid.metastore.clock import now_ms
@@ -41,9 +42,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Column
     from airflow_hive_acid.metastore.catalog_model import Partition, TableDefinition
 
-ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
-ORC_OUTPUT = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
-ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+ORC_INPUT = ORC.input_format
 STATISTICS_ACCURATE = "COLUMN_STATS_ACCURATE"
 
 
@@ -125,7 +124,11 @@ def insert_table(
          "TYPE_NAME": column.type, "INTEGER_IDX": index}
         for index, column in enumerate(definition.columns)
     ])  # fmt: skip
-    _insert_storage(connection, [(ids["storage"], ids["serde"], location)], ids["columns"], definition.bucket_count)
+    stored = FORMATS[definition.stored_as]
+    _insert_storage(
+        connection, [(ids["storage"], ids["serde"], location)], ids["columns"], definition.bucket_count,
+        stored.input_format, stored.output_format, stored.serde,
+    )  # fmt: skip
     connection.execute(
         insert(SERDE_PARAMS),
         {"SERDE_ID": ids["serde"], "PARAM_KEY": "serialization.format", "PARAM_VALUE": "1"},
@@ -197,9 +200,9 @@ def _insert_storage(
     places: Sequence[tuple[int, int, str]],
     columns_id: int,
     bucket_count: int,
-    input_format: str = ORC_INPUT,
-    output_format: str = ORC_OUTPUT,
-    serde: str = ORC_SERDE,
+    input_format: str,
+    output_format: str,
+    serde: str,
 ) -> None:
     """SERDES and SDS of ``(storage id, serde id, location)``."""
     _insert_many(connection, SERDES, [

@@ -81,14 +81,16 @@ class MetastoreClient(Verbs):
         tables: Mapping[str, str] | Iterable[str],
         *,
         partitioned: Mapping[str, bool] | Iterable[str] | None = None,
+        plain: Iterable[str] = (),
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
     ) -> Transaction:
         """Open, lock (waiting for others), pin, take the snapshot and allocate write ids.
 
+        :param plain: those of the tables that have no transactions: they are locked, and that is all.
         :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
         """
-        return Transaction(self, begin(self, table_uses(tables, partitioned), agent_info, type))
+        return Transaction(self, begin(self, table_uses(tables, partitioned, plain), agent_info, type))
 
     def start(
         self,
@@ -110,15 +112,28 @@ class MetastoreClient(Verbs):
             return None
         return Transaction(self, begun)
 
-    def snapshot(self, tables: Mapping[str, str] | Iterable[str], *, agent_info: str | None = None) -> ReaderSnapshot:
+    def snapshot(
+        self,
+        tables: Mapping[str, str] | Iterable[str],
+        *,
+        plain: Iterable[str] = (),
+        agent_info: str | None = None,
+    ) -> ReaderSnapshot:
         """A snapshot for reading, to be used as a context manager; registered, locked and kept alive (R16)."""
-        return self.open_snapshot(tables, agent_info=agent_info)
+        return self.open_snapshot(tables, plain=plain, agent_info=agent_info)
 
     def open_snapshot(
-        self, tables: Mapping[str, str] | Iterable[str], *, agent_info: str | None = None
+        self,
+        tables: Mapping[str, str] | Iterable[str],
+        *,
+        plain: Iterable[str] = (),
+        agent_info: str | None = None,
     ) -> ReaderSnapshot:
-        """A snapshot that stays open until ``close()``."""
-        uses = table_uses([tables] if isinstance(tables, str) else list(tables))
+        """A snapshot that stays open until ``close()``.
+
+        :param plain: those of the tables that have no transactions.
+        """
+        uses = table_uses([tables] if isinstance(tables, str) else list(tables), plain=plain)
         return ReaderSnapshot(self, begin(self, uses, agent_info, TxnType.READ_ONLY))
 
     def resume_snapshot(self, document: Mapping[str, Any]) -> ReaderSnapshot:
@@ -142,8 +157,8 @@ class MetastoreClient(Verbs):
     def _resume(self, document: Mapping[str, Any]) -> Begun:
         txn_id, lock_id, valid_txns, lists = read_document(document)
         uses = tuple(
-            TableUse(table_name(t), LockType(lock), Operation(operation), partitioned)
-            for t, lock, operation, partitioned in document.get("uses", ())
+            TableUse(table_name(t), LockType(lock), Operation(operation), *rest)
+            for t, lock, operation, *rest in document.get("uses", ())
         )
         allocated = {table_name(t): int(w) for t, w in document.get("write_ids", {}).items()}
         self.heartbeat(txn_id)

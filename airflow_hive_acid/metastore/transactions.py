@@ -225,7 +225,10 @@ class Transaction(_Alive):
         """Everything another process needs to go on with it, as plain JSON values."""
         return {
             **super().to_document(),
-            "uses": [[str(u.table), u.lock.value, u.operation.value, u.partitioned] for u in self._begun.uses],
+            "uses": [
+                [str(u.table), u.lock.value, u.operation.value, u.partitioned, u.transactional]
+                for u in self._begun.uses
+            ],
             "write_ids": {str(t): w for t, w in self._begun.write_ids.items()},
             "statements": {str(t): n for t, n in self._statements.items()},
             "partitions": {

@@ -84,7 +84,7 @@ class SnapshotFiles:
 
 def list_partitions(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[list[FileEntry]]:
     """All visible files below each partition of the snapshot, in its order; a missing directory is empty."""
-    roots = _qualified(fs, snapshot)
+    roots = partition_roots(fs, snapshot)
     found: dict[str, list[FileEntry]] = {root: [] for root in roots}
     level = [(root, root) for root in roots]
     while level:
@@ -108,7 +108,7 @@ def snapshot_files(fs: HadoopFilesystem, snapshot: TableSnapshot, write_ids: Val
     :raises CorruptTableError: when the layout contradicts itself.
     """
     txns = ValidTxnList.parse(snapshot.txns)
-    roots = _qualified(fs, snapshot)
+    roots = partition_roots(fs, snapshot)
     clean: list[EventFile] = []
     filtered: list[EventFile] = []
     originals: list[OriginalDataFile] = []
@@ -190,7 +190,7 @@ def _original(entry: FileEntry, root: str, ordinal: int, directory: AcidDirector
     )
 
 
-def _qualified(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[str]:
+def partition_roots(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[str]:
     """The partitions' locations as listings spell them; one call into the JVM unless partitions lie elsewhere."""
     table = snapshot.location.rstrip("/")
     qualified = fs.qualify(table)
@@ -213,7 +213,7 @@ def _relative(root: str, entry: Entry) -> FileEntry:
 
 def plain_files(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[tuple[str, int]]:
     """Data files of a table without transactions: (URI, ordinal of the partition)."""
-    roots = _qualified(fs, snapshot)
+    roots = partition_roots(fs, snapshot)
     listings = list_partitions(fs, snapshot)
     return [
         (paths.join(root, entry.path), ordinal)

@@ -63,6 +63,9 @@ class HadoopFilesystem:
         self._file_util = hadoop.fs.FileUtil
         self._to_paths = hadoop.util.StringUtils.stringToPath
         self._orc_file = jvm.org.apache.orc.OrcFile
+        parquet = jvm.org.apache.parquet.hadoop
+        self._parquet_reader = parquet.ParquetFileReader
+        self._parquet_input = parquet.util.HadoopInputFile
         self._io_utils = jvm.org.apache.commons.io.IOUtils
         self._class = jvm.java.lang.Class.forName
         self._strings = self._class("[Ljava.lang.String;")
@@ -240,6 +243,20 @@ class HadoopFilesystem:
         reader = self._orc_reader(uri)
         try:
             return int(reader.getNumberOfRows())
+        finally:
+            reader.close()
+
+    def parquet_rows(self, uri: str) -> int:
+        """Rows of a Parquet file, from its footer.
+
+        :raises CorruptTableError: when the footer cannot be read.
+        """
+        try:
+            reader = self._parquet_reader.open(self._parquet_input.fromPath(self._path(uri), self._conf))
+        except Py4JJavaError as error:
+            raise CorruptTableError(f"{uri} is missing or cannot be read: {java_message(error)}") from error
+        try:
+            return int(reader.getRecordCount())
         finally:
             reader.close()
 

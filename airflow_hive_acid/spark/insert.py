@@ -6,7 +6,7 @@ its rows by partition first and numbers them afterwards, so numbers have gaps pe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import types as T
 
@@ -36,6 +36,31 @@ def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenD
     :return: the directories written: none for an insert of no rows, an empty base for an overwrite with no rows
         (unless the partitions are dynamic: then no partition is touched).
     """
+    columns, partition_columns, static, dynamic, rows = prepared(spark, step)
+    name = base_name(step.write_id) if step.overwrite else delta_name(step.write_id, step.write_id, step.statement_id)
+    writer = InsertWriter(step.write_id, step.statement_id, name, columns, partition_columns, static)
+    written = writer.write(in_one_file_if_small(rows), staging, step.target.properties)
+    if not written and step.overwrite and not dynamic:
+        written = [start_directory(staging, writer.destination(()))]
+    return written
+
+
+class Prepared(NamedTuple):
+    """An insert whose rows are of the table's types.
+
+    :param static: values of the partition columns that are the same for all rows; ``dynamic`` are the others.
+    :param rows: data columns and dynamic partition columns by name, in any order.
+    """
+
+    columns: tuple[schema.TableColumn, ...]
+    partition_columns: tuple[schema.TableColumn, ...]
+    static: dict[str, str]
+    dynamic: list[schema.TableColumn]
+    rows: DataFrame
+
+
+def prepared(spark: SparkSession, step: Insert) -> Prepared:
+    """Run the query of an insert, and convert its columns."""
     table = step.target.table
     columns = schema.table_columns(step.target.columns, table)
     partition_columns = schema.table_columns(step.target.partition_columns, table)
@@ -45,13 +70,17 @@ def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenD
     rows = assign_all(spark.sql(step.query), filled, table)
     given = {c.name for c in filled}
     missing = [null_as(c) for c in columns if c.name not in given]
-    name = base_name(step.write_id) if step.overwrite else delta_name(step.write_id, step.write_id, step.statement_id)
-    writer = InsertWriter(step.write_id, step.statement_id, name, columns, partition_columns, static)
-    rows = in_one_file_if_small(rows.selectExpr("*", *missing))
-    written = writer.write(rows, staging, step.target.properties)
-    if not written and step.overwrite and not dynamic:
-        written = [start_directory(staging, writer.destination(()))]
-    return written
+    return Prepared(columns, partition_columns, static, dynamic, rows.selectExpr("*", *missing))
+
+
+def partition_of(
+    columns: Sequence[schema.TableColumn], static: dict[str, str], dynamic_values: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Name and values of the partition of rows with these values in the dynamic partition columns."""
+    remaining = iter(dynamic_values)
+    values = tuple(static[c.name] if c.name in static else next(remaining) for c in columns)
+    names = [c.name for c in columns]
+    return partition_name(zip(names, values, strict=True)) if names else "", values
 
 
 def in_one_file_if_small(rows: DataFrame) -> DataFrame:
@@ -84,12 +113,7 @@ class InsertWriter:
 
     def destination(self, dynamic_values: tuple[str, ...]) -> Destination:
         """The directory for rows with these values in the dynamic partition columns."""
-        remaining = iter(dynamic_values)
-        values = tuple(
-            self._static[c.name] if c.name in self._static else next(remaining) for c in self._partition_columns
-        )
-        names = [c.name for c in self._partition_columns]
-        partition = partition_name(zip(names, values, strict=True)) if names else ""
+        partition, values = partition_of(self._partition_columns, self._static, dynamic_values)
         return Destination(partition, values, self._name)
 
     def write(

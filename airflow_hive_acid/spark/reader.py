@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.spark import originals, schema
+from airflow_hive_acid.spark import originals, plain, schema
 from airflow_hive_acid.spark.evolution import renamed_columns
-from airflow_hive_acid.spark.files import SnapshotFiles, plain_files, snapshot_files
+from airflow_hive_acid.spark.files import SnapshotFiles, snapshot_files
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
-from airflow_hive_acid.spark.scan import PartitionValues, ScanFile, scan, scan_events, union
+from airflow_hive_acid.spark.scan import PartitionValues, scan_events, union
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,6 @@ ROW_ID = (
 """The pseudo column ``row__id``, from the identity columns."""
 _DELETED = f"{schema.INTERNAL_PREFIX}deleted_"
 _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-_INSERT_ONLY = "transactional_properties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +74,10 @@ def open_table(spark: SparkSession, snapshot: TableSnapshot, compactor: bool = F
     """
     columns = schema.table_columns(snapshot.columns, snapshot.table)
     partition_columns = schema.table_columns(snapshot.partition_columns, snapshot.table)
-    if snapshot.properties.get(_INSERT_ONLY, "").lower() == "insert_only":
+    if not snapshot.has_row_ids or snapshot.format != "orc":
         raise UnsupportedStatementError(
-            f"{snapshot.table} is an insert-only table; only full ACID tables (stored as ORC, "
-            "without transactional_properties=insert_only) can be read and written"
+            f"{snapshot.table} has no row ids; only rows of full ACID tables (stored as ORC, without "
+            "transactional_properties=insert_only) can be changed"
         )
     write_ids = ValidWriteIdList.parse(snapshot.write_ids)
     if compactor:
@@ -97,7 +96,7 @@ def read_snapshot(spark: SparkSession, snapshot: TableSnapshot, row_ids: bool = 
     :param row_ids: add ``row__id``, a struct of writeid, bucketid and rowid.
     :raises CorruptTableError: when files are missing or contradict their names.
     """
-    if not snapshot.transactional:
+    if not snapshot.has_row_ids:
         return _read_plain(spark, snapshot)
     table = open_table(spark, snapshot)
     rows = table_rows(spark, table, identity=row_ids)
@@ -215,14 +214,12 @@ def _no_rows(spark: SparkSession, columns: Sequence[schema.TableColumn], identit
 
 
 def _read_plain(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame:
-    """A table without transactions: ORC files in its directories."""
+    """A table without row ids: files of any format, in its directories or in bases and deltas."""
     columns = schema.table_columns(snapshot.columns, snapshot.table)
     partition_columns = schema.table_columns(snapshot.partition_columns, snapshot.table)
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
-    fs = HadoopFilesystem.of(spark)
-    found = [ScanFile(uri, ordinal) for uri, ordinal in plain_files(fs, snapshot)]
-    if not found:
+    rows = plain.rows(spark, snapshot, columns, partitions)
+    if rows is None:
         return _no_rows(spark, (*columns, *partition_columns), identity=False)
-    rows = scan(spark, schema.row_type(columns), found, partitions)
     data = [_presented(schema.quoted(c.name), c) for c in columns]
     return _project(rows, [*data, *partitions.outputs()])

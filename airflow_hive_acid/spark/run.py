@@ -21,7 +21,7 @@ from airflow_hive_acid.format.jobs import (
     Select,
     Update,
 )
-from airflow_hive_acid.spark import change, compact, insert, merge, select, sources
+from airflow_hive_acid.spark import change, compact, insert, merge, plain_insert, select, sources
 from airflow_hive_acid.spark.failures import explain, full_text
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.output import Staging, rows_in
@@ -75,19 +75,20 @@ def _reason(spark: SparkSession, spec: JobSpec, failure: Exception) -> HiveAcidE
 
 def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
     for view in spec.views:
-        frame = read_snapshot(spark, view.snapshot, row_ids=view.pseudo_columns and view.snapshot.transactional)
+        frame = read_snapshot(spark, view.snapshot, row_ids=view.pseudo_columns and view.snapshot.has_row_ids)
         frame.createOrReplaceTempView(view.name)
     for source in spec.sources:
         sources.create_view(spark, source)
     step = spec.step
-    if not isinstance(step, Select):
-        _require_acid(step.target)
+    if not isinstance(step, Select | Insert | Compact):
+        _require_row_ids(step.target)
     match step:
         case Select():
             found = select.select(spark, step)
             return replace(_result(spark, spec, ()), columns=found.columns, rows=found.rows)
         case Insert():
-            written = insert.insert(spark, step, _staging(spark, spec))
+            writes = insert.insert if step.target.has_row_ids else plain_insert.insert
+            written = writes(spark, step, _staging(spark, spec))
             return replace(_result(spark, spec, written), inserted=rows_in(written))
         case Update():
             written = change.update(spark, step, open_table(spark, step.target), _staging(spark, spec))
@@ -102,17 +103,17 @@ def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
             result = _result(spark, spec, outcome.directories)
             return replace(result, inserted=outcome.inserted, updated=updated, deleted=deleted)
         case Compact():
-            return _result(spark, spec, compact.compact(spark, step, _staging(spark, spec)))
+            compacts = plain_insert.compact if step.target.insert_only else compact.compact
+            return _result(spark, spec, compacts(spark, step, _staging(spark, spec)))
         case _:
             assert_never(step)
 
 
-def _require_acid(target: TableSnapshot) -> None:
-    insert_only = target.properties.get("transactional_properties", "").lower() == "insert_only"
-    if insert_only or not target.transactional:
-        kind = "an insert-only table" if insert_only else "a table without transactions"
+def _require_row_ids(target: TableSnapshot) -> None:
+    if not target.has_row_ids:
+        kind = "an insert-only table" if target.insert_only else "a table without transactions"
         raise UnsupportedStatementError(
-            f"{target.table} is {kind}; only full ACID tables can be written: create it with "
+            f"{target.table} is {kind}; only rows of full ACID tables can be changed: create it with "
             "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
         )
 

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -27,7 +27,7 @@ from airflow_hive_acid.spark.failures import fail
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from airflow_hive_acid.spark.evolution import FileNames
     from airflow_hive_acid.spark.files import EventFile
@@ -78,22 +78,36 @@ class ScanFile:
     partition: int
 
 
+class ReadFiles(Protocol):
+    """Reads exactly these files with a given schema; ``_metadata`` can be asked for."""
+
+    def __call__(self, spark: SparkSession, file_schema: T.StructType, uris: Sequence[str], /) -> DataFrame: ...
+
+
 def scan(
-    spark: SparkSession, file_schema: T.StructType, files: Sequence[ScanFile], partitions: PartitionValues
+    spark: SparkSession,
+    file_schema: T.StructType,
+    files: Sequence[ScanFile],
+    partitions: PartitionValues,
+    read: ReadFiles | None = None,
 ) -> DataFrame:
     """Read files with a given schema.
 
     Adds the file's path as ``_metadata`` spells it, the partition ordinal and the partition values, all under internal
     names; a path that is not used costs nothing.
+
+    :param read: for files that are not ORC.
     """
+    read = read or read_orc
     by_partition: dict[int, list[str]] = {}
     for file in files:
         by_partition.setdefault(file.partition, []).append(file.uri)
     if len(by_partition) > MAX_BRANCHES:
-        return _looked_up(spark, file_schema, files, partitions)
+        return _looked_up(spark, file_schema, files, partitions, read)
+    names = [schema.quoted(name) for name in file_schema.names]
     branches = [
-        read_orc(spark, file_schema, uris).selectExpr(
-            "*", _FILE_PATH, f"{ordinal} as {schema.PARTITION}", *partitions.literals(ordinal)
+        read(spark, file_schema, uris).selectExpr(
+            *names, _FILE_PATH, f"{ordinal} as {schema.PARTITION}", *partitions.literals(ordinal)
         )
         for ordinal, uris in by_partition.items()
     ]
@@ -107,14 +121,17 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 def read_orc(spark: SparkSession, file_schema: T.StructType, uris: Sequence[str]) -> DataFrame:
     """Read exactly these files: names are no patterns, nothing is inferred, nothing missing is forgiven."""
+    return read_exactly(spark).schema(file_schema).orc(list(uris))
+
+
+def read_exactly(spark: SparkSession) -> DataFrameReader:
+    """A reader of whatever format for which names are no patterns and nothing missing is forgiven."""
     return (
-        spark.read.schema(file_schema)
-        .option("__globPaths__", "false")
+        spark.read.option("__globPaths__", "false")
         .option("recursiveFileLookup", "true")
         .option("ignoreMissingFiles", "false")
         .option("ignoreCorruptFiles", "false")
         .option("mergeSchema", "false")
-        .orc(list(uris))
     )
 
 
@@ -196,7 +213,11 @@ def metadata_path(uri: str) -> str:
 
 
 def _looked_up(
-    spark: SparkSession, file_schema: T.StructType, files: Sequence[ScanFile], partitions: PartitionValues
+    spark: SparkSession,
+    file_schema: T.StructType,
+    files: Sequence[ScanFile],
+    partitions: PartitionValues,
+    read: ReadFiles,
 ) -> DataFrame:
     """One scan of all files, joined with what is known about each of them."""
     texts = [f"v{i}" for i in range(len(partitions.columns))]
@@ -223,7 +244,8 @@ def _looked_up(
             for text, column, name in zip(texts, partitions.columns, partitions.internal_names, strict=True)
         ],
     )
-    found = read_orc(spark, file_schema, [f.uri for f in files]).selectExpr("*", _FILE_PATH)
+    data = [schema.quoted(name) for name in file_schema.names]
+    found = read(spark, file_schema, [f.uri for f in files]).selectExpr(*data, _FILE_PATH)
     joined = found.join(F.broadcast(known), F.expr(f"{PATH} = {_KNOWN_PATH}"), "left")
     names = [schema.quoted(name) for name in (*file_schema.names, PATH)]
     ordinal = found_or_fail(schema.PARTITION, "no partition is known for file {}")

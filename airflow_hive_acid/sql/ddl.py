@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column, Source
+from airflow_hive_acid.metastore.catalog_formats import KEYWORDS
 from airflow_hive_acid.metastore.catalog_types import normalise_type
 from airflow_hive_acid.sql.statements import (
     ColumnDefinition,
@@ -95,9 +96,7 @@ def _create_table(cursor: Cursor, external: bool, origin: dict[str, Any]) -> Cre
     while not cursor.at_end:
         for words, name, read in _TABLE_CLAUSES:
             if clauses.once(*words):
-                value = read(cursor)
-                if name is not None:
-                    clauses.values[name] = value
+                clauses.values[name] = read(cursor)
                 break
         else:
             if clauses.once("CLUSTERED", "BY"):
@@ -111,7 +110,7 @@ def _bad_table_clause(cursor: Cursor) -> Exception:
     if cursor.at("AS") or cursor.at("LIKE"):
         return _no_create_as(cursor)
     for words, remedy in (
-        (("ROW", "FORMAT"), "tables are stored as ORC; read other files with CREATE TEMPORARY VIEW … USING"),
+        (("ROW", "FORMAT"), "text tables have Hive's default delimiters; other files: CREATE TEMPORARY VIEW … USING"),
         (("SKEWED",), "leave it out"),
         (("STORED", "BY"), "tables are stored as ORC"),
         (("SORTED", "BY"), "an ACID table keeps its rows in the order of their ROW__ID"),
@@ -127,12 +126,16 @@ def _no_create_as(cursor: Cursor) -> Exception:
     )
 
 
-def _stored_as(cursor: Cursor) -> None:
-    if not cursor.accept("ORC"):
-        token = cursor.next("a file format")
+def _stored_as(cursor: Cursor) -> str:
+    token = cursor.next("a file format")
+    stored = KEYWORDS.get(token.text.upper())
+    if stored is None:
         raise cursor.unsupported(
-            f"STORED AS {token.text.upper()} is not supported; ACID tables are STORED AS ORC", token
+            f"STORED AS {token.text.upper()} is not supported; full ACID tables are STORED AS ORC, insert-only and "
+            "plain ones may also be STORED AS PARQUET or TEXTFILE",
+            token,
         )
+    return stored.name
 
 
 def _clustered_by(cursor: Cursor) -> dict[str, Any]:
@@ -268,10 +271,10 @@ class _Clauses:
         return self.cursor.accept(*words)
 
 
-_TABLE_CLAUSES: tuple[tuple[tuple[str, ...], str | None, Callable[[Cursor], Any]], ...] = (
+_TABLE_CLAUSES: tuple[tuple[tuple[str, ...], str, Callable[[Cursor], Any]], ...] = (
     (("COMMENT",), "comment", lambda cursor: cursor.string("a comment")),
     (("PARTITIONED", "BY"), "partition_columns", lambda cursor: _column_definitions(cursor)),
-    (("STORED", "AS"), None, _stored_as),
+    (("STORED", "AS"), "stored_as", _stored_as),
     (("LOCATION",), "location", lambda cursor: cursor.string("a location")),
     (("TBLPROPERTIES",), "properties", _properties),
 )

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.sql.plans import TableRead, TableWrite
 
+_PLAIN_WRITES = {
+    "insert": (LockType.EXCLUSIVE, Operation.INSERT),
+    "overwrite": (LockType.EXCLUSIVE, Operation.NO_TXN),
+}
 _WRITES = {
     "insert": (LockType.SHARED_WRITE, Operation.INSERT),
     "overwrite": (LockType.EXCL_WRITE, Operation.UPDATE),
@@ -48,9 +52,15 @@ def lock_components(write: TableWrite | None, reads: Iterable[TableRead]) -> tup
 
 def _write_component(write: TableWrite) -> LockComponent:
     database, _, table = write.table.partition(".")
-    lock, operation = _WRITES[write.operation]
+    lock, operation = (_WRITES if write.transactional else _PLAIN_WRITES)[write.operation]
     static = write.partitioned and write.static_partition and not write.dynamic_partition
     partition = partition_name(write.static_partition) if static else None
     return LockComponent(
-        database, table, partition, lock, operation, dynamic_partitions=write.partitioned and not static
+        database,
+        table,
+        partition,
+        lock,
+        operation,
+        transactional=write.transactional,
+        dynamic_partitions=write.partitioned and not static,
     )

@@ -89,7 +89,8 @@ def _plan_insert(statement: Insert, references: References) -> Plan:
     template = InsertTemplate(query, columns, static, statement.overwrite)
     operation = "overwrite" if statement.overwrite else "insert"
     written = _static_filter(facts, static)
-    write = TableWrite(facts.qualified_name, operation, written, bool(facts.partition_columns), static, dynamic)
+    partitioned = bool(facts.partition_columns)
+    write = TableWrite(facts.qualified_name, operation, written, partitioned, static, dynamic, facts.is_transactional)
     return _plan(references, "insert", write, template)
 
 

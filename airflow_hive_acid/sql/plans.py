@@ -81,6 +81,7 @@ class TableWrite:
     :param partitioned: whether the table has partition columns; the ones written are then named at commit (R12).
     :param static_partition: columns and values the statement fixes.
     :param dynamic_partition: partition columns whose values come from the rows.
+    :param transactional: false for a plain table.
     """
 
     table: str
@@ -89,6 +90,7 @@ class TableWrite:
     partitioned: bool = False
     static_partition: tuple[tuple[str, str], ...] = ()
     dynamic_partition: tuple[str, ...] = ()
+    transactional: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +249,8 @@ class Plan:
 
     @property
     def operations(self) -> dict[str, str]:
-        """Transactional table → operation: the tables a transaction for this plan must be begun with."""
-        operations = {read.table: "select" for read in self.reads if read.transactional}
+        """Table → operation: the tables a transaction for this plan must be begun with, plain ones included."""
+        operations = {read.table: "select" for read in self.reads}
         if self.write is not None:
             operations[self.write.table] = self.write.operation
         return operations

@@ -94,10 +94,11 @@ class DropDatabase(Origin):
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(Origin):
-    """``CREATE [EXTERNAL] TABLE … STORED AS ORC …``.
+    """``CREATE [EXTERNAL] TABLE … STORED AS ORC|PARQUET|TEXTFILE …``.
 
     :param columns: data columns, without the partition columns.
     :param bucket_count: -1 when the table is not bucketed.
+    :param stored_as: ``orc``, ``parquet`` or ``text``.
     """
 
     table: TableName
@@ -110,6 +111,7 @@ class CreateTable(Origin):
     comment: str | None = None
     location: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
+    stored_as: str = "orc"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,17 +23,12 @@ Partition = tuple[tuple[str, str], ...]
 
 def require_writable(statement: DataStatement, facts: TableFacts) -> None:
     """Refuse an INSERT into a table that we cannot write."""
-    if not facts.is_transactional:
+    if facts.bucket_columns and (facts.is_insert_only or not facts.is_transactional):
+        kind = "insert-only" if facts.is_insert_only else "not transactional"
         raise _refused(
             statement,
-            f"{facts.qualified_name} is not transactional; supported is INSERT into tables with "
-            "TBLPROPERTIES ('transactional'='true')",
-        )
-    if facts.is_insert_only:
-        raise _refused(
-            statement,
-            f"{facts.qualified_name} is insert-only transactional; supported are full ACID tables "
-            "(without transactional_properties=insert_only)",
+            f"{facts.qualified_name} is {kind} and CLUSTERED BY {', '.join(facts.bucket_columns)}; rows are placed "
+            "in the buckets of full ACID tables only",
         )
 
 

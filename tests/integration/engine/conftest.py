@@ -21,7 +21,14 @@ from airflow_hive_acid.format.jobs import (
     WrittenDirectory,
     WrittenFile,
 )
-from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
+from airflow_hive_acid.format.names import (
+    PLAIN_FILES,
+    base_name,
+    delete_delta_name,
+    delta_name,
+    original_file_name,
+    unique_file_name,
+)
 from airflow_hive_acid.format.partitions import partition_name
 
 
@@ -77,6 +84,8 @@ class FakeSpark:
         """Do what a job does: write below staging, report."""
         step, write = spec.step, spec.step
         match step:
+            case Insert() if not step.target.transactional:
+                names = [PLAIN_FILES]
             case Select():
                 columns = tuple(Column(f"c{i}", "int") for i in range(len(self.answer[0]) if self.answer else 1))
                 return JobResult(spec.job_id, self.application_id, columns=columns, rows=len(self.answer))
@@ -108,6 +117,12 @@ class FakeSpark:
         """One directory with one bucket file."""
         path = Path(spec.staging.removeprefix("file:")) / "data" / partition / name
         path.mkdir(parents=True)
+        if not spec.step.target.has_row_ids:
+            file = original_file_name(0)
+            if name == PLAIN_FILES:
+                file = unique_file_name(0, spec.step.statement_id, spec.step.write_id)
+            (path / file).write_text("rows")
+            return WrittenDirectory(partition, values, name, (WrittenFile(file, 1, 4),))
         (path / "_orc_acid_version").write_text("2")
         (path / "bucket_00000").write_text("rows")
         return WrittenDirectory(partition, values, name, (WrittenFile("bucket_00000", 1, 4),))

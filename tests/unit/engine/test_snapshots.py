@@ -3,6 +3,7 @@
 from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hive_acid.metastore.catalog_formats import ORC
 from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, Partition, Table
 from airflow_hive_acid.sql.pruning import KEEP_ALL
 
@@ -13,6 +14,7 @@ def table_of(partition_columns=(), properties=None):
     return Table(
         db="db", name="t", id=1, location="file:/w/t", columns=(Column("a", "int"),), owner=None, type=MANAGED_TABLE,
         partition_columns=partition_columns, properties=ACID if properties is None else properties,
+        input_format=ORC.input_format, serde=ORC.serde,
     )  # fmt: skip
 
 

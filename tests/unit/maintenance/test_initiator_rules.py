@@ -122,7 +122,10 @@ def test_a_table_can_have_thresholds_of_its_own() -> None:
         ({"table": None}, "does not know the table"),
         ({"partition_exists": False}, "does not know the partition"),
         ({"table": table({"transactional": "false"})}, "not transactional"),
-        ({"table": table({"transactional_properties": "insert_only"})}, "insert-only"),
+        (
+            {"table": replace(table({"transactional_properties": "insert_only"}), bucket_count=2)},
+            "insert-only and bucketed",
+        ),
         ({"table": table({"no_auto_compaction": "true"})}, "table has no_auto_compaction"),
         ({"table": table({"NO_AUTO_COMPACTION": "TRUE"})}, "table has no_auto_compaction"),
         ({"database_properties": {"no_auto_compaction": "true"}}, "database default has no_auto_compaction"),

@@ -86,7 +86,11 @@ def test_a_column_name_that_breaks_things_is_refused(name: str) -> None:
         (TableDefinition("d", "t", ID, bucket_columns=("id",)), "number of buckets"),
         (TableDefinition("d", "t", ID, bucket_count=4), "CLUSTERED BY"),
         (TableDefinition("d", "t", ID, bucket_columns=("id",), bucket_count=5000), "at most 4096"),
-        (TableDefinition("d", "t", ID, stored_as="parquet"), "STORED AS ORC"),
+        (TableDefinition("d", "t", ID, stored_as="avro"), "STORED AS avro is not supported"),
+        (
+            TableDefinition("d", "t", ID, properties={"transactional_properties": "default"}, stored_as="parquet"),
+            "must be stored using an ACID compliant format",
+        ),
         (TableDefinition("d", "t", ID, properties={"transactional": "maybe"}), "'maybe'"),
         (TableDefinition("d", "t", ID, properties={"transactional_properties": "x"}), "insert_only"),
         (TableDefinition("d", "t", ID, properties={"": "x"}), "property"),

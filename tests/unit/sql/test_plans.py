@@ -8,6 +8,7 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import jobs
+from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.sql.plans import (
     DeleteTemplate,
     InsertTemplate,
@@ -275,11 +276,23 @@ def test_the_source_of_a_merge_may_be_a_query(plan_of: PlanOf) -> None:
     assert plan.template.source == "SELECT u.id, max(email) AS email FROM ha1_users u GROUP BY u.id"
 
 
-def test_a_plain_table_is_read_without_a_place_in_the_transaction(plan_of: PlanOf) -> None:
+def test_a_plain_table_is_locked_without_a_place_in_the_transaction(plan_of: PlanOf) -> None:
     plan = plan_of("SELECT * FROM demo.plain")
-    assert plan.operations == {}
+    assert plan.operations == {"demo.plain": "select"}
     assert [(read.table, read.transactional) for read in plan.reads] == [("demo.plain", False)]
     assert [component.transactional for component in plan.locks] == [False]
+
+
+@pytest.mark.parametrize(
+    ("sql", "operation"),
+    [
+        ("INSERT INTO demo.plain VALUES (1)", Operation.INSERT),
+        ("INSERT OVERWRITE demo.plain VALUES (1)", Operation.NO_TXN),
+    ],
+)
+def test_whoever_writes_a_plain_table_has_it_to_himself(plan_of: PlanOf, sql: str, operation: Operation) -> None:
+    (component,) = plan_of(sql).locks
+    assert (component.type, component.operation, component.transactional) == (LockType.EXCLUSIVE, operation, False)
 
 
 SNAPSHOT = jobs.TableSnapshot("default.t", "file:/w/t", (), (), (), "", "")

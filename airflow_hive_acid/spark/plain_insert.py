@@ -1,0 +1,105 @@
+"""INSERT into tables without row ids, and the compaction of insert-only tables.
+
+An insert-only table gets a delta or, for an overwrite, a base with plain files in it. A plain table has no such
+directories: its files wait in staging below the name ``files`` until the control plane moves them one by one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.names import PLAIN_FILES, base_name, delta_name, original_file_name, unique_file_name
+from airflow_hive_acid.spark import plain, schema
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.insert import in_one_file_if_small, partition_of, partition_text, prepared
+from airflow_hive_acid.spark.output import Destination
+from airflow_hive_acid.spark.plain_output import empty_directory, write_rows
+from airflow_hive_acid.spark.scan import PartitionValues, ScanFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from airflow_hive_acid.format.acid_state import StateDirectory
+    from airflow_hive_acid.format.jobs import Compact, Insert, WrittenDirectory
+    from airflow_hive_acid.spark.output import Staging
+
+_FILE_BYTES = 256 << 20
+"""Compaction writes files of about this size."""
+
+
+def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenDirectory]:
+    """Run an INSERT into a table without row ids.
+
+    :return: as for ACID tables: nothing for an insert of no rows, an empty directory for an overwrite with none
+        unless its partitions are dynamic.
+    """
+    target = step.target
+    columns, partition_columns, static, dynamic, rows = prepared(spark, step)
+    if not target.transactional:
+        name = PLAIN_FILES
+    elif step.overwrite:
+        name = base_name(step.write_id)
+    else:
+        name = delta_name(step.write_id, step.write_id, step.statement_id)
+
+    def place(dynamic_values: tuple[str, ...]) -> Destination:
+        return Destination(*partition_of(partition_columns, static, dynamic_values), name)
+
+    def file_name(task: int) -> str:
+        if target.transactional:
+            return original_file_name(task)
+        return unique_file_name(task, step.statement_id, step.write_id)
+
+    keys = [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(dynamic))]
+    texts = [f"{partition_text(c)} as {key}" for c, key in zip(dynamic, keys, strict=True)]
+    rows = in_one_file_if_small(rows).selectExpr("*", *texts)
+    if keys:
+        rows = rows.sortWithinPartitions(*keys)
+    data = [schema.quoted(c.name) for c in columns]
+    written = write_rows(staging, rows.selectExpr(*data, *keys), columns, keys, place, target, file_name)
+    if not written and step.overwrite and not dynamic:
+        written = [empty_directory(staging, place(()))]
+    return written
+
+
+def compact(spark: SparkSession, step: Compact, staging: Staging) -> list[WrittenDirectory]:
+    """Compact one partition of an insert-only table (Hive's MmMajorQueryCompactor and MmMinorQueryCompactor).
+
+    Major: a base of all rows, an empty one when there are none. Minor: one delta over the range of the deltas.
+    """
+    target = step.target
+    if len(target.partitions) != 1:
+        raise InvalidArgumentsError(
+            f"a compaction of {target.table} takes exactly one partition, not {len(target.partitions)}"
+        )
+    fs = HadoopFilesystem.of(spark)
+    state = plain.insert_only_states(fs, target, compactor=True)[0]
+    high = plain.compactor_write_ids(target).high_watermark
+    partition = target.partitions[0]
+    if step.type == "major":
+        sources: Sequence[StateDirectory] = state.inserts
+        name = base_name(high, step.visibility_txn_id)
+        if len(sources) < 2:
+            return []
+    else:
+        sources = [d for d in state.deltas if d.plain_files()]
+        if not sources:
+            return []
+        name = delta_name(min(d.directory.min_write_id for d in sources), high, None, step.visibility_txn_id)
+    destination = Destination(partition.name, partition.values, name)
+    root = plain.root_of(fs, target)
+    files = [(f"{root}/{entry.path}", entry.size) for directory in sources for entry in directory.plain_files()]
+    columns = schema.table_columns(target.columns, target.table)
+    nowhere = PartitionValues((), ((),))
+    rows = plain.rows(spark, target, columns, nowhere, [ScanFile(uri, 0) for uri, _ in files])
+    if rows is None:
+        return [empty_directory(staging, destination)]
+    wanted = rows.selectExpr(*[schema.quoted(c.name) for c in columns])
+    tasks = max(1, round(sum(size for _, size in files) / _FILE_BYTES))
+    written = write_rows(
+        staging, wanted.coalesce(tasks), columns, (), lambda _: destination, target, original_file_name
+    )
+    return written or [empty_directory(staging, destination)]

@@ -1,0 +1,123 @@
+"""Text files as Hive's LazySimpleSerDe reads and writes them: fields between delimiters, ``\\N`` for NULL.
+
+A field that is no value of its column reads as NULL and missing fields at the end do too, as in Hive. Hive writes a
+text that holds a delimiter or a line break as it is and reads something else back; here that is an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as T
+
+from airflow_hive_acid.errors import BadRecordError, UnsupportedStatementError
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.failures import fail
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow_hive_acid.spark.schema import TableColumn
+
+_COMPLEX = (T.ArrayType, T.MapType, T.StructType)
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_FIELDS = f"{schema.INTERNAL_PREFIX}fields"
+_UNSUPPORTED = (
+    "escape.delim",
+    "quote.delim",
+    "line.delim",
+    "serialization.last.column.takes.rest",
+    "serialization.encoding",
+)
+
+
+class TextLayout:
+    """How one table's lines are divided.
+
+    :raises UnsupportedStatementError: for columns and serde properties that this version does not read.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        columns: Sequence[TableColumn],
+        serde: Mapping[str, str],
+        properties: Mapping[str, str],
+    ) -> None:
+        self._table = table
+        self._columns = tuple(columns)
+        self._delimiter = _delimiter(serde)
+        self._null = serde.get("serialization.null.format", properties.get("serialization.null.format", "\\N"))
+        for column in self._columns:
+            if isinstance(column.type, _COMPLEX):
+                raise UnsupportedStatementError(
+                    f"column {column.name} of {table} is {column.hive_type}; of text tables only columns of simple "
+                    "types are read and written: use ORC or Parquet"
+                )
+        for key in _UNSUPPORTED:
+            if serde.get(key, "\n" if key == "line.delim" else "").strip("\n") and serde.get(key) != "UTF-8":
+                raise UnsupportedStatementError(
+                    f"{table} has the serde property {key}={serde[key]!r}, which this version does not honour; read "
+                    "its files with CREATE TEMPORARY VIEW … USING csv, or copy the table in Hive"
+                )
+        for key in ("skip.header.line.count", "skip.footer.line.count"):
+            if properties.get(key, "0") != "0":
+                raise UnsupportedStatementError(
+                    f"{table} has {key}={properties[key]}; such files are not read: copy the table in Hive"
+                )
+
+    def parsed(self, line: str = "value") -> tuple[str, list[str]]:
+        """Spark SQL that divides a line into internal fields, and the values of all columns made of them."""
+        divided = f"split({line}, {schema.sql_text(_as_pattern(self._delimiter))}, -1) as {_FIELDS}"
+        values = [
+            f"{self._value(f'get({_FIELDS}, {i})', column)} as {schema.quoted(column.name)}"
+            for i, column in enumerate(self._columns)
+        ]
+        return divided, values
+
+    def line(self) -> str:
+        """Spark SQL for a row's line, from columns of the table's types."""
+        texts = [self._text(column) for column in self._columns]
+        return f"concat_ws({schema.sql_text(self._delimiter)}, {', '.join(texts)}) as value"
+
+    def _value(self, text: str, column: TableColumn) -> str:
+        text = f"nullif({text}, {schema.sql_text(self._null)})"
+        kind = column.type
+        if isinstance(kind, T.StringType):
+            return text
+        if isinstance(kind, T.BinaryType):
+            return f"coalesce(try_to_binary({text}, 'base64'), cast({text} as binary))"
+        if isinstance(kind, T.BooleanType):
+            return f"case lower({text}) when 'true' then true when 'false' then false end"
+        if isinstance(kind, _INTEGERS):
+            # Hive cuts decimals off, and takes no blanks.
+            text = f"nullif(regexp_extract({text}, '^([+-]?[0-9]+)([.][0-9]*)?$', 1), '')"
+        return f"try_cast({text} as {schema.sql_type(kind)})"
+
+    def _text(self, column: TableColumn) -> str:
+        name = schema.quoted(column.name)
+        null = schema.sql_text(self._null)
+        if isinstance(column.type, T.BinaryType):
+            return f"coalesce(base64({name}), {null})"
+        if not isinstance(column.type, T.StringType):
+            return f"coalesce(cast({name} as string), {null})"
+        broken = fail(
+            BadRecordError,
+            f"column {column.name} of {self._table}: the value '{{}}' holds a delimiter or line break, and a text file "
+            "cannot tell it from the end of the field; store the table as ORC or Parquet",
+            f"substring({name}, 1, 100)",
+        )
+        bad = " or ".join(f"contains({name}, {text})" for text in (schema.sql_text(self._delimiter), "'\\n'", "'\\r'"))
+        return f"if({bad} or {name} = {null}, {broken}, coalesce({name}, {null}))"
+
+
+def _delimiter(serde: Mapping[str, str]) -> str:
+    """``field.delim``, else Hive's old ``serialization.format``, else Ctrl-A; a number means that byte."""
+    text = serde.get("field.delim", serde.get("serialization.format", "1"))
+    if text.lstrip("-").isdecimal():
+        return chr(int(text) % 256)
+    return text[:1] or "\x01"
+
+
+def _as_pattern(text: str) -> str:
+    return f"\\Q{text}\\E"
