@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import WriteConflictError
-from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
+from tests.models import embedded_metastore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,13 +72,12 @@ class Model:
         return True
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.lists(writes, min_size=WRITERS, max_size=WRITERS))
 def test_commits_are_refused_exactly_when_the_model_refuses_them(
     history: list[tuple[str, int]], written: Sequence[dict[tuple[str, str | None], str]]
 ) -> None:
-    with TemporaryDirectory() as home, MetastoreClient(f"sqlite:///{Path(home)}/m.db") as client:
-        client.create_schema()
+    with embedded_metastore() as client:
         model = Model()
         txns: dict[int, int] = {}
         for kind, writer in history:

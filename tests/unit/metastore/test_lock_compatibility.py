@@ -11,56 +11,14 @@ from hypothesis import strategies as st
 from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, conflicts, first_conflict
 from airflow_hive_acid.metastore.locks.interface import LockComponent, merge_components
+from tests.models import PLACES, SR, SW, WAITS, XW, Place, must_wait
 
-SR, SW, XW, X = LockType
-#: Request (row) against existing lock (column), same object: does it wait? Hive's matrix, written out.
-WAITS = {
-    SR: {SR: False, SW: False, XW: False, X: True},
-    SW: {SR: False, SW: False, XW: True, X: True},
-    XW: {SR: False, SW: True, XW: True, X: True},
-    X: {SR: True, SW: True, XW: True, X: True},
-}
-PLACES = [
-    ("a", None, None),
-    ("b", None, None),
-    ("a", "t", None),
-    ("a", "u", None),
-    ("b", "t", None),
-    ("a", "t", "p=1"),
-    ("a", "t", "p=2"),
-    ("a", "u", "p=1"),
-]
-Place = tuple[str, str | None, str | None]
 types = st.sampled_from(list(LockType))
 places = st.sampled_from(PLACES)
 
 
 def lock(lock_id: int, txn_id: int, place: Place, kind: LockType, number: int = 1) -> Lock:
     return Lock(lock_id, number, txn_id, *place, kind)
-
-
-def things(place: Place) -> set[tuple[str, str, str]]:
-    """The smallest things a place covers, in a world of two databases, two tables and two partitions each."""
-    return {
-        thing
-        for thing in product("ab", "tu", ("p=1", "p=2"))
-        if all(part is None or part == own for part, own in zip(place, thing, strict=True))
-    }
-
-
-def must_wait(request: Lock, existing: Lock) -> bool:
-    """The model: they cover a common thing, and the matrix says wait, but for Hive's two exceptions."""
-    if request.txn_id == existing.txn_id != 0:
-        return False
-    if not things((request.database, request.table, request.partition)) & things(
-        (existing.database, existing.table, existing.partition)
-    ):
-        return False
-    if (request.type, existing.type) == (SR, X) and request.table is None and existing.table is not None:
-        return False
-    if (request.type, existing.type) == (X, SR) and existing.table is None and request.table is not None:
-        return False
-    return WAITS[request.type][existing.type]
 
 
 @pytest.mark.parametrize(("request_type", "existing_type"), list(product(LockType, LockType)))
