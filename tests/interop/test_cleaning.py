@@ -9,6 +9,7 @@ import pytest
 
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.maintenance.cleaner import run_cleaner
+from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,3 +137,42 @@ def test_our_cleaner_clears_a_compaction_that_a_later_one_overtook(
     clean(hive, client, table)
     assert [d.rsplit("_v", 1)[0] for d in directories(hive, table)] == ["base_0000003"]
     assert sorted(hive.run(f"select * from {table}")) == [(1,), (2,), (3,)]
+
+
+def test_hive_sees_no_row_of_a_partition_that_we_dropped_and_somebody_added_again(
+    hive: Hive, client: MetastoreClient, hive_database: str
+) -> None:
+    """
+    t1  a snapshot of ours is open, so that the Cleaner has to wait
+    t2  we drop ds=x: its rows are hidden by a base without rows
+    t3                        Hive adds ds=x again, in the same directory: it is empty; Hive fills it
+    t4  the snapshot ends; the Cleaner removes what was hidden
+    t5                        Hive still sees its new rows, and only those
+    """
+    client.upgrade_schema()
+    table = f"{hive_database}.p"
+    hive.run(
+        f"create table {table} (id int) partitioned by (ds string) stored as orc tblproperties ('transactional'='true')"
+    )
+    hive.run(f"insert into {table} values (1, 'x'), (2, 'x'), (3, 'y')")
+    filesystem = open_filesystem(table_location(hive, table).as_uri())
+    with client.snapshot([f"{hive_database}.other"]):
+        client.catalog.drop_partitions(table, ["ds=x"], files=WarehouseFiles(client, filesystem))
+        assert hive.run(f"select * from {table}") == [(3, "y")]
+        assert hive.run(f"show partitions {table}") == [("ds=y",)]
+        hive.run(f"alter table {table} add partition (ds='x')")
+        (dropped,) = (table_location(hive, table) / "ds=x").glob("base_*")
+        assert '"dropped"' in (dropped / "_metadata_acid").read_text()
+        assert hive.run(f"select * from {table}") == [(3, "y")]
+        assert hive.run(f"select count(*) from {table} where ds = 'x'") == [(0,)]
+        hive.run(f"insert into {table} values (4, 'x')")
+        assert sorted(hive.run(f"select * from {table}")) == [(3, "y"), (4, "x")]
+        run_cleaner(client, filesystem)
+        assert sorted(hive.run(f"select * from {table}")) == [(3, "y"), (4, "x")]
+    deadline = time.monotonic() + 60
+    while hive.compactions("ready for cleaning"):
+        assert time.monotonic() < deadline, "our Cleaner leaves a dropped partition that nobody needs"
+        time.sleep(0.2)
+        run_cleaner(client, filesystem)
+    assert sorted(hive.run(f"select * from {table}")) == [(3, "y"), (4, "x")]
+    assert not list((table_location(hive, table) / "ds=x").glob("delta_0000001_*"))

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.metastore.database import Database
-from airflow_hive_acid.metastore.schema import EXTENSION_TABLES, check_schema, create_schema
+from airflow_hive_acid.metastore.schema import (
+    EXTENSION_TABLES,
+    EXTENSION_VERSION,
+    check_schema,
+    create_schema,
+    upgrade_schema,
+)
 
 from .hive import Hive
+from .oracle import oracle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from .oracle import oracle
+    from airflow_hive_acid.metastore import MetastoreClient
 
 pytestmark = pytest.mark.interop
 
@@ -96,8 +105,63 @@ def test_a_schema_of_hives_own_scripts_is_accepted_and_extended(
     assert check_schema(database).version == "4.1.0"
     assert check_schema(database).extension_version is None
     create_schema(database)
-    assert check_schema(database).extension_version == 1
+    assert check_schema(database).extension_version == EXTENSION_VERSION
     database.close()
+
+
+def test_a_hive_metastore_is_upgraded_while_hive_runs_and_both_go_on(hive: Hive, client: MetastoreClient) -> None:
+    """Our own tables come, Hive's rows stay, and Hive's own tool finds nothing wrong with them."""
+    hive.run("create database before")
+    hive.run("create table before.t (id int) stored as orc tblproperties ('transactional'='true')")
+    hive.run("insert into before.t values (1)")
+    version = read(hive.metastore_url, sa.text('select * from "VERSION"'))
+    assert client.check_schema().extension_version is None
+    assert len(client.upgrade_schema().done) == EXTENSION_VERSION
+    assert client.upgrade_schema().done == ()
+    assert read(hive.metastore_url, sa.text('select * from "VERSION"')) == version
+    with client.transaction({"before.t": "insert"}) as txn:
+        assert txn.write_ids["before.t"] == 2
+    client.catalog.alter_properties("before.t", {"a": "b"})
+    hive.run("insert into before.t values (2)")
+    assert sorted(hive.run("select * from before.t")) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("made_by", ["hive", "us"])
+def test_hives_schema_tool_finds_nothing_wrong_with_our_tables_and_index(
+    hive_postgres: oracle.Postgres, hive_schema: str, our_url: str, made_by: str, tmp_path: Path
+) -> None:
+    """``schematool -validate``: version, tables, columns, locations and sequences."""
+    url = our_url
+    if made_by == "hive":
+        url = hive_postgres.create_database("validated", template=hive_schema)
+        database = Database(url)
+        assert upgrade_schema(database).done
+        database.close()
+    done = schema_tool(url, tmp_path, "-validate")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Done with metastore validation: [SUCCESS]" in done.stdout
+    assert "FAIL" not in done.stdout
+
+
+def schema_tool(url: str, home: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run Hive's own schema tool, with its scripts as a Hive 4.1 has them."""
+    scripts = home / "scripts" / "metastore" / "upgrade" / "postgres"
+    scripts.mkdir(parents=True)
+    parts = (
+        oracle.OUTPUT / "schema" / "hive-schema-4.0.0.postgres.sql",
+        oracle.RECIPE / "sql" / "schema-4.0-to-4.1.sql",
+    )
+    (scripts / "hive-schema-4.1.0.postgres.sql").write_text("\n".join(part.read_text() for part in parts))
+    (scripts / "upgrade.order.postgres").write_text("4.0.0-to-4.1.0\n")
+    command = oracle.hive_command(oracle.jdbc_url(url), home, home)
+    start = command[: command.index("oracle.HiveProcess")]
+    start = [part for part in start if not part.startswith("-XX:SharedArchive") and "ArchiveClassesAtExit" not in part]
+    tool = "org.apache.hadoop.hive.metastore.tools.schematool.MetastoreSchemaTool"
+    where = ["-url", oracle.jdbc_url(url), "-driver", "org.postgresql.Driver", "-userName", "postgres"]
+    return subprocess.run(
+        [*start, tool, "-dbType", "postgres", *options, *where, "-passWord", "none"],
+        env={**os.environ, "METASTORE_HOME": str(home)}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
 
 
 @pytest.fixture
