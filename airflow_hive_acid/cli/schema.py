@@ -1,4 +1,4 @@
-"""``hive-acid schema``: create the metastore's tables, or say what is there."""
+"""``hive-acid schema``: create the metastore's tables, upgrade our own, or say what is there."""
 
 from __future__ import annotations
 
@@ -22,16 +22,31 @@ def create(context: typer.Context) -> None:
 
 
 @app.command()
+def upgrade(context: typer.Context) -> None:
+    """Add our own tables to the metastore of a Hive 4.0, 4.1 or 4.2, or bring them to this release's version.
+
+    Hive's own tables keep their rows and columns, and its VERSION stays. Harmless when there is nothing to do.
+    """
+    session: CliSession = context.obj
+    client = session.bare_client()
+    upgraded = client.upgrade_schema()
+    before = "none" if upgraded.before is None else f"version {upgraded.before}"
+    done = "; ".join(upgraded.done) if upgraded.done else "nothing to do"
+    say(f"{client.database.where}: our tables were {before}, are version {upgraded.after}: {done}")
+
+
+@app.command()
 def check(context: typer.Context) -> None:
     """Say which schema the database holds; fails when it is none that can be used."""
     session: CliSession = context.obj
     client = session.bare_client()
     state = client.check_schema()
-    extension = (
-        f"our tables version {state.extension_version}"
-        if state.extension_version is not None
-        else "without our tables: run 'hive-acid schema create'"
-    )
-    say(f"{client.database.where}: Hive schema {state.version}, {extension}; warehouse {client.catalog.warehouse()}")
     if state.extension_version is None:
+        extension = "without our tables: run 'hive-acid schema upgrade'"
+    elif state.is_current:
+        extension = f"our tables version {state.extension_version}"
+    else:
+        extension = f"our tables version {state.extension_version}, an older one: run 'hive-acid schema upgrade'"
+    say(f"{client.database.where}: Hive schema {state.version}, {extension}; warehouse {client.catalog.warehouse()}")
+    if not state.is_current:
         raise typer.Exit(1)

@@ -94,9 +94,13 @@ class ClientBase:
         """Create all tables in an empty database; on a metastore that is there, add our own tables."""
         schema.create_schema(self.database)
 
-    def upgrade_schema(self) -> None:
-        """Create or upgrade our own tables in a metastore that Hive's schema tool has made."""
-        schema.create_extension_tables(self.database)
+    def upgrade_schema(self) -> schema.SchemaUpgrade:
+        """Create or upgrade our own tables in a metastore that Hive's schema tool has made.
+
+        :return: what was done.
+        :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore, or our tables are of a newer release.
+        """
+        return schema.upgrade_schema(self.database)
 
     def check_schema(self) -> schema.SchemaState:
         """What the metastore holds.

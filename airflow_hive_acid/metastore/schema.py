@@ -3,7 +3,7 @@
 Hive's tables (lists 1.1 to 1.5) come from ``schema_transactions`` and ``schema_catalog``, those that only Hive itself
 uses from ``schema_server``. Version gate: Hive 4.0, 4.1 and 4.2 have the same columns where it matters; 4.3 adds
 catalog columns that change uniqueness, so it is refused by ``VERSION``. Our own tables (``HIVE_ACID_*``) have a
-version of their own and never touch Hive's.
+version of their own (``schema_upgrade``) and never touch Hive's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from airflow_hive_acid.metastore.schema_server import SERVER_TABLES
 from airflow_hive_acid.metastore.schema_transactions import *  # noqa: F403
 from airflow_hive_acid.metastore.schema_transactions import (
     EXTENSION_TABLES,
-    HIVE_ACID_LOCK_OBJECT,
     HIVE_ACID_VERSION,
     NEXT_COMPACTION_QUEUE_ID,
     NEXT_LOCK_ID,
@@ -35,6 +34,16 @@ from airflow_hive_acid.metastore.schema_transactions import (
     VERSION,
 )
 from airflow_hive_acid.metastore.schema_types import METADATA
+from airflow_hive_acid.metastore.schema_upgrade import (
+    EXTENSION_VERSION as EXTENSION_VERSION,
+)
+from airflow_hive_acid.metastore.schema_upgrade import (
+    SchemaUpgrade as SchemaUpgrade,
+)
+from airflow_hive_acid.metastore.schema_upgrade import (
+    read_extension_version,
+    upgrade_extensions,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -43,7 +52,6 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = "4.1.0"
 """Version of the schema we create."""
-EXTENSION_VERSION = 1
 _SERVED = re.compile(r"4\.[012](\.\d+)+")
 _MODEL = "org.apache.hadoop.hive.metastore.model."
 
@@ -60,6 +68,11 @@ class SchemaState:
     version: str
     comment: str | None
     extension_version: int | None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether our tables are all there, as this release wants them."""
+        return self.extension_version == EXTENSION_VERSION
 
 
 def create_schema(database: Database) -> None:
@@ -79,16 +92,20 @@ def create_schema(database: Database) -> None:
     database.forget_features()
 
 
-def create_extension_tables(database: Database) -> None:
-    """Add our own tables to a metastore that Hive's schema tool has made."""
+def upgrade_schema(database: Database) -> SchemaUpgrade:
+    """Create our own tables in a metastore that Hive's schema tool has made, or bring them to this release's version.
 
-    def create(conn: Connection) -> None:
+    :return: what was done; nothing when everything was there.
+    :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore, or our tables are of a newer release.
+    """
+
+    def upgrade(conn: Connection) -> SchemaUpgrade:
         with creation(conn):
-            read_state(conn)
-            _create_extensions(conn)
+            return upgrade_extensions(conn, read_state(conn).extension_version)
 
-    database.run(create)
+    done = database.run(upgrade)
     database.forget_features()
+    return done
 
 
 def check_schema(database: Database) -> SchemaState:
@@ -127,7 +144,7 @@ def read_state(conn: Connection) -> SchemaState:
         )
     extension = None
     if HIVE_ACID_VERSION.name in names:
-        extension = conn.execute(select(HIVE_ACID_VERSION.c.HAV_VERSION)).scalar()
+        extension = read_extension_version(conn)
     return SchemaState(version, row[1], extension)
 
 
@@ -138,8 +155,7 @@ _OPTIONAL = {"MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID", *(t.name for t in SERV
 def _create(conn: Connection) -> None:
     names = set(sa.inspect(conn).get_table_names())
     if names & {t.name for t in METADATA.sorted_tables}:
-        read_state(conn)
-        _create_extensions(conn)
+        upgrade_extensions(conn, read_state(conn).extension_version)
         return
     if names:
         raise SchemaVersionError(
@@ -167,16 +183,9 @@ def _create_all(conn: Connection) -> None:
     conn.execute(
         insert(CTLGS), {"CTLG_ID": 1, "NAME": "hive", "DESC": "Default catalog for Hive", "LOCATION_URI": "TBD"}
     )
-    _create_extensions(conn)
+    upgrade_extensions(conn, None)
     # Last, as in Hive's scripts: a schema without this row is unfinished.
     conn.execute(
         insert(VERSION),
         {"VER_ID": 1, "SCHEMA_VERSION": SCHEMA_VERSION, "VERSION_COMMENT": f"Hive release version {SCHEMA_VERSION}"},
     )
-
-
-def _create_extensions(conn: Connection) -> None:
-    METADATA.create_all(conn, tables=list(EXTENSION_TABLES))
-    HIVE_ACID_LOCK_OBJECT.create(conn, checkfirst=True)
-    if conn.execute(select(HIVE_ACID_VERSION.c.HAV_VERSION)).first() is None:
-        conn.execute(insert(HIVE_ACID_VERSION), {"HAV_ID": 1, "HAV_VERSION": EXTENSION_VERSION})

@@ -4,6 +4,7 @@ import pytest
 
 from airflow_hive_acid.cli.session import CliSession
 from airflow_hive_acid.errors import SchemaVersionError
+from airflow_hive_acid.metastore.schema import EXTENSION_VERSION
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def session(database_url):
 def test_only_an_embedded_metastore_is_created_by_the_way(session, backend, monkeypatch, tmp_path):
     monkeypatch.setenv("HIVE_ACID_HOME", str(tmp_path))
     if backend == "sqlite":
-        assert session.client().check_schema().extension_version == 1
+        assert session.client().check_schema().extension_version == EXTENSION_VERSION
     else:
         with pytest.raises(SchemaVersionError, match="schema create"):
             session.client()

@@ -130,10 +130,10 @@ def test_half_a_schema_is_refused(client: MetastoreClient) -> None:
 def test_the_schema_is_created_as_a_whole_or_not_at_all(
     empty: MetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(conn: Any) -> None:
+    def fail(conn: Any, before: Any) -> None:
         raise RuntimeError("power failure")
 
-    monkeypatch.setattr(schema, "_create_extensions", fail)
+    monkeypatch.setattr(schema, "upgrade_extensions", fail)
     with pytest.raises(RuntimeError, match="power failure"):
         empty.create_schema()
     with empty.database.reading() as conn:
