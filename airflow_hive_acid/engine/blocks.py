@@ -13,10 +13,12 @@ from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatement
 from airflow_hive_acid.sql.statements import (
     Begin,
     Commit,
+    CreateTable,
     CreateTemporaryView,
     Delete,
     Insert,
     Merge,
+    MultiInsert,
     Rollback,
     Select,
     Update,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.sql.statements import Statement
 
-_DATA = (Insert, Update, Delete, Merge, Select)
+_DATA = (Insert, MultiInsert, Update, Delete, Merge, Select)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def blocks(statements: Sequence[Statement], one_transaction: bool = False) -> li
 
 def needs_spark(statement: Statement) -> bool:
     """Whether a statement runs a Spark job."""
-    return isinstance(statement, _DATA)
+    return isinstance(statement, _DATA) or (isinstance(statement, CreateTable) and statement.query is not None)
 
 
 def kind_of(statement: Statement) -> str:

@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.plans import Plan, TableRead
 
 
-def run_query(context: Context, plan: Plan, document: Mapping[str, Any] | None = None) -> StatementResult:
+def run_query(
+    context: Context, plan: Plan, document: Mapping[str, Any] | None = None, limit: int | None = None
+) -> StatementResult:
     """Run a planned SELECT and fetch its rows.
 
+    :param limit: at most so many rows; 0 for the columns alone.
     :param document: of a reader opened earlier (``ReaderSnapshot.to_document()``): read what that reader sees.
     :raises InvalidArgumentsError: when that reader was not opened for a table of the query.
     """
@@ -40,7 +43,7 @@ def run_query(context: Context, plan: Plan, document: Mapping[str, Any] | None =
         views = plan.views({read.view: _snapshot(context, read, reader) for read in plan.reads})
         job_id = str(uuid.uuid4())
         uri = session.rows_uri(job_id)
-        result = session.run(JobSpec(job_id, plan.step(rows_uri=uri), views, plan.sources))
+        result = session.run(JobSpec(job_id, plan.step(rows_uri=uri, limit=limit), views, plan.sources))
         rows = Rows.of(result.columns, session.read_rows(uri))
         txn_id = None if reader is None else reader.txn_id
     context.emit(JobFinished("select", None, 0, 0, 0, result.rows, result.seconds))

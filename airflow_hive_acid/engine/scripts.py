@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.blocks import Block, kind_of
 from airflow_hive_acid.engine.compactions import request_compaction
+from airflow_hive_acid.engine.ctas import columns_of
 from airflow_hive_acid.engine.ddl import run_ddl
 from airflow_hive_acid.engine.events import StatementFinished, StatementStarted
 from airflow_hive_acid.engine.queries import run_query
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.shows import show
 from airflow_hive_acid.engine.transactions import StatementTransaction
-from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
+from airflow_hive_acid.engine.truncate import truncate
+from airflow_hive_acid.errors import AlreadyExistsError, CommitStateUnknownError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.sql import plan
+from airflow_hive_acid.sql.multi_insert import in_order
 from airflow_hive_acid.sql.plans import combine_operations
 from airflow_hive_acid.sql.statements import (
     Compact,
@@ -30,11 +33,15 @@ from airflow_hive_acid.sql.statements import (
     Delete,
     DropDatabase,
     DropTable,
+    Fragment,
     Insert,
     Merge,
+    MultiInsert,
+    Origin,
     Rollback,
     Select,
     Show,
+    Truncate,
     Update,
 )
 
@@ -86,7 +93,33 @@ class Script:
                 self._alone(statement)
             else:
                 # Planned again, now that the locks keep the tables as they are.
-                self._numbered(statement, lambda s=statement: transaction.run(plan_of(self._context, s)))  # type: ignore[misc]
+                self._numbered(statement, lambda s=statement: _run_planned(self._context, transaction, s))  # type: ignore[misc]
+
+    def _create_table_as(self, statement: CreateTable) -> StatementResult:
+        """The table, then its rows in a transaction; a failure of the second takes the first back."""
+        context, query = self._context, statement.query
+        if query is None:
+            raise AssertionError("CREATE TABLE … AS without a query")
+        origin = {f.name: getattr(statement, f.name) for f in dataclasses.fields(Origin)}
+        select = Select(query, **origin)
+        name = str(statement.table)
+        if context.client.catalog.find_tables([name]):
+            if not statement.if_not_exists:
+                raise AlreadyExistsError(f"table {name} exists already; drop it, or INSERT into it")
+            return StatementResult(statement.text, kind_of(statement))
+        columns = columns_of(run_query(context, plan_of(context, select), limit=0))
+        run_ddl(context, dataclasses.replace(statement, columns=columns, query=None, if_not_exists=False))
+        try:
+            written = _run_write(context, Insert(statement.table, query, **origin))
+        except CommitStateUnknownError:
+            raise
+        except BaseException as failure:
+            try:
+                run_ddl(context, DropTable(statement.table, if_exists=True, purge=True, **origin))
+            except HiveAcidError as second:
+                failure.add_note(f"the empty table {name} could not be dropped again: {second}")
+            raise
+        return dataclasses.replace(written, kind=kind_of(statement))
 
     def _in_transaction(self, block: Block, operations: dict[str, str]) -> None:
         self._context.application.ready()
@@ -115,8 +148,12 @@ class Script:
         match statement:
             case Select():
                 return run_query(context, plan_of(context, statement), self._snapshot)
-            case Insert() | Update() | Delete() | Merge():
+            case Insert() | MultiInsert() | Update() | Delete() | Merge():
                 return _run_write(context, statement)
+            case Truncate():
+                return truncate(context, statement)
+            case CreateTable(query=Fragment()):
+                return self._create_table_as(statement)
             case CreateTemporaryView():
                 create_view(context, statement)
             case Show():
@@ -135,6 +172,14 @@ def plan_of(context: Context, statement: DataStatement) -> Plan:
     planned = plan(statement, context.table, context.views)
     _check_partition_mode(context, planned)
     return planned
+
+
+def plans_of(context: Context, statement: DataStatement | MultiInsert) -> list[Plan]:
+    """The plans of a statement in the order in which they run."""
+    if not isinstance(statement, MultiInsert):
+        return [plan_of(context, statement)]
+    plans = [plan_of(context, insert) for insert in statement.inserts]
+    return [plans[i] for i in in_order(statement, plans)]
 
 
 def _check_partition_mode(context: Context, planned: Plan) -> None:
@@ -156,8 +201,8 @@ def declared_operations(context: Context, statements: Sequence[Statement]) -> di
         with named(statement):
             if isinstance(statement, CreateTemporaryView):
                 create_view(context, statement)
-            elif isinstance(statement, Select | Insert | Update | Delete | Merge):
-                plans.append(plan_of(context, statement))
+            elif isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
+                plans += plans_of(context, statement)
     return combine_operations(plans)
 
 
@@ -187,12 +232,29 @@ def named(statement: Statement) -> Iterator[None]:
         raise
 
 
-def _run_write(context: Context, statement: Insert | Update | Delete | Merge) -> StatementResult:
-    operations = plan_of(context, statement).operations
+def _run_write(context: Context, statement: Insert | MultiInsert | Update | Delete | Merge) -> StatementResult:
+    operations = combine_operations(plans_of(context, statement))
     # Before the transaction: nobody should wait for our locks while a JVM starts.
     context.application.ready()
     with StatementTransaction(context, operations) as transaction:
-        return transaction.run(plan_of(context, statement))
+        return _run_planned(context, transaction, statement)
+
+
+def _run_planned(
+    context: Context, transaction: StatementTransaction, statement: DataStatement | MultiInsert
+) -> StatementResult:
+    """Run a statement in an open transaction, planned again now that the locks keep the tables as they are."""
+    results = [transaction.run(planned) for planned in plans_of(context, statement)]
+    if len(results) == 1:
+        return results[0]
+    return dataclasses.replace(
+        results[0],
+        statement=statement.text,
+        kind=kind_of(statement),
+        inserted=sum(result.inserted for result in results),
+        write_ids={table: write_id for result in results for table, write_id in result.write_ids.items()},
+        directories=tuple(directory for result in results for directory in result.directories),
+    )
 
 
 def _shortened(text: str) -> str:

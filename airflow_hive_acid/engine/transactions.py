@@ -228,7 +228,10 @@ class StatementTransaction:
     def _check_not_hidden(self, plan: Plan) -> None:
         """A base hides every delta of its own write id, so what is written after an overwrite would be lost."""
         written = self._written.get(plan.write.table) if plan.write is not None else None
-        if written is not None and written.partitions.get("overwrite"):
+        if written is None or plan.write is None:
+            return
+        overwritten = written.partitions.get("overwrite")
+        if overwritten and (plan.write.only_partition is None or plan.write.only_partition in overwritten):
             raise InvalidArgumentsError(
                 f"txn {self.txn_id} has overwritten {written.table.qualified_name}, and what it writes there after "
                 "that could never be seen; commit first, or make the INSERT OVERWRITE the last change of that table"
@@ -309,6 +312,51 @@ class StatementTransaction:
         places = len({file.place for file in moved.files})
         context.emit(Published(moved.table, places, len(sizes), sum(sizes), time.monotonic() - started))
         return result, staged
+
+    def partitions(self, table: Table) -> list[PartitionRef]:
+        """The partitions that the transaction knows; one without a name for a table that has none."""
+        if not table.is_partitioned:
+            return [PartitionRef("", table.location)]
+        return list(self._known_partitions(table).values())
+
+    def publish_unchecked(self, table: Table, result: JobResult, files: Mapping[str, str]) -> tuple[str, ...]:
+        """Publish directories that need no job: their files are small texts, the same in each.
+
+        :param result: as a job would report them.
+        :return: URIs of the directories.
+        """
+        context, name = self._context, table.qualified_name
+        staging = paths.join(table.location, staging_name(result.job_id))
+        plain = not table.is_transactional
+        statement = 0 if plain else self._txn.next_statement_id(name)
+        context.client.jobs.start(
+            job_id=result.job_id,
+            txn_id=self.txn_id,
+            table=name,
+            write_id=self._txn.write_ids[name] if not plain else None,
+            statement=statement,
+            kind="insert" if plain else "truncate",
+            table_location=table.location,
+            staging=staging,
+        )
+        for written in result.directories:
+            inside = [written.partition] if written.partition else []
+            directory = paths.join(staging, "data", *inside, written.name)
+            context.filesystem.make_directory(directory)
+            for file in written.files:
+                context.filesystem.write_text(paths.join(directory, file.name), files[file.name])
+        target = self._target(table, (statement,), {d.partition for d in result.directories})
+        if plain:
+            _, staged = self._plain.publish(table, staging, result, target, overwrite=True)
+            return tuple(directory.place for directory in staged.directories)
+        manifest = read_staging(context.filesystem, staging, result, target)
+        context.client.jobs.record_manifest(result.job_id, manifest.to_document())
+        publish(context.filesystem, staging, manifest, table.location)
+        written_to = self._written.setdefault(name, _Written(table))
+        written_to.statement_ids.append(statement)
+        written_to.manifests.append(manifest)
+        written_to.partitions["overwrite"] |= {d.partition for d in manifest.directories}
+        return tuple(directory.uri for directory in manifest.directories)
 
     def _emit_finished(self, plan: Plan, result: JobResult) -> None:
         self._context.emit(

@@ -18,6 +18,7 @@ from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import (
     ACID_VERSION_FILE,
+    METADATA_FILE,
     PLAIN_FILES,
     AcidDirectory,
     DirectoryKind,
@@ -275,6 +276,8 @@ def _check_files(written: WrittenDirectory, files: Mapping[str, int], where: str
         )
     if len(reported) != len(written.files):
         raise PublishError(f"{where}: the job reported a file twice; nothing was published")
+    if set(found) == {METADATA_FILE}:
+        return  # the base of a TRUNCATE, which holds nothing else
     if not plain and ACID_VERSION_FILE not in files:
         raise PublishError(f"{where} has no {ACID_VERSION_FILE}, without which Hive would not read it as we wrote it")
     for name in found:

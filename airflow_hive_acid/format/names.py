@@ -18,6 +18,8 @@ ACID_VERSION_FILE = "_orc_acid_version"
 ACID_VERSION = "2"
 METADATA_FILE = "_metadata_acid"
 """Side file of a truncated base, and of compacted bases written before Hive 4."""
+TRUNCATED = '{"thisFileVersion":"0","dataFormat":"truncated"}'
+"""Content of that file in a truncated base."""
 FLUSH_LENGTH_SUFFIX = "_flush_length"
 STAGING_PREFIX = "_tmp_"
 PLAIN_FILES = "files"

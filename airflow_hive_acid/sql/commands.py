@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.sql.statements import Begin, Commit, Compact, Rollback, Show, ShowKind
+from airflow_hive_acid.sql.statements import Begin, Commit, Compact, Rollback, Show, ShowKind, Truncate
 
 if TYPE_CHECKING:
     from airflow_hive_acid.sql.cursor import Cursor
@@ -73,6 +73,18 @@ def parse_alter(cursor: Cursor, origin: dict[str, Any]) -> Compact:
             raise cursor.unsupported(f"{words[0]} is not supported with COMPACT; leave it out")
     cursor.end()
     return Compact(table, kind, partition, wait, **origin)
+
+
+def parse_truncate(cursor: Cursor, origin: dict[str, Any]) -> Truncate:
+    """Read what follows TRUNCATE."""
+    cursor.accept("TABLE")
+    table = cursor.table_name()
+    partition = partition_values(cursor) if cursor.at("PARTITION") else ()
+    if cursor.at("COLUMNS"):
+        raise cursor.unsupported("TRUNCATE … COLUMNS is not supported; UPDATE sets columns to NULL")
+    cursor.accept("FORCE")
+    cursor.end()
+    return Truncate(table, partition, **origin)
 
 
 def partition_values(cursor: Cursor) -> tuple[tuple[str, str], ...]:

@@ -8,6 +8,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.metastore.catalog_formats import KEYWORDS
 from airflow_hive_acid.metastore.catalog_types import normalise_type
+from airflow_hive_acid.sql import dml
 from airflow_hive_acid.sql.statements import (
     ColumnDefinition,
     CreateDatabase,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.sql.cursor import Cursor
+    from airflow_hive_acid.sql.statements import Fragment
 
 SOURCE_FORMATS = ("csv", "orc", "parquet", "json")
 _OPENING, _CLOSING = "(<", ")>"
@@ -89,11 +91,12 @@ def _create_database(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase:
 def _create_table(cursor: Cursor, external: bool, origin: dict[str, Any]) -> CreateTable:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     table = cursor.table_name()
-    if cursor.at("LIKE") or cursor.at("AS"):
-        raise _no_create_as(cursor)
-    columns = _column_definitions(cursor)
+    if cursor.at("LIKE"):
+        raise _no_create_like(cursor)
+    # CREATE TABLE … AS takes its columns from the query.
+    columns = _column_definitions(cursor) if cursor.at("(") or not _leads_to_a_query(cursor) else ()
     clauses = _Clauses(cursor)
-    while not cursor.at_end:
+    while not (cursor.at_end or cursor.at("AS")):
         for words, name, read in _TABLE_CLAUSES:
             if clauses.once(*words):
                 clauses.values[name] = read(cursor)
@@ -103,12 +106,42 @@ def _create_table(cursor: Cursor, external: bool, origin: dict[str, Any]) -> Cre
                 clauses.values.update(_clustered_by(cursor))
             else:
                 raise _bad_table_clause(cursor)
+    if cursor.at("AS"):
+        clauses.values["query"] = _as_query(cursor, columns, external, clauses.values)
     return CreateTable(table, columns, if_not_exists=if_not_exists, external=external, **clauses.values, **origin)
 
 
+def _leads_to_a_query(cursor: Cursor) -> bool:
+    start = cursor.position
+    cursor.until("AS")
+    while cursor.at("AS") and cursor.word(1) not in ("SELECT", "WITH", "VALUES", "FROM", "("):
+        cursor.position += 1
+        cursor.until("AS")
+    found = not cursor.at_end
+    cursor.position = start
+    return found
+
+
+def _as_query(
+    cursor: Cursor, columns: tuple[ColumnDefinition, ...], external: bool, clauses: dict[str, Any]
+) -> Fragment:
+    """Read ``AS SELECT …``; what cannot stand beside it is refused in Hive's way."""
+    if columns:
+        raise cursor.error("CREATE TABLE … AS takes its columns from the query; leave the list out")
+    for name in ("partition_columns", "bucket_columns"):
+        if clauses.get(name):
+            raise cursor.unsupported(
+                "CREATE TABLE … AS makes tables without partitions and buckets; CREATE TABLE, then INSERT INTO … SELECT"
+            )
+    if external:
+        raise cursor.unsupported("CREATE EXTERNAL TABLE … AS is not supported; CREATE TABLE, then INSERT INTO … SELECT")
+    cursor.expect("AS")
+    return dml.read_query(cursor)
+
+
 def _bad_table_clause(cursor: Cursor) -> Exception:
-    if cursor.at("AS") or cursor.at("LIKE"):
-        return _no_create_as(cursor)
+    if cursor.at("LIKE"):
+        return _no_create_like(cursor)
     for words, remedy in (
         (("ROW", "FORMAT"), "text tables have Hive's default delimiters; other files: CREATE TEMPORARY VIEW … USING"),
         (("SKEWED",), "leave it out"),
@@ -120,10 +153,8 @@ def _bad_table_clause(cursor: Cursor) -> Exception:
     return cursor.expected("a clause of CREATE TABLE")
 
 
-def _no_create_as(cursor: Cursor) -> Exception:
-    return cursor.unsupported(
-        f"CREATE TABLE … {cursor.word()} is not supported; CREATE TABLE with its columns, then INSERT INTO … SELECT"
-    )
+def _no_create_like(cursor: Cursor) -> Exception:
+    return cursor.unsupported("CREATE TABLE … LIKE is not supported; CREATE TABLE with its columns")
 
 
 def _stored_as(cursor: Cursor) -> str:

@@ -11,11 +11,20 @@ from airflow_hive_acid.sql.query_checks import check_expression, check_query
 from airflow_hive_acid.sql.statements import Delete, Fragment, Insert, Merge, MergeWhen, Select, TableName, Update
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_hive_acid.sql.cursor import Cursor
 
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "(")
 _CHANGES = (TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
 _CLAUSES = {"from_": "FROM", "where": "WHERE", "group": "GROUP BY", "order": "ORDER BY", "limit": "LIMIT"}
+
+
+def read_query(cursor: Cursor) -> Fragment:
+    """Read a query up to the end of the statement."""
+    if cursor.at_end:
+        raise cursor.expected("a query")
+    return _query(cursor, cursor.rest())
 
 
 def parse_select(cursor: Cursor, origin: dict[str, Any]) -> Select:
@@ -38,10 +47,16 @@ def parse_with(cursor: Cursor, origin: dict[str, Any]) -> Insert | Select:
     return parse_select(cursor, origin)
 
 
-def parse_insert(cursor: Cursor, origin: dict[str, Any], ctes: list[Token] | None = None) -> Insert:
+def parse_insert(
+    cursor: Cursor,
+    origin: dict[str, Any],
+    ctes: list[Token] | None = None,
+    read_query: Callable[[Cursor], list[list[Token]]] | None = None,
+) -> Insert:
     """Read what follows INSERT.
 
     :param ctes: the WITH clause that stood before INSERT, as Hive allows it.
+    :param read_query: reads the words of the query; by default all that is left.
     """
     overwrite = cursor.accept("OVERWRITE")
     if not overwrite:
@@ -58,7 +73,8 @@ def parse_insert(cursor: Cursor, origin: dict[str, Any], ctes: list[Token] | Non
         raise cursor.expected("VALUES or SELECT")
     if ctes and cursor.at("WITH"):
         raise cursor.error("this statement has a WITH clause already, before INSERT")
-    return Insert(table, _query(cursor, cursor.rest(), ctes), overwrite, partition, columns, **origin)
+    stretches = [ctes or [], cursor.rest()] if read_query is None else read_query(cursor)
+    return Insert(table, _query(cursor, *stretches), overwrite, partition, columns, **origin)
 
 
 def parse_update(cursor: Cursor, origin: dict[str, Any]) -> Update:
@@ -102,16 +118,19 @@ def parse_merge(cursor: Cursor, origin: dict[str, Any]) -> Merge:
     return Merge(table, alias, source, source_alias, on, tuple(whens), **origin)
 
 
-def _query(cursor: Cursor, tokens: list[Token], ctes: list[Token] | None = None) -> Fragment:
-    tree = cursor.source.parse([*(ctes or []), *tokens])
-    place = (tokens[0].start, tokens[-1].end)
+def _query(cursor: Cursor, *stretches: list[Token]) -> Fragment:
+    """A query that stands in one stretch of the script, or in several."""
+    parts = [part for part in stretches if part]
+    tokens = [token for part in parts for token in part]
+    tree = cursor.source.parse(tokens)
+    place = (min(token.start for token in tokens), max(token.end for token in tokens))
     if isinstance(tree, exp.MultitableInserts | exp.Insert):
-        problem = "FROM … INSERT is not supported; write INSERT INTO … SELECT for each table, between BEGIN and COMMIT"
+        problem = "FROM … INSERT is a statement of its own and no query; write INSERT INTO … SELECT here"
         raise cursor.source.unsupported(problem, *place)
     if not isinstance(tree, exp.Query | exp.Values):
         raise cursor.source.syntax_error("expected a query: SELECT, WITH or VALUES", *place)
     check_query(cursor.source, tree, place)
-    ranges = [(part[0].start, part[-1].end + 1) for part in (ctes, tokens) if part]
+    ranges = [(part[0].start, part[-1].end + 1) for part in parts]
     return Fragment(tree, tuple(ranges))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 
@@ -53,8 +52,7 @@ def lock_components(write: TableWrite | None, reads: Iterable[TableRead]) -> tup
 def _write_component(write: TableWrite) -> LockComponent:
     database, _, table = write.table.partition(".")
     lock, operation = (_WRITES if write.transactional else _PLAIN_WRITES)[write.operation]
-    static = write.partitioned and write.static_partition and not write.dynamic_partition
-    partition = partition_name(write.static_partition) if static else None
+    partition = write.only_partition
     return LockComponent(
         database,
         table,
@@ -62,5 +60,5 @@ def _write_component(write: TableWrite) -> LockComponent:
         lock,
         operation,
         transactional=write.transactional,
-        dynamic_partitions=write.partitioned and not static,
+        dynamic_partitions=write.partitioned and partition is None,
     )

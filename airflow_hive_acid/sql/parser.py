@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot.tokenizer_core import TokenType
 
-from airflow_hive_acid.sql import commands, ddl, dml
+from airflow_hive_acid.sql import commands, ddl, dml, multi_insert
 from airflow_hive_acid.sql.cursor import Cursor
 from airflow_hive_acid.sql.source import SourceText, line_of
 
@@ -43,7 +43,6 @@ _UNSUPPORTED = {
     "REVOKE": "access is a matter of the warehouse's filesystem and the metastore database",
     "SAVEPOINT": "BEGIN … COMMIT, or ROLLBACK of the whole transaction",
     "SET": "leave it out; settings belong to the connection",
-    "TRUNCATE": "DELETE FROM the table, without WHERE",
     "UNLOCK": "COMMIT or ROLLBACK ends a transaction and its locks",
     "USE": "write database.table",
 }
@@ -92,6 +91,8 @@ def _statement(source: SourceText, tokens: list[Token], default_database: str) -
         return _PARSERS[word](cursor, origin)
     if word == "WITH":
         return dml.parse_with(cursor, origin)
+    if word == "FROM" and multi_insert.is_multi_insert(cursor):
+        return multi_insert.parse_multi_insert(cursor, origin)
     if word in ("SELECT", "VALUES", "FROM", "("):
         return dml.parse_select(cursor, origin)
     if word in _UNSUPPORTED:
@@ -132,5 +133,6 @@ _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], Statement]] = {
     "INSERT": dml.parse_insert,
     "MERGE": dml.parse_merge,
     "SHOW": commands.parse_show,
+    "TRUNCATE": commands.parse_truncate,
     "UPDATE": dml.parse_update,
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import jobs
+from airflow_hive_acid.format.partitions import partition_name
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.locks.interface import LockComponent
@@ -91,6 +92,12 @@ class TableWrite:
     static_partition: tuple[tuple[str, str], ...] = ()
     dynamic_partition: tuple[str, ...] = ()
     transactional: bool = True
+
+    @property
+    def only_partition(self) -> str | None:
+        """Name of the partition that the statement writes, None when there may be others."""
+        fixed = self.partitioned and self.static_partition and not self.dynamic_partition
+        return partition_name(self.static_partition) if fixed else None
 
 
 @dataclass(frozen=True, slots=True)

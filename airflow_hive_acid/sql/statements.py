@@ -99,6 +99,7 @@ class CreateTable(Origin):
     :param columns: data columns, without the partition columns.
     :param bucket_count: -1 when the table is not bucketed.
     :param stored_as: ``orc``, ``parquet`` or ``text``.
+    :param query: of CREATE TABLE … AS SELECT, which has no columns of its own.
     """
 
     table: TableName
@@ -112,6 +113,7 @@ class CreateTable(Origin):
     location: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
     stored_as: str = "orc"
+    query: Fragment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,24 @@ class Insert(Origin):
     overwrite: bool = False
     partition: tuple[tuple[str, str | None], ...] = ()
     columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MultiInsert(Origin):
+    """``FROM … INSERT … SELECT … INSERT … SELECT …``: several inserts, one statement, one transaction."""
+
+    inserts: tuple[Insert, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Origin):
+    """``TRUNCATE TABLE t [PARTITION (…)]``.
+
+    :param partition: columns and values; those partitions that have them are emptied, all without any.
+    """
+
+    table: TableName
+    partition: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +282,8 @@ Statement = (
     | DropTable
     | CreateTemporaryView
     | DataStatement
+    | MultiInsert
+    | Truncate
     | Begin
     | Commit
     | Rollback

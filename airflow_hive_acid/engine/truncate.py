@@ -1,0 +1,78 @@
+"""TRUNCATE TABLE: a base without rows for each partition (Hive 4), or for a plain table its files moved out.
+
+The mark of an empty base is a file ``_metadata_acid`` alone in it. Nothing is removed here: the Cleaner takes what the
+base hides, and readers of older snapshots go on reading it. No Spark job is needed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.results import StatementResult
+from airflow_hive_acid.engine.transactions import StatementTransaction
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFile
+from airflow_hive_acid.format.names import METADATA_FILE, PLAIN_FILES, TRUNCATED, base_name
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.format.jobs import PartitionRef
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.sql.statements import Truncate
+
+
+def truncate(context: Context, statement: Truncate) -> StatementResult:
+    """Run a TRUNCATE in a transaction of its own.
+
+    :raises UnsupportedStatementError: for an external table whose files belong to somebody else, in Hive's words.
+    :raises InvalidArgumentsError: for a PARTITION clause that is none of the table's.
+    """
+    started = time.monotonic()
+    name = str(statement.table)
+    table = context.table(name)
+    purged = (table.property("external.table.purge") or "").lower() == "true"
+    if not table.is_transactional and table.type != "MANAGED_TABLE" and not purged:
+        raise UnsupportedStatementError(
+            f"Cannot truncate non-managed table {name}; its files belong to somebody else: INSERT OVERWRITE it with no "
+            "rows, or set 'external.table.purge'='true'"
+        )
+    _check_partition(table, statement)
+    with StatementTransaction(context, {name: "overwrite"}) as transaction:
+        table = transaction.table(name)
+        given = dict(statement.partition)
+        chosen = [p for p in transaction.partitions(table) if _is_meant(table, p, given)]
+        if statement.partition and not chosen:
+            raise InvalidArgumentsError(f"Partition {given} of {name} does not exist")
+        write_id = transaction.write_ids.get(name)
+        directory = PLAIN_FILES if write_id is None else base_name(write_id)
+        job_id = str(uuid.uuid4())
+        mark = () if write_id is None else (WrittenFile(METADATA_FILE, 0, len(TRUNCATED.encode())),)
+        written = tuple(WrittenDirectory(p.name, p.values, directory, mark) for p in chosen)
+        uris = transaction.publish_unchecked(
+            table, JobResult(job_id, "", directories=written), {METADATA_FILE: TRUNCATED}
+        )
+    write_ids = {} if write_id is None else {name: write_id}
+    return StatementResult(
+        statement.text,
+        "truncate",
+        txn_id=transaction.txn_id,
+        write_ids=write_ids,
+        seconds=time.monotonic() - started,
+        directories=uris,
+    )
+
+
+def _check_partition(table: Table, statement: Truncate) -> None:
+    names = [column.name for column in table.partition_columns]
+    unknown = [name for name, _ in statement.partition if name not in names]
+    if unknown:
+        raise InvalidArgumentsError(
+            f"{table.qualified_name} has no partition column {unknown[0]}; it has {', '.join(names) or 'none'}"
+        )
+
+
+def _is_meant(table: Table, partition: PartitionRef, given: dict[str, str]) -> bool:
+    values = dict(zip((c.name for c in table.partition_columns), partition.values, strict=True))
+    return all(values[name] == value for name, value in given.items())

@@ -1,0 +1,119 @@
+"""Multi-insert, TRUNCATE and CREATE TABLE … AS through the engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    InvalidArgumentsError,
+    JobFailedError,
+    NoSuchObjectError,
+    UnsupportedStatementError,
+)
+from airflow_hive_acid.format.jobs import Insert, Select
+
+
+def names_in(client, table, partition=""):
+    root = Path(client.catalog.get_table(table).location.removeprefix("file:")) / partition
+    return sorted(p.name for p in root.iterdir() if not p.name.startswith(("_tmp", ".")) and "=" not in p.name)
+
+
+def test_a_multi_insert_is_one_statement_and_one_transaction(engine, client, fake):
+    engine.run("CREATE TABLE w.u (a INT) STORED AS ORC")
+    (result,) = engine.run("FROM w.t INSERT INTO w.t SELECT a + 1, b INSERT INTO w.u SELECT a WHERE a > 1")
+    assert (result.kind, result.inserted) == ("multi_insert", 2)
+    assert result.write_ids == {"w.t": 1, "w.u": 1}
+    steps = [spec.step for spec in fake.specs]
+    assert [type(step) for step in steps] == [Insert, Insert]
+    # The table that is read is written last: no branch sees rows of this statement.
+    assert [step.target.table for step in steps] == ["w.u", "w.t"]
+    assert [
+        s.state.value for s in client.show_transactions() if s.txn_id == result.txn_id and s.state.value == "o"
+    ] == []
+
+
+def test_branches_into_one_table_get_statement_ids_of_their_own(engine, client):
+    engine.run("CREATE TABLE w.u (a INT) STORED AS ORC")
+    engine.run("FROM w.t INSERT INTO w.u SELECT a INSERT INTO w.u SELECT a + 1")
+    assert names_in(client, "w.u") == ["delta_0000001_0000001_0000", "delta_0000001_0000001_0001"]
+
+
+def test_branches_may_overwrite_different_partitions_of_one_table(engine, client):
+    engine.run(
+        "FROM w.t INSERT OVERWRITE w.p PARTITION (k='a') SELECT a INSERT OVERWRITE w.p PARTITION (k='b') SELECT a"
+    )
+    assert names_in(client, "w.p", "k=a") == names_in(client, "w.p", "k=b") == ["base_0000001"]
+    with pytest.raises(InvalidArgumentsError, match=r"has overwritten w\.p"):
+        engine.run(
+            "FROM w.t INSERT OVERWRITE w.p PARTITION (k='a') SELECT a INSERT INTO w.p PARTITION (k='a') SELECT a"
+        )
+
+
+def test_two_branches_that_would_read_each_other_are_refused_before_anything_runs(engine, fake):
+    with pytest.raises(InvalidArgumentsError, match="2 branches of this INSERT write tables that it reads"):
+        engine.run("FROM w.t INSERT INTO w.t SELECT a, b INSERT INTO w.t SELECT a + 1, b")
+    assert fake.specs == []
+
+
+def test_truncate_leaves_a_base_with_hives_mark_and_no_job_runs(engine, client, fake):
+    engine.run("INSERT INTO w.t VALUES (1, 'x')")
+    (result,) = engine.run("TRUNCATE TABLE w.t")
+    assert len(fake.specs) == 1
+    assert (result.kind, result.write_ids) == ("truncate", {"w.t": 2})
+    assert names_in(client, "w.t") == ["base_0000002", "delta_0000001_0000001_0000"]
+    base = Path(result.directories[0].removeprefix("file:"))
+    assert [p.name for p in base.iterdir()] == ["_metadata_acid"]
+    assert json.loads((base / "_metadata_acid").read_text()) == {"thisFileVersion": "0", "dataFormat": "truncated"}
+
+
+def test_truncate_of_partitions_touches_those_that_are_meant(engine, client, fake):
+    fake.partitions = [("a",), ("b",)]
+    engine.run("INSERT INTO w.p SELECT a, b FROM w.t; TRUNCATE TABLE w.p PARTITION (k='a')")
+    assert names_in(client, "w.p", "k=a") == ["base_0000002", "delta_0000001_0000001_0000"]
+    assert names_in(client, "w.p", "k=b") == ["delta_0000001_0000001_0000"]
+    engine.run("TRUNCATE TABLE w.p")
+    assert "base_0000003" in names_in(client, "w.p", "k=b")
+    with pytest.raises(InvalidArgumentsError, match="does not exist"):
+        engine.run("TRUNCATE TABLE w.p PARTITION (k='z')")
+    with pytest.raises(InvalidArgumentsError, match="no partition column z"):
+        engine.run("TRUNCATE TABLE w.p PARTITION (z='z')")
+
+
+def test_truncate_of_plain_tables_follows_hive(engine, client):
+    engine.run(
+        "CREATE EXTERNAL TABLE w.e (a INT) STORED AS PARQUET;"
+        "CREATE TABLE w.m (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='false');"
+        "INSERT INTO w.m VALUES (1); TRUNCATE TABLE w.m"
+    )
+    assert names_in(client, "w.m") == []
+    with pytest.raises(UnsupportedStatementError, match=r"Cannot truncate non-managed table w\.e"):
+        engine.run("TRUNCATE TABLE w.e")
+
+
+def test_create_table_as_takes_the_columns_of_the_query(engine, client, fake):
+    fake.answer = [(1, 2)]
+    (result,) = engine.run("CREATE TABLE w.c STORED AS ORC AS SELECT a, b FROM w.t")
+    assert (result.kind, result.inserted) == ("create_table", 1)
+    assert [(c.name, c.type) for c in client.catalog.get_table("w.c").columns] == [("c0", "int"), ("c1", "int")]
+    assert [type(spec.step) for spec in fake.specs] == [Select, Insert]
+    assert fake.specs[0].step.limit == 0
+    with pytest.raises(AlreadyExistsError):
+        engine.run("CREATE TABLE w.c AS SELECT a, b FROM w.t")
+
+
+def test_a_create_table_as_that_fails_leaves_no_table(engine, client, fake):
+    fake.answer = [(1, 2)]
+
+    def fail_the_insert(spec):
+        if isinstance(spec.step, Insert):
+            raise JobFailedError("executor lost")
+
+    fake.meanwhile = fail_the_insert
+    with pytest.raises(JobFailedError, match="executor lost"):
+        engine.run("CREATE TABLE w.c AS SELECT a, b FROM w.t")
+    with pytest.raises(NoSuchObjectError):
+        client.catalog.get_table("w.c")
