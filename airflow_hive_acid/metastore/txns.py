@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -17,7 +18,7 @@ from sqlalchemy import bindparam, func, insert, select, update
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TooManyOpenTxnsError, TxnAbortedError
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.codes import TxnState, TxnType
-from airflow_hive_acid.metastore.database import Step, chunks, execute_batch, open_txn_lock
+from airflow_hive_acid.metastore.database import Step, chunks, execute_batch, finish_batch, open_txn_lock
 from airflow_hive_acid.metastore.failures import OpenTookTooLongError
 from airflow_hive_acid.metastore.history import WATERMARK
 from airflow_hive_acid.metastore.objects import info
@@ -43,33 +44,28 @@ _INSERT_LEVEL = insert(MIN_HISTORY_LEVEL).values(
 # PostgreSQL: rows and history in one statement. All its parts see the database as it was before, so the watermark is
 # the one from before the insert.
 _SERIES = func.generate_series(1, bindparam("number", type_=sa.Integer)).table_valued("n")
-_MANY = (
-    insert(TXNS)
-    .from_select(
-        list(_ROW),
-        select(
-            *(
-                v if isinstance(v, sa.ColumnElement) else sa.literal(v)
-                for v in (
-                    sa.literal("o", sa.CHAR(1)),
-                    clock_ms(),
-                    clock_ms(),
-                    bindparam("user", type_=sa.String),
-                    bindparam("host", type_=sa.String),
-                    bindparam("agent", type_=sa.String),
-                    bindparam("type", type_=sa.Integer),
-                )
-            )
-        ).select_from(_SERIES),
-    )
-    .returning(TXNS.c.TXN_ID)
+_NEW_ROW = select(
+    sa.literal("o", sa.CHAR(1)),
+    clock_ms(),
+    clock_ms(),
+    bindparam("user", type_=sa.String),
+    bindparam("host", type_=sa.String),
+    bindparam("agent", type_=sa.String),
+    bindparam("type", type_=sa.Integer),
 )
-_OPENED = _MANY.cte("opened")
-_MANY_WITH_LEVEL = (
-    insert(MIN_HISTORY_LEVEL)
-    .from_select(["MHL_TXNID", "MHL_MIN_OPEN_TXNID"], select(_OPENED.c.TXN_ID, WATERMARK))
-    .returning(MIN_HISTORY_LEVEL.c.MHL_TXNID)
-)
+
+
+@cache
+def _opening(*, one: bool, with_level: bool) -> sa.Insert:
+    """Insert and return ids; a single row without the series, whose length the server would plan for each time."""
+    rows = insert(TXNS).from_select(list(_ROW), _NEW_ROW if one else _NEW_ROW.select_from(_SERIES))
+    opened = rows.returning(TXNS.c.TXN_ID)
+    if not with_level:
+        return opened
+    ids = opened.cte("opened")
+    level = insert(MIN_HISTORY_LEVEL).from_select(["MHL_TXNID", "MHL_MIN_OPEN_TXNID"], select(ids.c.TXN_ID, WATERMARK))
+    return level.returning(MIN_HISTORY_LEVEL.c.MHL_TXNID)
+
 
 _HEARTBEAT = (
     update(TXNS)
@@ -131,10 +127,12 @@ def open_txns(
     features: Features,
     gap_timeout_ms: int,
     *,
+    finish: bool = False,
     timer: Callable[[], float] = time.monotonic,
 ) -> list[int]:
     """Open txns; returns their ids, ascending.
 
+    :param finish: nothing else follows in this transaction.
     :raises OpenTookTooLongError: when it took longer than the timeout; the whole operation is to be repeated.
     """
     started = timer()
@@ -144,18 +142,25 @@ def open_txns(
         "agent": info(request.agent_info) or None,
         "type": int(request.type),
     }
-    opened = _open_postgresql if conn.dialect.name == "postgresql" else _open_one_by_one
-    ids = sorted(opened(conn, rows, request.number, features, gap_timeout_ms))
+    if conn.dialect.name != "postgresql":
+        ids = _open_one_by_one(conn, rows, request.number, features, gap_timeout_ms)
+    else:
+        ids = _open_postgresql(conn, rows, request.number, features, gap_timeout_ms, finish=finish)
+        if finish:  # ids are given behind the lock, the COMMIT is with the server already: nobody waits in between
+            return sorted(ids)
     if request.type is not TxnType.READ_ONLY and (timer() - started) * 1000 >= gap_timeout_ms:
         # The rows would appear later than readers wait for them; the rollback burns the ids.
         raise OpenTookTooLongError(f"opening took longer than hive.txn.opentxn.timeout ({gap_timeout_ms} ms)")
-    return ids
+    return sorted(ids)
 
 
-def _open_postgresql(conn: Connection, row: dict[str, Any], number: int, features: Features, timeout: int) -> list[int]:
-    statement = _MANY_WITH_LEVEL if features.min_history_level else _MANY
+def _open_postgresql(
+    conn: Connection, row: dict[str, Any], number: int, features: Features, timeout: int, *, finish: bool
+) -> list[int]:
+    statement = _opening(one=number == 1, with_level=features.min_history_level)
     parameters = {**row, "number": number, "gap_timeout": timeout}
-    results = execute_batch(conn, [open_txn_lock(conn, exclusive=False), Step(statement, parameters)])
+    batch = finish_batch if finish else execute_batch
+    results = batch(conn, [open_txn_lock(conn, exclusive=False), Step(statement, parameters)])
     return [r[0] for r in results[1].rows]
 
 

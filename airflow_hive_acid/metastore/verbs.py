@@ -68,8 +68,10 @@ class Verbs(ClientBase):
 
         def operation(conn: Connection) -> list[int]:
             self._gate.check(conn)
-            ids = txns.open_txns(conn, request, self.database.features(conn), self.gap_timeout_ms)
-            finish_batch(conn, txn_events.opened(conn, self.notifications, ids, type))
+            features, silent = self.database.features(conn), not self.notifications.enabled(conn)
+            ids = txns.open_txns(conn, request, features, self.gap_timeout_ms, finish=silent)
+            if not silent:
+                finish_batch(conn, txn_events.opened(conn, self.notifications, ids, type))
             return ids
 
         return self.database.run(operation, Repeat.BEFORE_COMMIT)
@@ -270,6 +272,7 @@ class Verbs(ClientBase):
                 name,
                 ids,
                 reallocate=reallocate,
+                at_once=not self.notifications.enabled(conn),
                 finish=lambda pairs: txn_events.allocated(conn, self.notifications, name, pairs),
             )
 

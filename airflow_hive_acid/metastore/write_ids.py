@@ -9,11 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TxnAbortedError
 from airflow_hive_acid.metastore.codes import TxnState, TxnType
-from airflow_hive_acid.metastore.database import Step, chunks, execute_batch, finish_batch, together
+from airflow_hive_acid.metastore.database import (
+    Step,
+    chunks,
+    continue_after_commit,
+    execute_batch,
+    finish_batch,
+    together,
+)
 from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from airflow_hive_acid.metastore.txns import TxnFacts
 
@@ -81,6 +88,46 @@ _WRITE_ID_OF = select(TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
     *_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id")
 )
 _TXN_OF = select(TXN_TO_WRITE_ID.c.T2W_TXNID).where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_WRITEID == bindparam("write_id"))
+_FOLLOWING = (
+    select(NEXT_WRITE_ID.c.NWI_NEXT)
+    .where(
+        NEXT_WRITE_ID.c.NWI_DATABASE == _DB,
+        NEXT_WRITE_ID.c.NWI_TABLE == _TBL,
+        exists().where(
+            TXNS.c.TXN_ID == bindparam("txn_id", type_=sa.BigInteger),
+            TXNS.c.TXN_STATE == TxnState.OPEN.value,
+            func.coalesce(TXNS.c.TXN_TYPE, 0) != int(TxnType.READ_ONLY),
+        ),
+        ~exists().where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id", type_=sa.BigInteger)),
+    )
+    .cte("following")
+)
+#: PostgreSQL: the next id for a writer that has none; nothing happens when that is not how it is.
+_TAKE = select(_FOLLOWING.c.NWI_NEXT).add_cte(
+    update(NEXT_WRITE_ID)
+    .where(
+        NEXT_WRITE_ID.c.NWI_DATABASE == _DB,
+        NEXT_WRITE_ID.c.NWI_TABLE == _TBL,
+        NEXT_WRITE_ID.c.NWI_NEXT == _FOLLOWING.c.NWI_NEXT,
+    )
+    .values(NWI_NEXT=_FOLLOWING.c.NWI_NEXT + 1)
+    .cte("advance"),
+    insert(TXN_TO_WRITE_ID)
+    .from_select(
+        ["T2W_TXNID", "T2W_DATABASE", "T2W_TABLE", "T2W_WRITEID"],
+        select(bindparam("txn_id", type_=sa.BigInteger), _DB, _TBL, _FOLLOWING.c.NWI_NEXT),
+    )
+    .cte("pair"),
+    update(TXN_COMPONENTS)
+    .where(
+        TXN_COMPONENTS.c.TC_TXNID == bindparam("txn_id", type_=sa.BigInteger),
+        TXN_COMPONENTS.c.TC_DATABASE == _DB,
+        TXN_COMPONENTS.c.TC_TABLE == _TBL,
+        _FOLLOWING.c.NWI_NEXT.is_not(None),
+    )
+    .values(TC_WRITEID=_FOLLOWING.c.NWI_NEXT)
+    .cte("stamp"),
+)
 _MAX_PAIR = select(func.max(TXN_TO_WRITE_ID.c.T2W_WRITEID)).where(*_OF_TABLE)
 
 
@@ -90,6 +137,7 @@ def allocate(
     txn_ids: Sequence[int],
     *,
     reallocate: bool = False,
+    at_once: bool = False,
     finish: Callable[[dict[int, int]], list[Step]] | None = None,
 ) -> dict[int, int]:
     """One write id of the table per txn, ascending with the txn ids; what is allocated already is returned unchanged.
@@ -97,6 +145,7 @@ def allocate(
     A racer may insert the table's first row at the same time: run it with ``retry_duplicates``.
 
     :param reallocate: give the txns new, higher ids instead of those they have.
+    :param at_once: where it can be done, take the id and commit in one round trip; nothing follows in this transaction.
     :param finish: given, nothing else follows in this transaction but the statements it makes of what was allocated.
     :raises InvalidArgumentsError: when a txn is read-only, or only some of the txns have a write id already.
     :raises NoSuchTxnError: when a txn is committed or unknown.
@@ -106,6 +155,10 @@ def allocate(
     if not ids:
         raise InvalidArgumentsError(f"write ids of {table} were asked for without a txn")
     of_table = {"db": table.database, "tbl": table.name}
+    if at_once and len(ids) == 1 and not reallocate and conn.dialect.name == "postgresql":
+        taken = _take_at_once(conn, {**of_table, "txn_id": ids[0]})
+        if taken is not None:
+            return {ids[0]: taken}
     existing, next_id = _look(conn, of_table, table, ids)
     steps: list[Step] = []
     if reallocate and existing:
@@ -131,6 +184,16 @@ def allocate(
     else:
         finish_batch(conn, [*steps, *finish(allocated)])
     return allocated
+
+
+def _take_at_once(conn: Connection, parameters: dict[str, Any]) -> int | None:
+    """The id, or None when this has to go the long way: the table's first id, an id given already, or an error."""
+    locks = [Step(_LOCK_TXN, parameters), Step(_LOCK_NEXT, parameters)]  # R3: they wait, and decide nothing
+    rows = finish_batch(conn, [*locks, Step(_TAKE, parameters)])[-1].rows
+    if rows:
+        return int(rows[0][0])
+    continue_after_commit(conn)
+    return None
 
 
 def _look(

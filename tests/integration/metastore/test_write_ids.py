@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TxnAbortedError
 from airflow_hive_acid.format.write_ids import ValidTxnList
+from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
+from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore import MetastoreClient
+    from collections.abc import Iterator
 
 
 def lists(client: MetastoreClient, table: str = "default.t", valid_txns: ValidTxnList | None = None) -> str:
@@ -255,3 +258,68 @@ def test_write_ids_can_be_looked_up(client: MetastoreClient) -> None:
     assert client.max_allocated_write_id("db.t") == 1
     assert client.txn_of_write_id("db.t", 1) == 2
     assert client.txn_of_write_id("db.t", 2) is None
+
+
+@pytest.fixture
+def silent(metastore_url: str, client: MetastoreClient) -> Iterator[MetastoreClient]:
+    """A client that writes no events: there PostgreSQL answers open and allocate in one round trip each."""
+    settings = Settings({Source.CONNECTION: {"hive.metastore.event.db.listener.on": "false"}})
+    with MetastoreClient(metastore_url, settings) as silent:
+        yield silent
+
+
+@pytest.mark.rule("R1")
+def test_without_events_write_ids_are_the_same(
+    silent: MetastoreClient, client: MetastoreClient, rows: Any, lock_on: Any
+) -> None:
+    """The table's first id, later ones, those given already, and none for a number of txns at once."""
+    assert silent.open_txns(3) == [1, 2, 3]
+    assert silent.allocate_write_ids("db.t", 1) == {1: 1}
+    silent.lock([lock_on("db.t", LockType.SHARED_WRITE, Operation.UPDATE)], txn_id=2)
+    assert silent.allocate_write_ids("db.t", 2) == {2: 2}
+    assert silent.allocate_write_ids("db.t", 2) == {2: 2}
+    assert rows.select("TXN_COMPONENTS", "TC_TXNID", "TC_WRITEID") == [(2, 2)]
+    assert client.allocate_write_ids("db.t", 3) == {3: 3}
+    assert silent.allocate_write_ids("db.t", silent.open_txns(2)) == {4: 4, 5: 5}
+    assert silent.allocate_write_ids("db.t", 5, reallocate=True) == {5: 6}
+    assert silent.max_allocated_write_id("db.t") == 6
+    assert rows.count("MIN_HISTORY_LEVEL") == 5
+    silent.commit_txn(2)
+
+
+def test_without_events_refusals_are_the_same(silent: MetastoreClient, rows: Any) -> None:
+    silent.allocate_write_ids("db.t", silent.open_txn())
+    reader, aborted, committed = silent.open_txn(type=TxnType.READ_ONLY), *silent.open_txns(2)
+    silent.abort_txn(aborted)
+    silent.commit_txn(committed)
+    before = rows.counts()
+    for txn_id, error in (
+        (reader, InvalidArgumentsError),
+        (aborted, TxnAbortedError),
+        (committed, NoSuchTxnError),
+        (99, NoSuchTxnError),
+    ):
+        with pytest.raises(error):
+            silent.allocate_write_ids("db.t", txn_id)
+    assert rows.counts() == before
+    assert silent.max_allocated_write_id("db.t") == 1
+
+
+def test_without_events_clients_at_the_same_moment_get_different_ids(
+    silent: MetastoreClient, metastore_url: str
+) -> None:
+    """Eight clients on one table: every id once, and none left out."""
+    silent.allocate_write_ids("db.t", silent.open_txn())
+    found: list[int] = []
+
+    def work() -> None:
+        with MetastoreClient(metastore_url, silent.settings) as other:
+            for _ in range(4):
+                found.extend(other.allocate_write_ids("db.t", other.open_txn()).values())
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(found) == list(range(2, 34))
