@@ -36,6 +36,7 @@ from airflow_hive_acid.filesystem.publishing import (
     read_staging,
 )
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.buckets import MAX_STATEMENT
 from airflow_hive_acid.format.jobs import JobSpec, PartitionRef
 from airflow_hive_acid.format.names import ACID_VERSION_FILE, staging_name
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
@@ -244,6 +245,11 @@ class StatementTransaction:
             return self._write_plain(plan, write, table, job_id, views)
         written = self._written.setdefault(name, _Written(table))
         ids = [self._txn.next_statement_id(name) for _ in range(plan.statement_id_count)]
+        if ids and ids[-1] > MAX_STATEMENT:
+            raise InvalidArgumentsError(
+                f"txn {self.txn_id} has run {ids[0]} statements on {name}, and the format numbers {MAX_STATEMENT + 1}; "
+                "commit, and go on in a new transaction"
+            )
         write_id = self._txn.write_ids[name]
         # An insert finds the places of its partitions when it knows them: it looks at no file of the table.
         partitions = [] if plan.kind == "insert" else self._known_partitions(table).matching(write.partitions)

@@ -1,0 +1,72 @@
+"""Where files may go: locations that are links or lie elsewhere, partition values that look like paths, too many
+statements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.buckets import MAX_STATEMENT
+
+VALUES = {
+    "../x": "k=..%2Fx",
+    "a/b": "k=a%2Fb",
+    "%2F": "k=%252F",
+    "..": "k=..",
+    "": "k=__HIVE_DEFAULT_PARTITION__",
+    "ümläut漢": "k=ümläut漢",
+    "a=b:c": "k=a%3Db%3Ac",
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), VALUES.items(), ids=["up", "slash", "quoted", "dots", "empty", "wide", "sign"]
+)
+def test_partition_values_are_escaped_as_hive_does_and_stay_inside_the_table(engine, client, value, name):
+    for verb in ("INTO", "OVERWRITE"):
+        engine.run(f"INSERT {verb} w.p PARTITION (k='{value}') VALUES (1)")  # noqa: S608 - the value is the test
+    root = Path(client.catalog.get_table("w.p").location.removeprefix("file:"))
+    assert [p.name for p in client.catalog.list_partitions("w.p")] == [name]
+    made = {p.parent.parent for p in root.parent.rglob("bucket_00000")}
+    assert made == {root / name}
+    assert [p.name for p in root.iterdir()] == [name]
+
+
+def test_null_as_a_dynamic_value_is_hives_default_partition(engine, client, fake):
+    fake.partitions = [("__HIVE_DEFAULT_PARTITION__",)]
+    engine.run("INSERT INTO w.p SELECT a, b FROM w.t")
+    assert [p.values for p in client.catalog.list_partitions("w.p")] == [("__HIVE_DEFAULT_PARTITION__",)]
+
+
+def test_a_table_outside_of_the_warehouse_is_written_there_and_nowhere_else(engine, tmp_path):
+    place = tmp_path / "elsewhere" / "t"
+    engine.run(f"CREATE TABLE w.o (a INT) STORED AS ORC LOCATION '{place}'")
+    engine.run("INSERT INTO w.o VALUES (1); TRUNCATE TABLE w.o")
+    assert sorted(p.name for p in place.iterdir()) == ["base_0000002", "delta_0000001_0000001_0000"]
+
+
+def test_a_table_at_a_symbolic_link_is_written_through_it_and_the_link_stays(engine, tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.mkdir()
+    link.symlink_to(target)
+    (tmp_path / "neighbour").write_text("not ours")
+    engine.run(f"CREATE EXTERNAL TABLE w.e (a INT) STORED AS PARQUET LOCATION '{link}'")
+    engine.run("INSERT INTO w.e VALUES (1); INSERT OVERWRITE w.e VALUES (2)")
+    assert link.is_symlink()
+    assert len([p for p in target.iterdir() if not p.name.startswith("_")]) == 1
+    assert (tmp_path / "neighbour").read_text() == "not ours"
+
+
+def test_more_statements_than_the_format_can_number_are_refused(engine, client, monkeypatch):
+    with engine.begin({"w.t": "insert"}) as transaction:
+        inner = transaction._transaction._txn
+        monkeypatch.setattr(
+            inner, "_statements", dict.fromkeys([use.table for use in inner._begun.uses], MAX_STATEMENT)
+        )
+        transaction.execute("INSERT INTO w.t VALUES (1, 'x')")
+        with pytest.raises(
+            InvalidArgumentsError, match=r"has run 4096 statements on w\.t, and the format numbers 4096"
+        ):
+            transaction.execute("INSERT INTO w.t VALUES (1, 'x')")
