@@ -1,6 +1,7 @@
-"""What writing costs: insert, update, delete, merge and major compaction against a plain Spark ORC copy.
+"""What writing costs: insert, update, delete, merge and major compaction against a plain Spark ORC copy, and small
+commits against as many small plain writes; each with the optional jar (if it was built) and without.
 
-    python benchmarks/dml.py [--rows 5000000] [--rounds 3] [--cores 2]
+    python benchmarks/dml.py [--rows 5000000] [--rounds 3] [--cores 2] [--only insert,merge]
 
 All jobs go through the entrance that the engine uses (``spark.run``): listing, staging, renames and footers count.
 """
@@ -11,19 +12,29 @@ import argparse
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from measure import interleaved, markdown
-from tables import COLUMNS, BenchTable, build, plain_source, session, write_plain
+from tables import COLUMNS, BenchTable, build, generated, plain_source, session, write_plain
 
 from airflow_hive_acid.format.jobs import Assignment, Compact, Delete, Insert, Merge, MergeClause, Update
+from airflow_hive_acid.spark.accelerator import SESSION_KEY, accelerator
 
-EXPECTED = {
-    "insert": "1.5-2.0",
-    "update 1 %": "0.4",
-    "delete 1 %": "0.15",
-    "merge 100,000 rows": "0.55",
-    "major compaction, 10 % deleted": "2.0",
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+GOALS = {
+    "insert": "1.1",
+    "update 1 %": "0.30",
+    "delete 1 %": "0.09",
+    "merge 100,000 rows": "0.40",
+    "major compaction, 10 % deleted": "1.3",
+    "20 commits of 50,000 rows": "1.3",
 }
+WITHOUT = ", without the jar"
+COMMITS, COMMIT_ROWS = 20, 50_000
 ONE_PERCENT = "pmod(t.id, 100) = 7"
 
 
@@ -34,6 +45,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=1)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--only", default="", help="operations to measure, by the start of their names")
     arguments = parser.parse_args()
     spark = session(arguments.cores)
     directory = Path(tempfile.mkdtemp(prefix="hive-acid-bench-"))
@@ -72,19 +84,60 @@ def main() -> None:
             write_plain(spark.read.schema(schema).orc(str(plain)), directory / "copy")
             shutil.rmtree(directory / "copy")
 
-        variants = {"plain ORC copy": copy} | {
-            name: (lambda owner=owner, step=step: owner.discard(owner.run(step, plain_source(plain))))
-            for name, (owner, step) in steps.items()
-        }
-        found = interleaved(spark, variants, arguments.rounds, arguments.warm_up)
-        print(
-            markdown(
-                f"{arguments.rows:,} rows, 10 columns, {arguments.rounds} rounds", found, "plain ORC copy", EXPECTED
-            )
-        )
+        wanted = tuple(arguments.only.split(","))
+        variants: dict[str, Callable[[], object]] = {"plain ORC copy": copy}
+        for name, (owner, step) in steps.items():
+            for label, conf in paths(spark):
+                if name.startswith(wanted):
+                    variants[name + label] = job(owner, step, plain, conf)
+        title = f"{arguments.rows:,} rows, 10 columns, {arguments.rounds} rounds"
+        if len(variants) > 1:
+            found = interleaved(spark, variants, arguments.rounds, arguments.warm_up)
+            print(markdown(title, found, "plain ORC copy", GOALS))
+        if "20 commits".startswith(wanted):
+            found = interleaved(spark, commits(spark, directory), arguments.rounds, arguments.warm_up)
+            print(markdown(f"small commits, {arguments.rounds} rounds", found, "20 plain writes of 50,000 rows", GOALS))
     finally:
         spark.stop()
         shutil.rmtree(directory)
+
+
+def paths(spark: SparkSession) -> list[tuple[str, dict[str, str]]]:
+    """Settings of the ways to write that this session has."""
+    without = (WITHOUT, {SESSION_KEY: "off"})
+    return [without] if accelerator(spark) is None else [("", {}), without]
+
+
+def job(owner: BenchTable, step: object, plain: Path, conf: dict[str, str]) -> Callable[[], object]:
+    """A step whose result is thrown away."""
+    return lambda: owner.discard(owner.run(step, plain_source(plain), **conf))
+
+
+def commits(spark: SparkSession, directory: Path) -> dict[str, Callable[[], object]]:
+    """Small inserts one after the other: each a job of its own, published, in a new table every round."""
+    query = generated(spark, COMMIT_ROWS).repartition(2)
+    source = directory / "small"
+    write_plain(query, source)
+    small = spark.read.orc(str(source))
+
+    def plain_writes() -> None:
+        for number in range(COMMITS):
+            write_plain(small, directory / "small-copy" / str(number))
+        shutil.rmtree(directory / "small-copy")
+
+    def inserts(conf: dict[str, str]) -> None:
+        table = BenchTable(spark, directory / "small-table")
+        table.root.mkdir()
+        for _ in range(COMMITS):
+            own = table.high + 1
+            insert = Insert(table.snapshot(own), "select * from p", own, 0)
+            table.publish(table.run(insert, plain_source(source), **conf))
+        shutil.rmtree(table.root)
+
+    variants: dict[str, Callable[[], object]] = {"20 plain writes of 50,000 rows": plain_writes}
+    for label, conf in paths(spark):
+        variants[f"20 commits of 50,000 rows{label}"] = lambda conf=conf: inserts(conf)  # type: ignore[misc]
+    return variants
 
 
 def with_deletes(table: BenchTable, root: Path, where: str) -> BenchTable:

@@ -95,7 +95,7 @@ def interleaved(
 def markdown(title: str, found: Mapping[str, Samples], base: str, expected: Mapping[str, str]) -> str:
     """A table of the samples, ratios against ``base``, minimum and median."""
     lines = [
-        f"| {title} | CPU s min / median | x plain (CPU) | expected | wall s min / median | x plain (wall) |",
+        f"| {title} | CPU s min / median | x plain (CPU) | goal | wall s min / median | x plain (wall) |",
         "|---|---|---|---|---|---|",
     ]
     for name, samples in found.items():

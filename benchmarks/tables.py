@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.format.jobs import Column, Insert, JobResult, JobSpec, PartitionRef, Source, TableSnapshot
+from airflow_hive_acid.resources import accelerator_jar
 from airflow_hive_acid.spark.run import run_step
 from airflow_hive_acid.spark.session import session_builder
 
@@ -38,7 +39,8 @@ FILES = 8
 
 
 def session(cores: int) -> SparkSession:
-    """A local session with an ordinary JIT compiler and room for the table."""
+    """A local session with an ordinary JIT compiler, room for the table, and the optional jar if it was built."""
+    jar = accelerator_jar()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
@@ -48,6 +50,7 @@ def session(cores: int) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "4")
+        .config(map={} if jar is None else {"spark.jars": str(jar)})
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -92,10 +95,10 @@ class BenchTable:
             f"{txn}:{none_open}::",
         )
 
-    def run(self, step: Any, *sources: Source) -> JobResult:
+    def run(self, step: Any, *sources: Source, **conf: str) -> JobResult:
         """One job; what it writes stays in staging."""
         job_id = str(uuid.uuid4())
-        return run_step(self.spark, JobSpec(job_id, step, (), sources, f"file:{self.root}/_tmp_{job_id}"))
+        return run_step(self.spark, JobSpec(job_id, step, (), sources, f"file:{self.root}/_tmp_{job_id}", conf))
 
     def discard(self, result: JobResult) -> JobResult:
         """Remove what a job wrote."""

@@ -20,6 +20,7 @@ from airflow_hive_acid.spark.events import delete_event, insert_event, row_of, t
 from airflow_hive_acid.spark.output import Destination, write_events
 from airflow_hive_acid.spark.reader import IDENTITY, ROW_ID, OpenTable, table_rows
 from airflow_hive_acid.spark.scan import bucket_number
+from airflow_hive_acid.spark.sink import sink_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.jobs import Assignment, Delete, Update, WrittenDirectory
     from airflow_hive_acid.spark.output import Staging
+    from airflow_hive_acid.spark.sink import Changes, Sink
 
 _GROUP = f"{schema.INTERNAL_PREFIX}group"
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
@@ -36,6 +38,8 @@ NEW = f"{schema.INTERNAL_PREFIX}new_"
 """Prefix of the columns that hold the new values of a changed row."""
 CHANGED = f"{schema.INTERNAL_PREFIX}changed"
 """Whether a row is changed (it gets an insert event too) or only deleted."""
+DELETE, CHANGE = 1, 2
+"""What becomes of a row, for the optional jar."""
 
 
 def delete(spark: SparkSession, step: Delete, table: OpenTable, staging: Staging) -> list[WrittenDirectory]:
@@ -135,16 +139,50 @@ class ChangeWriter:
         buckets = self.table.files.buckets()
         if not buckets:
             return []
-        groups = len(buckets) * len(self.table.snapshot.partitions)
-        tasks = min(groups, int(spark.conf.get("spark.sql.shuffle.partitions") or 200))
-        group = f"{schema.PARTITION} * {len(buckets)} + {bucket_index(bucket_number(IDENTITY[1]), buckets)}"
-        # One task per group: a bucket of a directory has exactly one writer.
-        gathered = rows.selectExpr("*", f"{group} as {_GROUP}").repartitionById(tasks, F.expr(f"{_GROUP} % {tasks}"))
+        properties = self.table.snapshot.properties
+        sink = sink_for(spark, self.table.columns, properties)
+        if sink is not None:
+            action = str(DELETE) if self.insert_statement_id is None else f"if({CHANGED}, {CHANGE}, {DELETE})"
+            return self.write_matches(sink, rows, action, staging, label).directories
         # Sorted by key first, so that Spark adds no sort of its own; then as delete files must be, which insert
         # events, numbered before, satisfy as well.
-        events = self._events(gathered, len(buckets)).sortWithinPartitions(_KEY, *schema.IDENTITY)
-        properties = self.table.snapshot.properties
+        events = self._events(self._grouped(rows, buckets), len(buckets)).sortWithinPartitions(_KEY, *schema.IDENTITY)
         return write_events(staging, events, [_KEY], lambda v: self._place(int(v[0]), len(buckets)), properties, label)
+
+    def write_matches(
+        self,
+        sink: Sink,
+        rows: DataFrame,
+        action: str,
+        staging: Staging,
+        label: str,
+        source_row: str | None = None,
+    ) -> Changes:
+        """Write through the optional jar.
+
+        :param rows: as for :meth:`write`.
+        :param action: SQL for what becomes of a row: ``DELETE``, ``CHANGE``, or nothing (0).
+        :param source_row: column with the number of the source row that a row matched, for a MERGE.
+        """
+        buckets = self.table.files.buckets()
+        options: dict[str, int | str] = {"writeId": self.write_id, "buckets": ",".join(map(str, buckets))}
+        columns = [_GROUP, *IDENTITY, f"{action} as {CHANGED}"]
+        if self.insert_statement_id is not None:
+            options["statementId"] = self.insert_statement_id
+            columns += [f"{stored(f'{NEW}{i}', c)} as {NEW}{i}" for i, c in enumerate(self.table.columns)]
+        if source_row is not None:
+            options["matched"] = "true"
+            columns.append(source_row)
+        events = self._grouped(rows, buckets).selectExpr(*columns).sortWithinPartitions(_GROUP, *IDENTITY)
+        return sink.write_changes(
+            staging, events, lambda part: self._destination(int(part.keys[0]), inserts=part.inserts), label, **options
+        )
+
+    def _grouped(self, rows: DataFrame, buckets: Sequence[int]) -> DataFrame:
+        """One task per group, a bucket of a partition: a bucket of a directory has exactly one writer."""
+        tasks = min(len(buckets) * len(self.table.snapshot.partitions), _shuffle_partitions(rows))
+        group = f"{schema.PARTITION} * {len(buckets)} + {bucket_index(bucket_number(IDENTITY[1]), buckets)}"
+        return rows.selectExpr("*", f"{group} as {_GROUP}").repartitionById(tasks, F.expr(f"{_GROUP} % {tasks}"))
 
     def _events(self, rows: DataFrame, buckets: int) -> DataFrame:
         """One or two events per row, with the key of the file they belong to."""
@@ -165,12 +203,19 @@ class ChangeWriter:
 
     def _place(self, key: int, buckets: int) -> Destination:
         ordinal, slot = divmod(key, buckets + 1)
-        if slot == 0 and self.insert_statement_id is not None:
+        return self._destination(ordinal, inserts=slot == 0)
+
+    def _destination(self, ordinal: int, *, inserts: bool) -> Destination:
+        if inserts and self.insert_statement_id is not None:
             name = delta_name(self.write_id, self.write_id, self.insert_statement_id)
         else:
             name = delete_delta_name(self.write_id, self.write_id, self.delete_statement_id)
         partition = self.table.snapshot.partitions[ordinal]
         return Destination(partition.name, partition.values, name)
+
+
+def _shuffle_partitions(rows: DataFrame) -> int:
+    return int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
 
 
 def bucket_index(bucket: str, buckets: Sequence[int]) -> str:

@@ -4,6 +4,9 @@ Minor copies the events of all deltas into one delta and one delete delta over t
 range, because a narrower delete delta inside it would be taken for replaced (R18). Major applies the deletes and
 writes a base. Events of aborted write ids are dropped one by one. Buckets stay what they are, so each is one task;
 a bucket that is one file is copied in its order, without an exchange or a sort. Sources stay: the Cleaner removes them.
+
+The optional jar copies buckets from ORC's vectors to ORC's vectors, merging deltas and deletes by row id as it goes,
+without Spark SQL; buckets with files from before the table had transactions always go the other way.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from airflow_hive_acid.spark.reader import (
     without_deleted,
 )
 from airflow_hive_acid.spark.scan import bucket_number, read_files_whole, union
+from airflow_hive_acid.spark.sink import sink_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.spark.files import EventFile, OriginalDataFile
     from airflow_hive_acid.spark.output import Staging
     from airflow_hive_acid.spark.reader import OpenTable
+    from airflow_hive_acid.spark.sink import Sink
 
 _EVENT = (*schema.HEADER, schema.ROW)
 
@@ -62,6 +67,7 @@ class _Compaction:
         self._table = table
         self._staging = staging
         self._high = table.write_ids.high_watermark
+        self._deletes = frozenset(table.files.deletes)
 
     def minor(self) -> list[WrittenDirectory]:
         """One delta and one delete delta instead of many; a kind without a row is left out."""
@@ -76,7 +82,7 @@ class _Compaction:
         rows = delta_name(low, self._high, None, visibility)
         deletes = delete_delta_name(low, self._high, None, visibility)
         return merged(
-            self._write(rows, "rows", inserts, loaded, self._copied_inserts, self._copied_originals),
+            self._write(rows, "inserts", inserts, loaded, self._copied_inserts, self._copied_originals),
             self._write(deletes, "deletes", files.deletes, (), self._copied_deletes, self._copied_originals),
         )
 
@@ -86,7 +92,7 @@ class _Compaction:
         if not any(not f.in_base for f in (*files.inserts, *files.deletes)) and not files.originals:
             return []
         name = base_name(self._high, self._step.visibility_txn_id)
-        written = self._write(name, "rows", files.inserts, files.originals, self._live_inserts, self._live_originals)
+        written = self._write(name, "base", files.inserts, files.originals, self._live_inserts, self._live_originals)
         return written or [start_directory(self._staging, self._destination(name))]
 
     def _copied_inserts(self, files: Sequence[EventFile]) -> DataFrame:
@@ -126,6 +132,9 @@ class _Compaction:
         events_of_loaded: Callable[[Sequence[OriginalDataFile]], DataFrame],
     ) -> list[WrittenDirectory]:
         """Copy buckets of one file as they are, gather and sort the others."""
+        sink = sink_for(self._spark, self._table.columns, self._step.target.properties)
+        if sink is not None and files and not loaded:
+            return self._merged(sink, name, label, files)
         mixed = {f.bucket for f in loaded}
         per_bucket = Counter([f.bucket for f in files] + [f.bucket for f in loaded])
         alone = [f for f in files if per_bucket[f.bucket] == 1 and f.bucket not in mixed]
@@ -142,6 +151,30 @@ class _Compaction:
             gathered = self._gathered(union([p.select(*_EVENT) for p in parts]), buckets)
             written += self._save(gathered, name, f"{label}_several")
         return merged(written)
+
+    def _merged(self, sink: Sink, name: str, label: str, files: Sequence[EventFile]) -> list[WrittenDirectory]:
+        """Bucket by bucket, by the optional jar."""
+        live = label == "base"
+        kind = "rows" if live else label
+        deletes = self._table.files.deletes if live else ()
+        buckets = [
+            {
+                "bucket": bucket,
+                "files": [self._source(f) for f in files if f.bucket == bucket],
+                "deletes": [self._source(f) for f in deletes if f.bucket == bucket],
+            }
+            for bucket in sorted({f.bucket for f in files})
+        ]
+        seen = self._table.write_ids
+        work = {"kind": kind, "highWatermark": self._high, "hidden": sorted(seen.exceptions), "buckets": buckets}
+        destination = self._destination(name)
+        return sink.compact(self._spark, self._staging, work, destination, label)
+
+    def _source(self, file: EventFile) -> dict[str, object]:
+        names = self._table.renamed.get(file.uri)
+        # A delete delta is named after who deleted, and sorted by what is deleted: rows of any write id.
+        least = 0 if file in self._deletes else file.min_write_id
+        return {"uri": file.uri, "least": least, "check": file.check_rows, "names": names}
 
     def _gathered(self, events: DataFrame, buckets: Sequence[int]) -> DataFrame:
         """One task per bucket, events in the order of their rows; of two about one row the later comes first."""

@@ -17,6 +17,7 @@ from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.assign import assign_all
 from airflow_hive_acid.spark.events import insert_event, row_of
 from airflow_hive_acid.spark.output import Destination, start_directory, write_events
+from airflow_hive_acid.spark.sink import sink_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,6 +135,11 @@ class InsertWriter:
         if keys:
             texts = [f"{partition_text(c)} as {key}" for c, key in zip(dynamic, keys, strict=True)]
             rows = rows.selectExpr("*", *texts).sortWithinPartitions(*keys)
+        sink = sink_for(rows.sparkSession, self._columns, properties)
+        if sink is not None:
+            flat = rows.selectExpr(*[schema.quoted(c.name) for c in self._columns], *keys)
+            ids = {"writeId": self._write_id, "statementId": self._statement_id, "offset": bucket_offset}
+            return sink.write_inserts(staging, flat, keys, self.destination, label, **ids)
         # The last projection before the write: see events.py.
         row = row_of((c.name, schema.quoted(c.name)) for c in self._columns)
         event = insert_event(row, self._write_id, self._statement_id, bucket_offset=bucket_offset)

@@ -3,11 +3,13 @@
 The rows that match are kept (in memory, else on local disk) because three things look at them: the check that no
 target row has two source rows, the events, and which source rows matched nothing. Two delete events for one row can
 make Hive lose other deletes, so the check is not optional (R18); like Hive's it counts matches of the ON condition,
-whatever the clauses then do with them.
+whatever the clauses then do with them. With the optional jar nothing is kept: its writer sees all matches of a row one
+after the other, and remembers the numbers of the source rows.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
@@ -17,16 +19,20 @@ from airflow_hive_acid.errors import CardinalityViolationError, InvalidArguments
 from airflow_hive_acid.format.names import delta_name, parse_bucket_file
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.change import (
+    CHANGE,
     CHANGED,
+    DELETE,
     NEW,
     ChangeWriter,
     check_assignable,
     target_rows,
     with_assigned,
 )
+from airflow_hive_acid.spark.failures import full_text
 from airflow_hive_acid.spark.insert import InsertWriter, null_as
 from airflow_hive_acid.spark.output import merged
 from airflow_hive_acid.spark.reader import IDENTITY
+from airflow_hive_acid.spark.sink import sink_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +42,11 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Merge, MergeClause, WrittenDirectory
     from airflow_hive_acid.spark.output import Staging
     from airflow_hive_acid.spark.reader import OpenTable
+    from airflow_hive_acid.spark.sink import Sink
 
 BROADCAST_SOURCE_BYTES = 64 << 20
 """Size of a source in memory up to which it is broadcast."""
+_CARDINALITY = re.compile(r"\[hive-acid cardinality\] (\d+) (\d+) (\d+) (\d+) (\d+)")
 _CLAUSE = f"{schema.INTERNAL_PREFIX}clause"
 _SOURCE_ROW = f"{schema.INTERNAL_PREFIX}source_row"
 
@@ -86,12 +94,18 @@ class _Merge:
             target = target_rows(self._spark, self._table, self._step.target_alias)
             # A small source goes to where the rows of the target lie.
             joined = target.join(F.broadcast(source) if small else source, F.expr(self._step.on), "inner")
-            matches = _keep(self._decided(joined), kept)
             changes: list[WrittenDirectory] = []
-            if self._matched:
-                self._check_cardinality(matches)
-                changes = self._write_changes(matches)
-            inserts = self._write_inserts(source, matches, changes) if self._not_matched else []
+            sink = sink_for(self._spark, self._table.columns, self._table.snapshot.properties)
+            matches = self._decided(joined)
+            if self._matched and sink is not None and self._table.files.buckets():
+                changes, matched = self._write_matches(sink, matches)
+            else:
+                matches = _keep(matches, kept)
+                if self._matched:
+                    self._check_cardinality(matches)
+                    changes = self._write_changes(matches)
+                matched = matches.select(_SOURCE_ROW) if self._not_matched else None
+            inserts = self._write_inserts(source, matched, changes) if matched is not None else []
         finally:
             for frame in kept:
                 frame.unpersist()
@@ -127,30 +141,49 @@ class _Merge:
     def _check_cardinality(self, matches: DataFrame) -> None:
         twice = matches.groupBy(schema.PARTITION, *IDENTITY).count().where("count > 1").limit(1).collect()
         if twice:
-            ordinal, write_id, bucket, number, count = twice[0]
-            partition = self._table.snapshot.partitions[ordinal].name
-            raise CardinalityViolationError(
-                f"MERGE INTO {self._table.name}: {count} rows of the source match the target row with row__id "
-                f"(writeid {write_id}, bucketid {bucket}, rowid {number})"
-                + (f" of partition {partition}" if partition else "")
-                + "; make the ON condition or the source unique per target row"
-            )
+            raise self._matched_twice(*twice[0])
 
-    def _write_changes(self, matches: DataFrame) -> list[WrittenDirectory]:
+    def _matched_twice(self, ordinal: int, write_id: int, bucket: int, number: int, count: int) -> Exception:
+        partition = self._table.snapshot.partitions[ordinal].name
+        return CardinalityViolationError(
+            f"MERGE INTO {self._table.name}: {count} rows of the source match the target row with row__id "
+            f"(writeid {write_id}, bucketid {bucket}, rowid {number})"
+            + (f" of partition {partition}" if partition else "")
+            + "; make the ON condition or the source unique per target row"
+        )
+
+    def _change_writer(self) -> ChangeWriter:
         updates = any(c.action == "update" for c in self._matched)
-        writer = ChangeWriter(
+        return ChangeWriter(
             self._table,
             self._step.write_id,
             self._step.delete_statement_id,
             self._step.insert_statement_id if updates else None,
         )
-        return writer.write(self._spark, matches.where(f"{_CLAUSE} is not null"), self._staging, "write_1")
+
+    def _write_changes(self, matches: DataFrame) -> list[WrittenDirectory]:
+        rows = matches.where(f"{_CLAUSE} is not null")
+        return self._change_writer().write(self._spark, rows, self._staging, "write_1")
+
+    def _write_matches(self, sink: Sink, matches: DataFrame) -> tuple[list[WrittenDirectory], DataFrame | None]:
+        """The changes, and the numbers of the source rows that matched if anybody will ask."""
+        action = f"if({CHANGED}, {CHANGE}, if({_CLAUSE} is null, 0, {DELETE}))"
+        numbers = _SOURCE_ROW if self._not_matched else None
+        try:
+            changes = self._change_writer().write_matches(sink, matches, action, self._staging, "write_1", numbers)
+        except Exception as failure:
+            twice = _CARDINALITY.search(full_text(self._spark, failure))
+            if twice is None:
+                raise
+            raise self._matched_twice(*map(int, twice.groups())) from failure
+        matched = changes.matched
+        return changes.directories, None if matched is None else matched.toDF(_SOURCE_ROW)
 
     def _write_inserts(
-        self, source: DataFrame, matches: DataFrame, changes: Sequence[WrittenDirectory]
+        self, source: DataFrame, matched: DataFrame, changes: Sequence[WrittenDirectory]
     ) -> list[WrittenDirectory]:
         """Source rows that matched nothing, through the first WHEN NOT MATCHED clause that takes them."""
-        new = source.join(matches.select(_SOURCE_ROW), _SOURCE_ROW, "left_anti").alias(self._step.source_alias)
+        new = source.join(matched, _SOURCE_ROW, "left_anti").alias(self._step.source_alias)
         decided = new.selectExpr("*", f"{_first_clause(self._not_matched)} as {_CLAUSE}")
         name = delta_name(self._step.write_id, self._step.write_id, self._step.insert_statement_id)
         writer = InsertWriter(

@@ -1,9 +1,10 @@
-"""From Spark's output files to finished directories in staging.
+"""From the files of a write's tasks to finished directories in staging.
 
-Spark writes ``part-NNNNN…`` files below the staging directory; here they become ``bucket_NNNNN`` below
-``data/[<partition>/]<directory>/``, are counted and checked from their footers, and get Hive's version file. Nothing is
-renamed out of staging: publishing is the control plane's (R4, R5). A file whose rows carry another bucket number than
-its name would make Hive fail or lose deletes, so the name is taken from the rows, which must agree within a file.
+Tasks write ``part-…`` files below the staging directory; here they become ``bucket_NNNNN`` below
+``data/[<partition>/]<directory>/``, and the directories get Hive's version file. Nothing is renamed out of staging:
+publishing is the control plane's (R4, R5). Files of Spark's own source are counted and checked from their footers: a
+file whose rows carry another bucket number than its name would make Hive fail or lose deletes, so the name is taken
+from the rows, which must agree within a file. The writer of the optional jar checks that itself (see ``sink.py``).
 """
 
 from __future__ import annotations
@@ -109,25 +110,45 @@ def _arranged(
 ) -> list[WrittenDirectory]:
     """Name, check and move files to their places in staging; those without rows are left behind."""
     summaries = in_threads(staging.fs.orc_summary, [f.entry.uri for f in files])
-    written: dict[Destination, dict[int, tuple[Entry, int]]] = {}
+    finished = []
     for file, summary in zip(files, summaries, strict=True):
-        if summary.rows == 0:
-            continue
-        destination = place(file.keys)
-        bucket = _bucket_of(file, summary, destination)
-        others = written.setdefault(destination, {})
-        if bucket in others:
+        if summary.rows:
+            destination = place(file.keys)
+            bucket = _bucket_of(file, summary, destination)
+            finished.append(FinishedFile(destination, bucket, file.entry.uri, summary.rows, file.entry.size))
+    return arrange(staging, finished)
+
+
+class FinishedFile(NamedTuple):
+    """A file that a task wrote, with what it holds and where it belongs."""
+
+    destination: Destination
+    bucket: int
+    uri: str
+    rows: int
+    size: int
+
+
+def arrange(staging: Staging, files: Iterable[FinishedFile]) -> list[WrittenDirectory]:
+    """Give files their names and move them to their places in staging.
+
+    :raises JobFailedError: when two files are the same bucket of a directory.
+    """
+    written: dict[Destination, dict[int, FinishedFile]] = {}
+    for file in files:
+        others = written.setdefault(file.destination, {})
+        if file.bucket in others:
             raise JobFailedError(
-                f"two tasks wrote bucket {bucket} of {destination.name}: {others[bucket][0].name} and "
-                f"{file.entry.name}; nothing is published"
+                f"two tasks wrote bucket {file.bucket} of {file.destination.name}: {others[file.bucket].uri} and "
+                f"{file.uri}; nothing is published"
             )
-        others[bucket] = (file.entry, summary.rows)
+        others[file.bucket] = file
     for destination in written:
         start_directory(staging, destination)
     staging.fs.rename_all(
-        (entry.uri, paths.join(staging.directory(destination), bucket_file_name(bucket)))
+        (file.uri, paths.join(staging.directory(destination), bucket_file_name(bucket)))
         for destination, buckets in written.items()
-        for bucket, (entry, _) in buckets.items()
+        for bucket, file in buckets.items()
     )
     return [
         WrittenDirectory(
@@ -135,11 +156,10 @@ def _arranged(
             destination.values,
             destination.name,
             tuple(
-                WrittenFile(bucket_file_name(bucket), rows, entry.size)
-                for bucket, (entry, rows) in sorted(buckets.items())
+                WrittenFile(bucket_file_name(bucket), file.rows, file.size) for bucket, file in sorted(found.items())
             ),
         )
-        for destination, buckets in sorted(written.items())
+        for destination, found in sorted(written.items())
     ]
 
 

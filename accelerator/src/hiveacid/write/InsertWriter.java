@@ -1,0 +1,107 @@
+package hiveacid.write;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * New rows: the data columns of {@code row}, then {@code keys} columns of text by which the rows are sorted. A task
+ * writes one file per key, all of them as the bucket of its own number plus {@code offset}; row numbers start at zero.
+ *
+ * <p>Options: {@code keys}, {@code offset}, {@code writeId}, {@code statementId}.
+ */
+final class InsertWriter implements DataWriter<InternalRow> {
+  private final Layout layout;
+  private final Fill[] columns;
+  private final int keys;
+  private final long writeId;
+  private final int statementId;
+  private final int bucket;
+  private final String prefix;
+  private final List<Written.Part> parts = new ArrayList<>();
+  private UTF8String[] current;
+  private InsertFile file;
+
+  private InsertWriter(Layout layout, int keys, long writeId, int statementId, int bucket, String prefix) {
+    this.layout = layout;
+    this.columns = Fill.of(layout.row);
+    this.keys = keys;
+    this.writeId = writeId;
+    this.statementId = statementId;
+    this.bucket = bucket;
+    this.prefix = prefix;
+  }
+
+  static DataWriterFactory factory(Layout layout, CaseInsensitiveStringMap options) {
+    int keys = options.getInt("keys", 0);
+    int offset = options.getInt("offset", 0);
+    long writeId = options.getLong("writeId", 0);
+    int statementId = options.getInt("statementId", 0);
+    return (task, attempt) ->
+        new InsertWriter(layout, keys, writeId, statementId, task + offset, "part-" + task + "-" + attempt);
+  }
+
+  @Override
+  public void write(InternalRow row) throws IOException {
+    if (file == null || keys > 0 && !sameKeys(row)) {
+      next(row);
+    }
+    file.add(row, 0);
+  }
+
+  private boolean sameKeys(InternalRow row) {
+    for (int i = 0; i < keys; i++) {
+      if (!current[i].equals(row.getUTF8String(columns.length + i))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private void next(InternalRow row) throws IOException {
+    finish();
+    current = new UTF8String[keys];
+    for (int i = 0; i < keys; i++) {
+      current[i] = row.getUTF8String(columns.length + i).clone();
+    }
+    file = new InsertFile(layout, columns, prefix + "-" + parts.size() + ".orc", bucket, statementId, writeId);
+  }
+
+  private void finish() throws IOException {
+    if (file != null) {
+      parts.add(file.finish(Arrays.stream(current).map(UTF8String::toString).toArray(String[]::new)));
+      file = null;
+    }
+  }
+
+  @Override
+  public WriterCommitMessage commit() throws IOException {
+    finish();
+    return new Written.OfTask(parts, null);
+  }
+
+  @Override
+  public void abort() throws IOException {
+    for (Written.Part part : parts) {
+      layout.delete(part.file());
+    }
+    if (file != null) {
+      file.discard();
+      file = null;
+    }
+  }
+
+  @Override
+  public void close() throws IOException {
+    if (file != null) {
+      file.close();
+    }
+  }
+}

@@ -1,0 +1,76 @@
+package hiveacid.write;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.roaringbitmap.longlong.Roaring64Bitmap;
+
+/** What the committed tasks of a write wrote, kept on the driver until it is asked for. */
+public final class Written {
+  private static final Map<String, List<Part>> FINISHED = new ConcurrentHashMap<>();
+  private static final Map<String, Roaring64Bitmap> MATCHED = new ConcurrentHashMap<>();
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private Written() {}
+
+  /**
+   * A finished file.
+   *
+   * @param keys values of the key columns, or what else says where it belongs
+   */
+  public record Part(String file, int bucket, int operation, long rows, long size, String[] keys)
+      implements java.io.Serializable {}
+
+  /**
+   * The files of one task.
+   *
+   * @param matched numbers of the source rows that its rows matched, or null
+   */
+  record OfTask(List<Part> parts, Roaring64Bitmap matched) implements WriterCommitMessage {}
+
+  static void finished(String id, WriterCommitMessage[] messages) {
+    List<Part> parts = new ArrayList<>();
+    Roaring64Bitmap matched = new Roaring64Bitmap();
+    boolean isMerge = false;
+    for (WriterCommitMessage message : messages) {
+      OfTask task = (OfTask) message;
+      parts.addAll(task.parts());
+      if (task.matched() != null) {
+        isMerge = true;
+        matched.or(task.matched());
+      }
+    }
+    if (isMerge) {
+      MATCHED.put(id, matched);
+    }
+    FINISHED.put(id, parts);
+  }
+
+  /** The files of a write as a JSON array, once. */
+  public static String take(String id) throws JsonProcessingException {
+    return json(FINISHED.remove(id));
+  }
+
+  /** The numbers of the source rows that the rows of a write matched, once, as a column {@code value}. */
+  public static Dataset<Row> matched(SparkSession session, String id) {
+    Roaring64Bitmap numbers = MATCHED.remove(id);
+    List<Long> values = new ArrayList<>();
+    if (numbers != null) {
+      numbers.forEach(values::add);
+    }
+    return session.createDataset(values, Encoders.LONG()).toDF();
+  }
+
+  /** Files as a JSON array. */
+  public static String json(List<Part> parts) throws JsonProcessingException {
+    return JSON.writeValueAsString(parts);
+  }
+}

@@ -1,0 +1,155 @@
+"""Files written by the optional jar hold what Spark's own source would have written, and what Hive adds to its own."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hive_acid.format.jobs import Assignment, MergeClause
+from airflow_hive_acid.spark.accelerator import SESSION_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = (
+    "id bigint, t tinyint, s smallint, i int, b boolean, f float, d double, n decimal(12,2), w decimal(38,10), "
+    "v string, c char(6), vc varchar(4), bin binary, dt date, ts timestamp, a array<int>, m map<string,decimal(5,1)>, "
+    "st struct<x:int,y:array<struct<z:string,e:date>>>"
+)
+# Values around every rule of the formats: both calendars, before the epoch, halves of microseconds, NULLs everywhere.
+QUERY = """
+select id,
+  if(id % 11 = 1, null, cast(id - 50 as tinyint)), cast(id * 300 as smallint), cast(id as int), id % 2 = 0,
+  cast(id / 3 as float), if(id % 5 = 0, double('NaN'), id / 7), cast((id - 50) / 100 as decimal(12,2)),
+  if(id % 3 = 0, null, cast(concat(id - 50, '2345678901234567890.0123456789') as decimal(38,10))),
+  if(id % 9 = 4, null, concat('é漢😀', repeat('x', cast(id % 40 as int)))), concat('c', id), 'abcd',
+  if(id % 4 = 0, null, encode(concat('bin', id), 'utf-8')),
+  date_add(date'1582-10-10', cast(id * 40 - 2000 as int)),
+  if(id % 13 = 7, null, timestamp'1582-10-20 11:12:13.123456' + make_interval(id * 9 - 300, 0, 0, id)),
+  if(id % 6 = 0, null, transform(sequence(1, cast(id % 4 as int) + 1), x -> if(x = 2, null, x))),
+  if(id % 7 = 0, null, map('k', cast(id / 10 as decimal(5,1)), concat('k', id), null)),
+  if(id % 8 = 0, null, named_struct('x', cast(id as int), 'y', if(id % 3 = 0, null,
+    array(named_struct('z', cast(id as string), 'e', date'0001-01-01'), null))))
+from range(0, 100, 1, 1)
+"""
+
+
+@pytest.fixture
+def both(acid_table: Callable[..., Any], accelerator_jar: Path | None) -> Callable[..., tuple[Any, Any]]:
+    """Two tables alike: written by the jar, and by Spark's own source."""
+    if accelerator_jar is None:
+        pytest.fail("the accelerator is not built; it needs a JDK (Debian: apt-get install openjdk-17-jdk-headless)")
+
+    def make(*arguments: str, **properties: str) -> tuple[Any, Any]:
+        fast, stock = acid_table(*arguments, **properties), acid_table(*arguments, **properties)
+        stock.run = functools.partial(stock.run, **{SESSION_KEY: "off"})
+        return fast, stock
+
+    return make
+
+
+def footer(spark: SparkSession, path: Path) -> dict[str, Any]:
+    """What the end of a file says."""
+    jvm: Any = spark._jvm
+    orc, conf = jvm.org.apache.orc.OrcFile, spark.sparkContext._jsc.hadoopConfiguration()
+    reader = orc.createReader(jvm.org.apache.hadoop.fs.Path(str(path)), orc.readerOptions(conf))
+    keys = sorted(reader.getMetadataKeys())
+    codec = jvm.java.nio.charset.StandardCharsets.UTF_8
+    found = {
+        "schema": reader.getSchema().toJson(),
+        "compression": reader.getCompressionKind().toString(),
+        "calendar": reader.writerUsedProlepticGregorian(),
+        "rows": reader.getNumberOfRows(),
+        "stride": reader.getRowIndexStride(),
+        "metadata": {k: codec.decode(reader.getMetadataValue(k)).toString() for k in keys},
+        "stripes": [s.getNumberOfRows() for s in reader.getStripes()],
+    }
+    reader.close()
+    return found
+
+
+def events(spark: SparkSession, table: Any) -> list[str]:
+    """All events of a table as its files hold them."""
+    files = [str(p) for p in sorted(table.root.rglob("bucket_*"))]
+    assert files
+    whole = "to_json(struct(*), map('ignoreNullFields', 'false'))"
+    return sorted(r[0] for r in spark.read.orc(files).selectExpr(whole).collect())
+
+
+def test_both_writers_store_the_same_values_of_every_type(both: Callable[..., Any], spark: SparkSession) -> None:
+    properties = {"orc.compress": "SNAPPY", "orc.bloom.filter.columns": "id,v", "orc.row.index.stride": "1000"}
+    fast, stock = both(COLUMNS, **properties)
+    for table in (fast, stock):
+        table.insert(QUERY)
+    assert fast.files() == stock.files() == {"delta_0000001_0000001_0000": ["bucket_00000"]}
+    assert events(spark, fast) == events(spark, stock)
+    one, other = (footer(spark, t.root / "delta_0000001_0000001_0000" / "bucket_00000") for t in (fast, stock))
+    spark_version = other.pop("metadata")
+    assert one.pop("metadata") == {
+        **spark_version,
+        "hive.acid.key.index": "1,536870912,99;",
+        "hive.acid.stats": "100,0,0",
+        "hive.acid.version": "2",
+    }
+    assert one == other
+    assert one["compression"] == "SNAPPY"
+    assert repr(fast.rows()) == repr(stock.rows())
+
+
+def test_both_writers_change_and_compact_alike(both: Callable[..., Any], spark: SparkSession) -> None:
+    tables = both("id bigint, v string, c char(4)", "p string")
+    update = MergeClause("update", True, "s.k < 320", (Assignment("v", "concat(t.v, '-merged')"),))
+    delete = MergeClause("delete", True, None, ())
+    insert = MergeClause(
+        "insert", False, None,
+        (Assignment("id", "s.k"), Assignment("v", "'new'"), Assignment("p", "concat('p', s.k % 3)")),
+    )  # fmt: skip
+    states = []
+    for table in tables:
+        table.insert("select /*+ REPARTITION(2) */ id, 'a', 'x', concat('p', id % 2) from range(0, 400)")
+        table.update("id % 5 = 1", v="concat(v, '!')", c="'yy'")
+        table.delete("id % 7 = 3")
+        source = "select id + 300 as k from range(0, 150)"
+        table.merge(source, "t.id = s.k", update, delete, insert)
+        seen = [table.rows()]
+        for partition in sorted(table.partitions):
+            before = table.ids()
+            for kind in ("minor", "major"):
+                table.compact(kind, partition)
+                assert table.ids() == before
+            seen.append([d for d in table.directories(partition) if d.startswith("base")])
+        states.append(seen)
+    assert states[0] == states[1]
+    assert sum(r[1] == "new" for r in states[0][0]) == 50
+    base = sorted((tables[0].root / "p=p0").glob("base*/bucket_*"))[0]
+    found = footer(spark, base)["metadata"]
+    assert found["hive.acid.stats"] == f"{footer(spark, base)['rows']},0,0"
+    assert found["hive.acid.key.index"].endswith(";")
+
+
+def test_key_index_names_the_last_row_of_each_stripe(both: Callable[..., Any], spark: SparkSession) -> None:
+    table, _ = both("id bigint, v string", **{"orc.stripe.size": "100000", "orc.compress": "NONE"})
+    table.insert("select id, sha2(cast(id as string), 512) from range(0, 20000, 1, 1)")
+    (path,) = table.root.glob("delta*/bucket_*")
+    found = footer(spark, path)
+    assert len(found["stripes"]) > 2
+    last, expected = -1, []
+    for rows in found["stripes"]:
+        last += rows
+        expected.append(f"1,536870912,{last}")
+    assert found["metadata"]["hive.acid.key.index"] == ";".join([*expected, ""])
+    table.delete("id % 10 = 0")
+    before = table.ids()
+    table.compact("major")
+    (path,) = table.root.glob("base*/bucket_*")
+    keys = footer(spark, path)["metadata"]["hive.acid.key.index"].split(";")[:-1]
+    assert keys[-1] == "1,536870912,19999"
+    assert table.ids() == before
+    assert table.frame().where("id between 9990 and 9999").count() == 9
