@@ -57,7 +57,8 @@ def fence_jobs(client: MetastoreClient, filesystem: Filesystem, jobs: Iterable[J
     """Fence jobs; one that cannot be fenced does not keep the others from it."""
     fenced: list[Job] = []
     alive: list[tuple[Job, str]] = []
-    for job in jobs:
+    # The last statement of a txn first: on a plain table it may have moved away what an earlier one had made.
+    for job in sorted(jobs, key=lambda job: (job.txn_id, -job.statement)):
         if job.state is JobState.FENCED:
             continue
         try:

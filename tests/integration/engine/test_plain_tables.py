@@ -109,22 +109,24 @@ def test_a_job_that_fails_leaves_the_table_as_it_was_and_its_retry_adds_no_dupli
 
 def test_what_a_killed_writer_had_moved_is_moved_back_by_the_reaper(plain, client, other, fake):
     """
-    t1  A overwrites w.e inside an open transaction, and is killed
+    t1  A overwrites w.e twice inside an open transaction, and is killed
     t2            its txn is aborted
     t3            the reaper fences A's jobs: the old file is back, A's is gone, its staging is a file
     """
     first = plain.run("INSERT INTO w.e VALUES (1)")[0].txn_id
     transaction = other.begin({"w.e": "overwrite"})
-    transaction.execute("INSERT OVERWRITE w.e VALUES (2)")
-    assert files_of(client, "w.e") == [f"000000_1_copy_{transaction.txn_id}"]
+    transaction.execute("INSERT OVERWRITE w.e VALUES (2); INSERT OVERWRITE w.e VALUES (3); INSERT INTO w.e VALUES (4)")
+    own = transaction.txn_id
+    assert files_of(client, "w.e") == [f"000000_2_copy_{own}", f"000000_3_copy_{own}"]
     client.heartbeats.remove(transaction.txn_id)
     client.abort_txn(transaction.txn_id, "killed")
     for _ in range(2):
         fence_dead_jobs(client, AnyFilesystem())
     assert files_of(client, "w.e") == [f"000000_1_copy_{first}"]
     root = Path(client.catalog.get_table("w.e").location.removeprefix("file:"))
-    (fence,) = root.glob("_tmp_*")
-    assert fence.is_file()
+    fences = list(root.glob("_tmp_*"))
+    assert len(fences) == 3
+    assert all(fence.is_file() for fence in fences)
 
 
 def test_an_insert_only_table_gets_directories_without_the_version_file(plain, client):
