@@ -1,7 +1,8 @@
 """Table snapshots as DataFrames.
 
 The data files are read as they are; only those that a delete event may hit, or that hold write ids the snapshot does
-not see, pass through a filter, and deletes are applied with a broadcast anti-join, so the base is never shuffled.
+not see, pass through a filter. With the optional jar that happens inside its reader (``fast_reader``); without it
+deletes are applied with a broadcast anti-join. The base is never shuffled.
 A snapshot belongs to an open, registered txn (R16): this module does not check that, it is given the lists.
 """
 
@@ -14,7 +15,8 @@ from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.spark import originals, plain, schema
+from airflow_hive_acid.spark import fast_reader, originals, plain, schema
+from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.evolution import renamed_columns
 from airflow_hive_acid.spark.files import SnapshotFiles, snapshot_files
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
@@ -114,11 +116,19 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
     files = table.files
     ids = [f"{name} as {schema.internal(name)}" for name in schema.IDENTITY] + [schema.PARTITION]
     columns = [*_data_columns(table), *table.partitions.outputs(), *(ids if identity else [])]
+    fast, slow = _divided(spark, table, files.inserts)
     parts = []
-    if files.clean:
-        parts.append(_project(insert_events(spark, table, files.clean), columns))
-    if files.filtered:
-        parts.append(_project(live_events(spark, table, files.filtered), columns))
+    if fast:
+        found = fast_reader.rows(spark, accelerator(spark), table, fast)
+        data = [_presented(schema.quoted(c.name), c) for c in table.columns]
+        values = [schema.quoted(c.name) for c in table.partition_columns]
+        internal = [*IDENTITY, schema.PARTITION] if identity else []
+        parts.append(_project(found, [*data, *values, *internal]))
+    hit = set(files.filtered)
+    if clean := [f for f in slow if f not in hit]:
+        parts.append(_project(insert_events(spark, table, clean), columns))
+    if filtered := [f for f in slow if f in hit]:
+        parts.append(_project(live_events(spark, table, filtered), columns))
     if files.originals:
         found = originals.rows(spark, table, files.originals, identity=identity or bool(files.deletes))
         if files.deletes:
@@ -131,14 +141,35 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
 
 def insert_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:
     """All insert events in these files."""
-    row = schema.row_type(table.columns)
-    return scan_events(spark, row, files, table.partitions, renamed=table.renamed)
+    fast, slow = _divided(spark, table, files)
+    parts = [fast_reader.events(spark, accelerator(spark), table, fast)] if fast else []
+    if slow:
+        parts.append(_scanned(spark, table, slow))
+    return union(parts)
 
 
 def live_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:
     """Insert events that the snapshot sees and that no delete event hits, header included."""
-    events = only_seen(insert_events(spark, table, files), table, files)
-    return without_deleted(spark, table, events, {f.partition for f in files})
+    fast, slow = _divided(spark, table, files)
+    parts = [fast_reader.events(spark, accelerator(spark), table, fast, live=True)] if fast else []
+    if slow:
+        events = only_seen(_scanned(spark, table, slow), table, slow)
+        parts.append(without_deleted(spark, table, events, {f.partition for f in slow}))
+    return union(parts)
+
+
+def _divided(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> fast_reader.Divided:
+    """Files for the optional jar, and files for Spark's own source: all, when the jar is not there."""
+    if accelerator(spark) is None:
+        return fast_reader.Divided((), tuple(files))
+    return fast_reader.divide(table, files)
+
+
+def _scanned(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:
+    """Insert events by Spark's own source."""
+    row = schema.row_type(table.columns)
+    found = scan_events(spark, row, files, table.partitions, renamed=table.renamed)
+    return found.select(*schema.HEADER, schema.ROW, schema.PARTITION, *table.partitions.internal_names)
 
 
 def only_seen(events: DataFrame, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:

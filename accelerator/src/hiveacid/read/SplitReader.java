@@ -1,0 +1,274 @@
+package hiveacid.read;
+
+import hiveacid.read.ScanSpec.Output;
+import hiveacid.read.ScanSpec.Source;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hive.ql.io.sarg.SearchArgument;
+import org.apache.orc.TypeDescription;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.execution.vectorized.ColumnVectorUtils;
+import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/** Reads the splits of a task one after the other, in batches. */
+final class SplitReader implements PartitionReader<ColumnarBatch> {
+  private static final int LARGEST_EMPTY_BATCH = 1 << 20;
+
+  private final ReaderFactory scan;
+  private final ScanSpec spec;
+  private final Configuration conf;
+  private final List<Split> splits;
+  private int position;
+  private EventFile file;
+  private ColumnVector[] columns;
+  private Bound[] bound;
+  private ColumnarBatch batch;
+  private DeletedRows.Cursor deleted;
+  private boolean check;
+  private int[] selection;
+  private long counted;
+  private long decodedRows;
+  private long passedOver;
+
+  /** A vector of the output and the decoded column it shows: of the header, or a field of row. */
+  private record Bound(StoredVector vector, boolean inRow, int column) {}
+
+  SplitReader(ReaderFactory scan, Splits splits) {
+    this.scan = scan;
+    this.spec = scan.spec();
+    this.conf = scan.conf().value().value();
+    this.splits = splits.splits();
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    while (true) {
+      if (counted > 0) {
+        int rows = (int) Math.min(counted, LARGEST_EMPTY_BATCH);
+        counted -= rows;
+        batch.setNumRows(rows);
+        return true;
+      }
+      if (file != null) {
+        int size = file.next();
+        if (size > 0) {
+          decodedRows += size;
+          int left = show(size);
+          if (left > 0) {
+            return true;
+          }
+          continue;
+        }
+        close();
+      }
+      if (position == splits.size()) {
+        return false;
+      }
+      open(splits.get(position++));
+    }
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return batch;
+  }
+
+  @Override
+  public CustomTaskMetric[] currentMetricsValues() {
+    return Metrics.values(decodedRows, passedOver);
+  }
+
+  @Override
+  public void close() throws IOException {
+    EventFile open = file;
+    file = null;
+    if (open != null) {
+      open.close();
+    }
+  }
+
+  private void open(Split split) throws IOException {
+    file = EventFile.open(split.file(), conf, spec.operation);
+    long rows = file.rows(split.start(), split.length());
+    if (rows == 0) {
+      close();
+      return;
+    }
+    DeletedRows found = split.deletes() == null ? null : DeleteCache.get(split.deletes(), spec, conf);
+    deleted = found == null || found.isEmpty() ? null : found.cursor();
+    check = split.file().check();
+    if (check && file.isConstant(OrcTypes.CURRENT)) {
+      if (!spec.sees(file.constantOf(OrcTypes.CURRENT))) {
+        close();
+        return;
+      }
+      check = false;
+    }
+    boolean[] header = new boolean[OrcTypes.ROW];
+    for (int i : new int[] {OrcTypes.ORIGINAL, OrcTypes.BUCKET, OrcTypes.ROW_NUMBER}) {
+      header[i] = deleted != null && !file.isConstant(i);
+    }
+    header[OrcTypes.CURRENT] = check;
+    for (Output output : scan.columns()) {
+      if (output.source() == Source.HEADER && !file.isConstant(output.index())) {
+        header[output.index()] = true;
+      }
+    }
+    TypeDescription row = rowInFile(split.file());
+    boolean anything = row != null;
+    for (boolean wanted : header) {
+      anything |= wanted;
+    }
+    anything |= deleted != null;
+    if (anything) {
+      SearchArgument filter = split.file().names() == null ? Predicates.of(scan.filters(), spec.row) : null;
+      file.start(header, row, filter, split.start(), split.length(), scan.batchSize());
+    }
+    columns = new ColumnVector[scan.columns().size()];
+    bound = bind(split);
+    batch = new ColumnarBatch(columns);
+    selection = check || deleted != null ? new int[scan.batchSize()] : null;
+    if (!anything) {
+      counted = rows;
+      close();
+    }
+  }
+
+  /** The part of {@code row} to decode, under the file's names; null when there is none. */
+  private TypeDescription rowInFile(DataFile described) {
+    TypeDescription row = TypeDescription.createStruct();
+    for (StructField field : wanted()) {
+      String name = nameInFile(described, field.name());
+      if (name != null) {
+        row.addField(name, OrcTypes.of(field.dataType()));
+      }
+    }
+    return row.getChildren().isEmpty() ? null : row;
+  }
+
+  /** The columns of the table that are read, with their possibly narrowed types. */
+  private List<StructField> wanted() {
+    List<StructField> fields = new ArrayList<>();
+    for (Output output : scan.columns()) {
+      if (output.source() == Source.COLUMN) {
+        fields.add(new StructField(spec.row.fields()[output.index()].name(), output.type(), true, null));
+      } else if (output.source() == Source.ROW) {
+        fields.addAll(List.of(((StructType) output.type()).fields()));
+      }
+    }
+    return fields;
+  }
+
+  private String nameInFile(DataFile described, String column) {
+    if (described.names() == null) {
+      return column;
+    }
+    int at = spec.row.fieldIndex(column);
+    return at < described.names().length ? described.names()[at] : null;
+  }
+
+  private Bound[] bind(Split split) {
+    List<Bound> found = new ArrayList<>();
+    int stored = 0;
+    for (int i = 0; i < columns.length; i++) {
+      Output output = scan.columns().get(i);
+      switch (output.source()) {
+        case ORDINAL -> columns[i] = constant(output.type(), split.file().partition());
+        case VALUE -> {
+          ConstantColumnVector value = new ConstantColumnVector(1, output.type());
+          InternalRow values = split.values();
+          ColumnVectorUtils.populate(value, values, output.index());
+          columns[i] = value;
+        }
+        case HEADER -> {
+          if (file.isConstant(output.index())) {
+            columns[i] = constant(output.type(), file.constantOf(output.index()));
+          } else {
+            StoredVector vector = StoredVectors.of(output.type(), false);
+            columns[i] = vector;
+            found.add(new Bound(vector, false, output.index()));
+          }
+        }
+        case COLUMN -> {
+          if (nameInFile(split.file(), spec.row.fields()[output.index()].name()) == null) {
+            columns[i] = nothing(output.type());
+          } else {
+            StoredVector vector = StoredVectors.of(output.type(), file.longDecimals());
+            columns[i] = vector;
+            found.add(new Bound(vector, true, stored++));
+          }
+        }
+        case ROW -> {
+          StructType type = (StructType) output.type();
+          boolean[] missing = new boolean[type.size()];
+          for (int j = 0; j < missing.length; j++) {
+            missing[j] = nameInFile(split.file(), type.fields()[j].name()) == null;
+          }
+          StoredVectors.Structs vector = new StoredVectors.Structs(type, file.longDecimals(), missing);
+          columns[i] = vector;
+          found.add(new Bound(vector, false, OrcTypes.ROW));
+        }
+      }
+    }
+    return found.toArray(new Bound[0]);
+  }
+
+  /** Show the rows of the batch that are left; how many. */
+  private int show(int size) {
+    int left = size;
+    int[] candidates = null;
+    if (check) {
+      HeaderColumn current = file.header(OrcTypes.CURRENT);
+      left = 0;
+      for (int i = 0; i < size; i++) {
+        if (spec.sees(current.at(i))) {
+          selection[left++] = i;
+        }
+      }
+      candidates = selection;
+    }
+    if (deleted != null) {
+      left =
+          deleted.retain(
+              file.header(OrcTypes.ORIGINAL),
+              file.header(OrcTypes.BUCKET),
+              file.header(OrcTypes.ROW_NUMBER),
+              candidates,
+              left,
+              selection);
+    }
+    passedOver += size - left;
+    int[] selected = left == size ? null : selection;
+    for (Bound each : bound) {
+      each.vector.bind(each.inRow ? file.row().fields[each.column] : file.column(each.column), selected, left);
+    }
+    batch.setNumRows(left);
+    return left;
+  }
+
+  private static ConstantColumnVector constant(DataType type, long value) {
+    ConstantColumnVector vector = new ConstantColumnVector(1, type);
+    if (type instanceof IntegerType) {
+      vector.setInt((int) value);
+    } else {
+      vector.setLong(value);
+    }
+    return vector;
+  }
+
+  private static ConstantColumnVector nothing(DataType type) {
+    ConstantColumnVector vector = new ConstantColumnVector(1, type);
+    vector.setNull();
+    return vector;
+  }
+}
