@@ -67,6 +67,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=BACKENDS,
         help="metastore database to test on; may be given more than once (default: sqlite and postgresql)",
     )
+    parser.addoption(
+        "--accelerator",
+        choices=("auto", "off"),
+        default="auto",
+        help="off: in-process Spark tests do without the optional jar (default: with it, if there is a Java compiler)",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -374,11 +380,15 @@ def accelerator_jar() -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, accelerator_jar: Path | None) -> Iterator[SparkSession]:
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, accelerator_jar: Path | None, pytestconfig: pytest.Config
+) -> Iterator[SparkSession]:
     """One local Spark session for in-process tests of the data plane, with the confs every job gets.
 
-    The optional jar is loaded where it could be built; a test leaves it unused with ``accelerator.SESSION_KEY``.
+    The optional jar is loaded where it could be built; a test leaves it unused with ``accelerator.SESSION_KEY``, and
+    ``--accelerator off`` does so for all.
     """
+    unwanted = pytestconfig.getoption("--accelerator") == "off"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from airflow_hive_acid.spark.session import session_builder
@@ -388,7 +398,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, accelerator_jar: Path | None
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", tmp_path_factory.mktemp("spark").as_uri())
-        .config(map={} if accelerator_jar is None else {"spark.jars": str(accelerator_jar)})
+        .config(map={} if accelerator_jar is None or unwanted else {"spark.jars": str(accelerator_jar)})
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

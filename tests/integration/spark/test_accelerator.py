@@ -18,10 +18,11 @@ pytestmark = pytest.mark.spark
 
 
 def test_jar_is_used_if_it_was_built_unless_a_session_is_told_otherwise(
-    spark: SparkSession, accelerator_jar: Path | None
+    spark: SparkSession, accelerator_jar: Path | None, pytestconfig: pytest.Config
 ) -> None:
     session = spark.newSession()
-    assert (accelerator(session) is not None) == (accelerator_jar is not None)
+    expected = accelerator_jar is not None and pytestconfig.getoption("--accelerator") == "auto"
+    assert (accelerator(session) is not None) == expected
     session.conf.set(SESSION_KEY, "off")
     assert accelerator(session) is None
 

@@ -42,8 +42,12 @@ from range(0, 100, 1, 1)
 
 
 @pytest.fixture
-def both(acid_table: Callable[..., Any], accelerator_jar: Path | None) -> Callable[..., tuple[Any, Any]]:
+def both(
+    acid_table: Callable[..., Any], accelerator_jar: Path | None, pytestconfig: pytest.Config
+) -> Callable[..., tuple[Any, Any]]:
     """Two tables alike: written by the jar, and by Spark's own source."""
+    if pytestconfig.getoption("--accelerator") == "off":
+        pytest.skip("compares the jar with Spark's own source")
     if accelerator_jar is None:
         pytest.fail("the accelerator is not built; it needs a JDK (Debian: apt-get install openjdk-17-jdk-headless)")
 
@@ -127,7 +131,8 @@ def test_both_writers_change_and_compact_alike(both: Callable[..., Any], spark: 
             seen.append([d for d in table.directories(partition) if d.startswith("base")])
         states.append(seen)
     assert states[0] == states[1]
-    assert sum(r[1] == "new" for r in states[0][0]) == 50
+    # Not matched: 50 source rows beyond the table, and those whose rows the DELETE took.
+    assert sum(r[1] == "new" for r in states[0][0]) == 50 + sum(i % 7 == 3 for i in range(300, 400))
     base = sorted((tables[0].root / "p=p0").glob("base*/bucket_*"))[0]
     found = footer(spark, base)["metadata"]
     assert found["hive.acid.stats"] == f"{footer(spark, base)['rows']},0,0"
