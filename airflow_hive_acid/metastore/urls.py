@@ -60,6 +60,8 @@ def _sqlite_file(url: sa.URL) -> sa.URL:
         raise InvalidArgumentsError(
             "an in-memory SQLite database cannot be shared by processes; give a file: sqlite:///path/metastore.db"
         )
+    if "\0" in url.database:
+        raise InvalidArgumentsError("the path of the SQLite file contains a NUL character; give a file that can exist")
     if url.host or url.username:
         raise InvalidArgumentsError("a SQLite URL has no host; write sqlite:///relative.db or sqlite:////absolute.db")
     return url.set(database=str(Path(url.database).expanduser().absolute()), query={})

@@ -1,0 +1,32 @@
+"""docs/conformance.md: every behaviour of transactions, write conflicts and locks has a test that carries its id."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+DOCUMENT = TESTS.parent / "docs" / "conformance.md"
+LATER = {f"L{number}" for number in range(27, 35)}
+"""Which locks a statement takes; those belong to the plans of statements."""
+
+
+def listed() -> set[str]:
+    return set(re.findall(r"^([A-Z][0-9]{2}) ", DOCUMENT.read_text(), re.MULTILINE))
+
+
+def marked() -> set[str]:
+    marks = (
+        m for path in TESTS.rglob("test_*.py") for m in re.findall(r"mark\.conformance\(([^)]*)\)", path.read_text())
+    )
+    return {name for mark in marks for name in re.findall(r'"([A-Z][0-9]{2})"', mark)}
+
+
+def test_every_line_of_txns_conflicts_and_locks_has_a_test() -> None:
+    wanted = {name for name in listed() if name[0] in "TWL"} - LATER
+    assert len(wanted) >= 75
+    assert wanted - marked() == set()
+
+
+def test_every_mark_is_a_line_of_the_document() -> None:
+    assert marked() - listed() == set()
