@@ -62,7 +62,7 @@ _MYSQL_CODES = {
     1130: Failure.REFUSED, 1227: Failure.REFUSED, 1698: Failure.REFUSED,
     1406: Failure.DATA, 1366: Failure.DATA, 1264: Failure.DATA, 1292: Failure.DATA, 1153: Failure.DATA,
     # Characters that the columns' latin1 lacks, compared with one.
-    1267: Failure.DATA, 3988: Failure.DATA,
+    1267: Failure.DATA, 1270: Failure.DATA, 1271: Failure.DATA, 3988: Failure.DATA,
 }  # fmt: skip
 _NO_SUCH_SAVEPOINT = 1305
 _LATIN1_ONLY = re.compile("Incorrect string value|mix of collations|Cannot convert string")

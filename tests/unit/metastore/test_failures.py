@@ -35,6 +35,7 @@ MYSQL = "MySQL's own text"
         (1406, "22001", Failure.DATA),
         (1366, "22007", Failure.DATA),
         (1267, "HY000", Failure.DATA),
+        (1271, "HY000", Failure.DATA),
     ],
 )
 def test_mysqls_errors_are_told_apart_by_number(number: int, sqlstate: str | None, failure: Failure) -> None:
