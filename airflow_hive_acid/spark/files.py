@@ -16,6 +16,7 @@ from airflow_hive_acid.format.acid_state import AcidState, FileEntry, StateDirec
 from airflow_hive_acid.format.buckets import MAX_BUCKET
 from airflow_hive_acid.format.names import AcidDirectory, DirectoryKind, is_hidden, parse_original_file
 from airflow_hive_acid.format.write_ids import ValidTxnList
+from airflow_hive_acid.spark.flush_lengths import flushed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,10 +117,10 @@ def snapshot_files(fs: HadoopFilesystem, snapshot: TableSnapshot, write_ids: Val
     for ordinal, (root, listing) in enumerate(zip(roots, list_partitions(fs, snapshot), strict=True)):
         state = acid_state(listing, write_ids, txns)
         reach: dict[int, int] = {}
-        for file in (f for d in state.deletes for f in delete_files(d, root, ordinal)):
+        for file in (f for d in state.deletes for f in flushed(fs, d, root, delete_files(d, root, ordinal))):
             deletes.append(file)
             reach[file.bucket] = max(file.max_write_id, reach.get(file.bucket, 0))
-        for file in (f for d in state.inserts for f in event_files(d, root, ordinal)):
+        for file in (f for d in state.inserts for f in flushed(fs, d, root, event_files(d, root, ordinal))):
             hit = file.check_rows or reach.get(file.bucket, -1) >= file.min_write_id
             (filtered if hit else clean).append(file)
         originals.extend(_originals(state, root, ordinal))
@@ -135,8 +136,17 @@ def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[Even
     in_base = named.kind is DirectoryKind.BASE
     low = 0 if in_base else named.min_write_id
     files = []
+    seen: dict[tuple[str, int], str] = {}
     for entry, bucket in directory.bucket_files():
         uri = paths.join(root, entry.path)
+        # UNION ALL may leave directories of its own, each with a bucket 0.
+        folder, _, name = entry.path.rpartition("/")
+        if (folder, bucket.bucket) in seen:
+            raise CorruptTableError(
+                f"{uri} and {seen[folder, bucket.bucket]} are the same bucket of one statement: one is of a task that "
+                "was given up, and its rows would be read twice; move the one away that is not in Hive's manifest"
+            )
+        seen[folder, bucket.bucket] = name
         if bucket.bucket > MAX_BUCKET:
             raise CorruptTableError(f"{uri}: bucket numbers end at {MAX_BUCKET}")
         if entry.size == 0:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _THREADS = 8
 _DIRECTORIES_PER_CALL = 128
 _COPY_BUFFER = 1 << 16
+_LONG = 8
 _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 S = TypeVar("S")
@@ -189,6 +190,32 @@ class HadoopFilesystem:
             return bytes(self._io_utils.toByteArray(stream)).decode()
         finally:
             stream.close()
+
+    def last_long(self, uri: str, size: int) -> int:
+        """The last 8-byte number of a file of that many bytes; 0 when there is none yet."""
+        if size < _LONG:
+            return 0
+        stream = self._filesystem(uri).open(self._path(uri))
+        try:
+            stream.seek(size // _LONG * _LONG - _LONG)
+            return int(stream.readLong())
+        finally:
+            stream.close()
+
+    def copy_beginning(self, source: str, target: str, length: int, folder: str) -> None:
+        """Copy the first bytes of a file to a new one in a new folder, which goes when the application ends."""
+        filesystem = self._filesystem(source)
+        self.make_directories(folder)
+        filesystem.deleteOnExit(self._path(folder))
+        reader = filesystem.open(self._path(source))
+        try:
+            writer = filesystem.create(self._path(target), False)
+            try:
+                self._io_utils.copyLarge(reader, writer, 0, length)
+            finally:
+                writer.close()
+        finally:
+            reader.close()
 
     def write_text(self, uri: str, text: str) -> None:
         """Create a file with this content; it must not exist."""

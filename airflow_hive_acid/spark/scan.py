@@ -182,12 +182,12 @@ def keep_header(events: DataFrame, row: T.StructType, operation: int) -> DataFra
     # Tables from before Hive 3 may hold updates in place (1); without a major compaction by Hive they are unreadable.
     unreadable = fail(
         CorruptTableError,
-        f"a data file holds events of kind {{}} instead of {operation}: it was written before Hive 3, or does not "
-        "belong here; run a major compaction with the Hive that wrote it",
+        f"a data file holds events of kind {{}} instead of {operation}: it was written before Hive 3 and needs a major "
+        "compaction with the Hive that wrote it, or it has no ACID columns and does not belong here",
         schema.OPERATION,
     )
     return events.where(
-        f"if(coalesce(operation, {operation}) = {operation}, true, {unreadable})"
+        f"if(coalesce(operation, -1) = {operation}, true, {unreadable})"
         f" and coalesce(originalTransaction, 0L) >= {_LOWEST_WRITE_ID}L"
         " and coalesce(bucket, 0) >= 0"
         " and coalesce(currentTransaction, 0L) >= -1L"
