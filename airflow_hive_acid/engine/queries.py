@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.events import JobFinished
+from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.results import Rows, StatementResult
-from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot
+from airflow_hive_acid.engine.snapshots import table_snapshot
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import JobSpec
 from airflow_hive_acid.metastore.transactions import read_document
@@ -96,7 +97,7 @@ def _joined(context: Context, document: Mapping[str, Any]) -> Iterator[_Guest]:
 
 def _snapshot(context: Context, read: TableRead, reader: SnapshotLists | None) -> TableSnapshot:
     table = context.table(read.table)
-    partitions = partition_refs(context.client.catalog.list_partitions(read.table)) if table.is_partitioned else ()
+    partitions = KnownPartitions(context.client.catalog, table).matching(read.partitions)
     if reader is None or not table.is_transactional:
         return table_snapshot(table, partitions, read.partitions, None, None)
     return table_snapshot(table, partitions, read.partitions, reader.snapshot[read.table], reader.valid_txns)
