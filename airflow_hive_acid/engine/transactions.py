@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from airflow_hive_acid.engine.events import (
@@ -30,6 +30,7 @@ from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, Inv
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
     Target,
+    add_to_published,
     check_published,
     new_partitions,
     publish,
@@ -37,8 +38,8 @@ from airflow_hive_acid.filesystem.publishing import (
 )
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.buckets import MAX_STATEMENT
-from airflow_hive_acid.format.jobs import JobSpec, PartitionRef
-from airflow_hive_acid.format.names import ACID_VERSION_FILE, staging_name
+from airflow_hive_acid.format.jobs import Insert, JobSpec, PartitionRef
+from airflow_hive_acid.format.names import ACID_VERSION_FILE, parse_bucket_file, staging_name
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
 from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.metastore.write_events import Write
@@ -233,10 +234,19 @@ class StatementTransaction:
             return
         overwritten = written.partitions.get("overwrite")
         if overwritten and (plan.write.only_partition is None or plan.write.only_partition in overwritten):
+            if self._joins_base(plan.write, written):
+                return
             raise InvalidArgumentsError(
                 f"txn {self.txn_id} has overwritten {written.table.qualified_name}, and what it writes there after "
-                "that could never be seen; commit first, or make the INSERT OVERWRITE the last change of that table"
+                "that could never be seen; of later statements only INSERT INTO the table, or into one overwritten "
+                "partition of it, can follow (full ACID, not bucketed). Commit first"
             )
+
+    def _joins_base(self, write: TableWrite, written: _Written) -> bool:
+        """Whether an INSERT goes into the base that this txn made: more buckets of it, under their own statement id."""
+        table, place = written.table, write.only_partition or ""
+        joins = write.operation == "insert" and not table.is_insert_only and not table.bucket_columns
+        return joins and (not table.is_partitioned or bool(place)) and place in written.partitions.get("overwrite", ())
 
     def _write(self, plan: Plan, write: TableWrite, job_id: str, views: tuple[View, ...]) -> tuple[JobResult, Manifest]:
         context, name = self._context, write.table
@@ -255,9 +265,12 @@ class StatementTransaction:
         partitions = [] if plan.kind == "insert" else self._known_partitions(table).matching(write.partitions)
         snapshot = table_snapshot(table, partitions, write.partitions, self._txn.snapshot[name], self._txn.valid_txns)
         staging = paths.join(table.location, staging_name(job_id))
-        spec = JobSpec(
-            job_id, plan.step(target=snapshot, write_id=write_id, statement_ids=ids), views, plan.sources, staging
-        )
+        step = plan.step(target=snapshot, write_id=write_id, statement_ids=ids)
+        joins_base = self._joins_base(write, written)
+        if joins_base and isinstance(step, Insert):
+            offset = _buckets_in_bases(written.manifests, write.only_partition or "")
+            step = replace(step, overwrite=True, bucket_offset=offset)
+        spec = JobSpec(job_id, step, views, plan.sources, staging)
         session = context.application.ready()
         context.client.jobs.start(
             job_id=job_id,
@@ -277,7 +290,7 @@ class StatementTransaction:
         filesystem = context.filesystem
         manifest = read_staging(filesystem, staging, result, target)
         context.client.jobs.record_manifest(job_id, manifest.to_document())
-        publish(filesystem, staging, manifest, table.location)
+        (add_to_published if joins_base else publish)(filesystem, staging, manifest, table.location)
         written.statement_ids += ids
         written.manifests.append(manifest)
         written.partitions[write.operation] |= {d.partition for d in manifest.directories}
@@ -459,6 +472,18 @@ class StatementTransaction:
                 _require_same_places(made, others)
             writes = _writes(table_name(name), self._txn.write_ids[name], written.manifests)
             context.client.write_events.acid_written(connection, self.txn_id, writes)
+
+
+def _buckets_in_bases(manifests: Iterable[Manifest], partition: str) -> int:
+    """The first bucket number that no base of a partition has yet."""
+    names = [
+        parse_bucket_file(file)
+        for manifest in manifests
+        for directory in manifest.directories
+        if directory.partition == partition and directory.name.startswith("base_")
+        for file, _ in directory.files
+    ]
+    return max((name.bucket + 1 for name in names if name is not None), default=0)
 
 
 def _writes(table: TableName, write_id: int, manifests: Iterable[Manifest]) -> list[Write]:

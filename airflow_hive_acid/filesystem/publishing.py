@@ -173,6 +173,26 @@ def publish(filesystem: Filesystem, staging: str, manifest: Manifest, location: 
     filesystem.delete(staging, inside=location)
 
 
+def add_to_published(filesystem: Filesystem, staging: str, manifest: Manifest, location: str) -> None:
+    """Move the files of a manifest into directories that this transaction has published already.
+
+    :raises PublishError: when a name is taken, or staging is gone (fenced).
+    """
+    for directory in manifest.directories:
+        partition = f"{directory.partition}/" if directory.partition else ""
+        for name, _ in directory.files:
+            if name == ACID_VERSION_FILE:
+                continue
+            try:
+                filesystem.rename(f"{staging}/{_DATA}/{partition}{directory.name}/{name}", f"{directory.uri}/{name}")
+            except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+                raise PublishError(
+                    f"{error}: job {manifest.job_id} cannot add to {directory.uri}, because its txn was given up or "
+                    "another attempt was faster; run the transaction again"
+                ) from None
+    filesystem.delete(staging, inside=location)
+
+
 def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[Manifest]) -> None:
     """Compare the directories of a write id with the manifests of the jobs that count (R5).
 
@@ -180,8 +200,12 @@ def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[
 
     :raises PublishError: for a directory or file too many, missing, or of another size.
     """
-    expected = {d.uri: d for m in manifests for d in m.directories}
-    places = {d.place for d in expected.values()}
+    everything = [d for m in manifests for d in m.directories]
+    # Several jobs may have put files into one base of their txn.
+    expected: dict[str, dict[str, int]] = {}
+    for written in everything:
+        expected.setdefault(written.uri, {}).update(written.files)
+    places = {d.place for d in everything}
     if not target.partition_columns:
         places.add(target.place_of(""))
     for place, entries in list_many(filesystem, sorted(places), recursive=False).items():
@@ -196,10 +220,10 @@ def check_published(filesystem: Filesystem, target: Target, manifests: Iterable[
         if entries is None:
             raise PublishError(f"{uri} was published and is gone; the txn is not committed, run it again")
         found = tuple((e.relative, e.size) for e in entries if not e.is_dir and not _is_checksum(e.name))
-        if found != expected[uri].files:
+        if found != tuple(sorted(expected[uri].items())):
             raise PublishError(
                 f"{uri} holds {len(found)} files with {sum(s for _, s in found)} bytes, not the "
-                f"{len(expected[uri].files)} with {sum(s for _, s in expected[uri].files)} that were published; "
+                f"{len(expected[uri])} with {sum(expected[uri].values())} that were published; "
                 "the txn is not committed, run it again"
             )
 

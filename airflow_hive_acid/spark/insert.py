@@ -40,7 +40,8 @@ def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenD
     columns, partition_columns, static, dynamic, rows = prepared(spark, step)
     name = base_name(step.write_id) if step.overwrite else delta_name(step.write_id, step.write_id, step.statement_id)
     writer = InsertWriter(step.write_id, step.statement_id, name, columns, partition_columns, static)
-    written = writer.write(in_one_file_if_small(rows), staging, step.target.properties)
+    rows = in_one_file_if_small(rows)
+    written = writer.write(rows, staging, step.target.properties, bucket_offset=step.bucket_offset)
     if not written and step.overwrite and not dynamic:
         written = [start_directory(staging, writer.destination(()))]
     return written

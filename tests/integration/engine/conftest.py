@@ -24,6 +24,7 @@ from airflow_hive_acid.format.jobs import (
 from airflow_hive_acid.format.names import (
     PLAIN_FILES,
     base_name,
+    bucket_file_name,
     delete_delta_name,
     delta_name,
     original_file_name,
@@ -124,8 +125,9 @@ class FakeSpark:
             (path / file).write_text("rows")
             return WrittenDirectory(partition, values, name, (WrittenFile(file, 1, 4),))
         (path / "_orc_acid_version").write_text("2")
-        (path / "bucket_00000").write_text("rows")
-        return WrittenDirectory(partition, values, name, (WrittenFile("bucket_00000", 1, 4),))
+        file = bucket_file_name(getattr(spec.step, "bucket_offset", 0))
+        (path / file).write_text("rows")
+        return WrittenDirectory(partition, values, name, (WrittenFile(file, 1, 4),))
 
 
 @pytest.fixture

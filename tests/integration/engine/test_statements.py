@@ -47,10 +47,8 @@ def test_branches_may_overwrite_different_partitions_of_one_table(engine, client
         "FROM w.t INSERT OVERWRITE w.p PARTITION (k='a') SELECT a INSERT OVERWRITE w.p PARTITION (k='b') SELECT a"
     )
     assert names_in(client, "w.p", "k=a") == names_in(client, "w.p", "k=b") == ["base_0000001"]
-    with pytest.raises(InvalidArgumentsError, match=r"has overwritten w\.p"):
-        engine.run(
-            "FROM w.t INSERT OVERWRITE w.p PARTITION (k='a') SELECT a INSERT INTO w.p PARTITION (k='a') SELECT a"
-        )
+    engine.run("FROM w.t INSERT OVERWRITE w.p PARTITION (k='a') SELECT a INSERT INTO w.p PARTITION (k='a') SELECT a")
+    assert names_in(client, "w.p", "k=a") == ["base_0000001", "base_0000002"]
 
 
 def test_two_branches_that_would_read_each_other_are_refused_before_anything_runs(engine, fake):
@@ -117,3 +115,27 @@ def test_a_create_table_as_that_fails_leaves_no_table(engine, client, fake):
         engine.run("CREATE TABLE w.c AS SELECT a, b FROM w.t")
     with pytest.raises(NoSuchObjectError):
         client.catalog.get_table("w.c")
+
+
+def test_an_insert_after_an_overwrite_of_the_same_transaction_joins_its_base(engine, client, fake):
+    engine.run(
+        "BEGIN; INSERT OVERWRITE w.t VALUES (1, 'x'); INSERT INTO w.t VALUES (2, 'y'); INSERT INTO w.t VALUES (3, 'z');"
+        "COMMIT"
+    )
+    assert names_in(client, "w.t") == ["base_0000001"]
+    base = Path(client.catalog.get_table("w.t").location.removeprefix("file:")) / "base_0000001"
+    assert sorted(p.name for p in base.iterdir()) == [
+        "_orc_acid_version",
+        "bucket_00000",
+        "bucket_00001",
+        "bucket_00002",
+    ]
+    steps = [(spec.step.overwrite, spec.step.bucket_offset, spec.step.statement_id) for spec in fake.specs]
+    assert steps == [(True, 0, 0), (True, 1, 1), (True, 2, 2)]
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM w.t", "UPDATE w.t SET a = 1", "INSERT OVERWRITE w.t VALUES (2, 'y')"])
+def test_what_cannot_join_a_base_is_refused(engine, client, sql):
+    with pytest.raises(InvalidArgumentsError, match=r"has overwritten w\.t"):
+        engine.run(f"BEGIN; INSERT OVERWRITE w.t VALUES (1, 'x'); {sql}; COMMIT")  # noqa: S608 - the statement is the test
+    assert client.show_locks() == []

@@ -386,7 +386,7 @@ def test_strict_mode_wants_a_static_partition(client, fake, engine, warehouse):
 def test_nothing_is_written_behind_an_overwrite_of_the_same_txn(engine, listing):
     """The base of write id 1 would hide a delta of write id 1."""
     with pytest.raises(InvalidArgumentsError, match=r"has overwritten w\.t"):
-        engine.run("BEGIN; INSERT OVERWRITE TABLE w.t VALUES (1, 'a'); INSERT INTO w.t VALUES (2, 'b'); COMMIT")
+        engine.run("BEGIN; INSERT OVERWRITE TABLE w.t VALUES (1, 'a'); DELETE FROM w.t; COMMIT")
     engine.run("BEGIN; INSERT INTO w.t VALUES (2, 'b'); INSERT OVERWRITE TABLE w.t VALUES (1, 'a'); COMMIT")
 
 

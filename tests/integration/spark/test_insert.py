@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.buckets import decode_bucket
-from airflow_hive_acid.format.jobs import Insert, View
+from airflow_hive_acid.format.jobs import Delete, Insert, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,10 +241,16 @@ def test_a_partition_value_must_be_given(acid_table: Callable) -> None:
         table.insert("select 1", static_partition=(("p", "x"),))
 
 
-def test_tables_without_transactions_are_not_written(acid_table: Callable) -> None:
+def test_rows_of_tables_without_transactions_are_not_changed(acid_table: Callable) -> None:
     table = acid_table("id int")
     with pytest.raises(UnsupportedStatementError, match="a table without transactions"):
-        table.run(Insert(table.snapshot(transactional=False), "select 1", 1, 0))
+        table.run(Delete(table.snapshot(transactional=False), "t", None, 1, 0))
+
+
+def test_files_of_a_table_without_transactions_carry_statement_and_txn(acid_table: Callable) -> None:
+    table = acid_table("id int")
+    result = table.run(Insert(table.snapshot(transactional=False), "select 1", 77, 3))
+    assert [(d.name, [f.name for f in d.files]) for d in result.directories] == [("files", ["000000_3_copy_77"])]
 
 
 def test_writer_options_come_from_table_properties(acid_table: Callable, spark: SparkSession) -> None:
@@ -257,3 +263,18 @@ def test_writer_options_come_from_table_properties(acid_table: Callable, spark: 
     reader = orc.createReader(path, orc.readerOptions(spark._jsc.hadoopConfiguration()))  # type: ignore[attr-defined]
     assert reader.getCompressionKind().toString() == "SNAPPY"
     reader.close()
+
+
+def test_rows_that_join_a_base_of_their_transaction_have_buckets_of_their_own(acid_table: Callable) -> None:
+    table = acid_table("id int")
+    table.insert("select 9")
+    table.insert("select 1", overwrite=True)
+    base = table.root / "base_0000002"
+    result = table.run(Insert(table.snapshot(2), "select 2", 2, 1, overwrite=True, bucket_offset=1))
+    assert [[f.name for f in d.files] for d in result.directories] == [["bucket_00001"]]
+    staged = table.root / f"_tmp_{result.job_id}" / "data" / "base_0000002" / "bucket_00001"
+    staged.rename(base / "bucket_00001")
+    assert table.rows() == [(1,), (2,)]
+    assert sorted(key[:3] for key in table.ids()) == [(2, 1 << 29, 0), (2, (1 << 29) + (1 << 16) + 1, 0)]
+    table.delete("id = 2")
+    assert table.rows() == [(1,)]
