@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_hive_acid.format.jobs import Column, PartitionRef, TableSnapshot
+from airflow_hive_acid.format.bucketing import stored_version
+from airflow_hive_acid.format.jobs import Bucketing, Column, PartitionRef, TableSnapshot
 from airflow_hive_acid.maintenance.storage import require_format, writer_properties
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ class SnapshotLists(Protocol):
 def partition_refs(partitions: Iterable[Partition]) -> tuple[PartitionRef, ...]:
     """Partitions of the catalog as a job spec names them."""
     return tuple(PartitionRef(p.name, p.location, p.values) for p in partitions)
+
+
+def bucketing(table: Table) -> Bucketing | None:
+    """How a table's rows are placed in buckets, as the catalog has it."""
+    if not table.bucket_columns:
+        return None
+    return Bucketing(table.bucket_columns, table.bucket_count, stored_version(table.properties))
 
 
 def table_snapshot(
@@ -66,4 +74,5 @@ def table_snapshot(
         format=require_format(table),
         insert_only=table.is_insert_only,
         serde=dict(table.serde_properties),
+        bucketing=bucketing(table),
     )

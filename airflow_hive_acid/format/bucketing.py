@@ -43,12 +43,17 @@ class Instant(NamedTuple):
     nanos: int
 
 
-def bucketing_version(properties: Mapping[str, str], table: str) -> int:
-    """The version by which a table's buckets were filled; 1 when it does not say.
+def stored_version(properties: Mapping[str, str]) -> str:
+    """The version that a table names; 1 when it does not say, as in Hive."""
+    return next((v for k, v in properties.items() if k.lower() == BUCKETING_VERSION), "1").strip()
 
+
+def known_version(value: str, table: str) -> int:
+    """The version by which a table's buckets are filled.
+
+    :param value: its :func:`stored_version`.
     :raises InvalidArgumentsError: for a version that is none.
     """
-    value = next((v for k, v in properties.items() if k.lower() == BUCKETING_VERSION), "1").strip()
     if value not in map(str, VERSIONS):
         raise InvalidArgumentsError(
             f"{table} has {BUCKETING_VERSION}={value!r}, and Hive has 1 and 2: its rows cannot be placed in buckets; "

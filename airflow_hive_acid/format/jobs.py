@@ -40,6 +40,18 @@ class PartitionRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Bucketing:
+    """``CLUSTERED BY (columns) INTO count BUCKETS``.
+
+    :param version: the table's ``bucketing_version``: which of Hive's hashes places its rows.
+    """
+
+    columns: tuple[str, ...]
+    count: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class TableSnapshot:
     """A table as one transaction sees it.
 
@@ -55,6 +67,7 @@ class TableSnapshot:
     :param format: of the data files; full ACID tables are ORC.
     :param insert_only: transactional without row ids: plain files in bases and deltas.
     :param serde: of text files, Hive's serde properties (``field.delim`` …).
+    :param bucketing: None when rows may lie in any bucket.
     """
 
     table: str
@@ -69,6 +82,7 @@ class TableSnapshot:
     format: Literal["orc", "parquet", "text"] = "orc"
     insert_only: bool = False
     serde: dict[str, str] = field(default_factory=dict)
+    bucketing: Bucketing | None = None
 
     @property
     def has_row_ids(self) -> bool:
@@ -180,6 +194,8 @@ class Merge:
     """MERGE in one pass over the target; several source rows for one target row are an error (R18).
 
     :param source: Spark SQL text of the source relation, without alias.
+    :param new_rows_statement_id: of the rows of WHEN NOT MATCHED in a bucketed table: their buckets are those of the
+        updated rows, and a bucket of a directory has one writer. Elsewhere None: they share ``insert_statement_id``.
     """
 
     kind: ClassVar[str] = "merge"
@@ -192,6 +208,7 @@ class Merge:
     write_id: int
     delete_statement_id: int
     insert_statement_id: int
+    new_rows_statement_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +226,22 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Compact one unpartitioned table or one partition; ids are kept, the Cleaner removes the sources later.
+    """Compact one unpartitioned table or one partition; the Cleaner removes the sources later.
+
+    Ids are kept, except by a rebalance.
 
     :param target: snapshot under the compactor's write-id list, exactly one entry in ``partitions``.
     :param visibility_txn_id: the compaction txn, suffix ``_vTXN`` of the result.
+    :param buckets: of a rebalance; None: as many as there are.
+    :param order_by: of a rebalance: what follows ORDER BY.
     """
 
     kind: ClassVar[str] = "compact"
     target: TableSnapshot
-    type: Literal["minor", "major"]
+    type: Literal["minor", "major", "rebalance"]
     visibility_txn_id: int
+    buckets: int | None = None
+    order_by: str | None = None
 
 
 Step = Insert | Update | Delete | Merge | Select | Compact

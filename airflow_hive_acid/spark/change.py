@@ -16,6 +16,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatement
 from airflow_hive_acid.format.names import delete_delta_name, delta_name
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.assign import assigned, stored
+from airflow_hive_acid.spark.bucketing import buckets_of
 from airflow_hive_acid.spark.events import delete_event, insert_event, row_of, task_row_number
 from airflow_hive_acid.spark.output import Destination, write_events
 from airflow_hive_acid.spark.reader import IDENTITY, ROW_ID, OpenTable, table_rows
@@ -181,8 +182,13 @@ class ChangeWriter:
     def _grouped(self, rows: DataFrame, buckets: Sequence[int]) -> DataFrame:
         """One task per group, a bucket of a partition: a bucket of a directory has exactly one writer."""
         tasks = min(len(buckets) * len(self.table.snapshot.partitions), _shuffle_partitions(rows))
+        task = f"{_GROUP} % {tasks}"
+        placed = buckets_of(self.table.snapshot)
+        if placed is not None and self.insert_statement_id is not None:
+            # Changed rows stay in their bucket: bucketing columns keep their values, and task b writes bucket b.
+            tasks, task = max(placed.count, buckets[-1] + 1), bucket_number(IDENTITY[1])
         group = f"{schema.PARTITION} * {len(buckets)} + {bucket_index(bucket_number(IDENTITY[1]), buckets)}"
-        return rows.selectExpr("*", f"{group} as {_GROUP}").repartitionById(tasks, F.expr(f"{_GROUP} % {tasks}"))
+        return rows.selectExpr("*", f"{group} as {_GROUP}").repartitionById(tasks, F.expr(task))
 
     def _events(self, rows: DataFrame, buckets: int) -> DataFrame:
         """One or two events per row, with the key of the file they belong to."""

@@ -1,7 +1,8 @@
 """INSERT: the rows of a query as a delta, or as a new base for INSERT OVERWRITE.
 
-No shuffle: each task writes what it reads, as the bucket of its own number. With dynamic partitions each task sorts
-its rows by partition first and numbers them afterwards, so numbers have gaps per partition, which the format allows.
+No shuffle: each task writes what it reads, as the bucket of its own number; only rows of a bucketed table go to the
+task of their bucket first. With dynamic partitions each task sorts its rows by partition first and numbers them
+afterwards, so numbers have gaps per partition, which the format allows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, partition_name
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.assign import assign_all
+from airflow_hive_acid.spark.bucketing import Buckets, buckets_of, spread
 from airflow_hive_acid.spark.events import insert_event, row_of
 from airflow_hive_acid.spark.output import Destination, start_directory, write_events
 from airflow_hive_acid.spark.sink import sink_for
@@ -39,7 +41,8 @@ def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenD
     """
     columns, partition_columns, static, dynamic, rows = prepared(spark, step)
     name = base_name(step.write_id) if step.overwrite else delta_name(step.write_id, step.write_id, step.statement_id)
-    writer = InsertWriter(step.write_id, step.statement_id, name, columns, partition_columns, static)
+    buckets = buckets_of(step.target)
+    writer = InsertWriter(step.write_id, step.statement_id, name, columns, partition_columns, static, buckets)
     rows = in_one_file_if_small(rows)
     written = writer.write(rows, staging, step.target.properties, bucket_offset=step.bucket_offset)
     if not written and step.overwrite and not dynamic:
@@ -95,6 +98,7 @@ class InsertWriter:
     """Writes rows that are already of the table's types into new directories of one name.
 
     :param static: values of the partition columns that are the same for all rows.
+    :param buckets: where rows have to lie in a bucketed table.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class InsertWriter:
         columns: Sequence[schema.TableColumn],
         partition_columns: Sequence[schema.TableColumn],
         static: dict[str, str],
+        buckets: Buckets | None = None,
     ) -> None:
         self._write_id = write_id
         self._statement_id = statement_id
@@ -112,6 +117,7 @@ class InsertWriter:
         self._columns = columns
         self._partition_columns = partition_columns
         self._static = static
+        self._buckets = buckets
 
     def destination(self, dynamic_values: tuple[str, ...]) -> Destination:
         """The directory for rows with these values in the dynamic partition columns."""
@@ -132,6 +138,7 @@ class InsertWriter:
         :param bucket_offset: first bucket number to use, where others are taken.
         """
         dynamic = [c for c in self._partition_columns if c.name not in self._static]
+        rows = spread(rows, self._buckets)
         keys = [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(dynamic))]
         if keys:
             texts = [f"{partition_text(c)} as {key}" for c, key in zip(dynamic, keys, strict=True)]

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from airflow_hive_acid.errors import CardinalityViolationError, InvalidArgumentsError
 from airflow_hive_acid.format.names import delta_name, parse_bucket_file
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.bucketing import buckets_of
 from airflow_hive_acid.spark.change import (
     CHANGE,
     CHANGED,
@@ -185,14 +186,18 @@ class _Merge:
         """Source rows that matched nothing, through the first WHEN NOT MATCHED clause that takes them."""
         new = source.join(matched, _SOURCE_ROW, "left_anti").alias(self._step.source_alias)
         decided = new.selectExpr("*", f"{_first_clause(self._not_matched)} as {_CLAUSE}")
-        name = delta_name(self._step.write_id, self._step.write_id, self._step.insert_statement_id)
+        statement_id = self._step.new_rows_statement_id
+        if statement_id is None:
+            statement_id = self._step.insert_statement_id
+        name = delta_name(self._step.write_id, self._step.write_id, statement_id)
         writer = InsertWriter(
             self._step.write_id,
-            self._step.insert_statement_id,
+            statement_id,
             name,
             self._table.columns,
             self._table.partition_columns,
             {},
+            buckets_of(self._table.snapshot),
         )
         # Updates may have written into the same directories: their buckets are taken.
         taken = [parse_bucket_file(f.name) for d in changes if d.name == name for f in d.files]

@@ -72,7 +72,6 @@ def _plan(references: References, kind: str, write: TableWrite | None, template:
 def _plan_insert(statement: Insert, references: References) -> Plan:
     facts = references.table_of(str(statement.table))
     targets.require_writable(statement, facts)
-    targets.require_unbucketed(statement, facts)
     static, dynamic = targets.insert_partition(statement, facts)
     filled = targets.filled_columns(statement, facts, static, dynamic)
     query = references.rewrite(statement.query)
@@ -99,7 +98,6 @@ def _plan_update(statement: Update, references: References) -> Plan:
     targets.require_changeable(statement, facts)
     for column, value in statement.assignments:
         targets.check_assigned(statement, facts, column, value)
-    targets.require_unbucketed(statement, facts)
     scope = _target_scope(facts, statement.alias, statement.table.name)
     assignments = _assignments(statement.assignments, references, scope)
     where = references.rewrite(statement.where, scope) if statement.where is not None else None
@@ -125,11 +123,9 @@ def _plan_merge(statement: Merge, references: References) -> Plan:
     on = references.rewrite(statement.on, both)
     clauses = tuple(_clause(statement, when, facts, references, both, source_only) for when in statement.whens)
     actions = {clause.action for clause in clauses}
-    if actions != {"delete"}:
-        targets.require_unbucketed(statement, facts)
     operation = next(name for name in ("update", "delete", "insert") if name in actions)
     write = _change(facts, operation, _touched(facts, statement.on, both))
-    template = MergeTemplate(statement.alias, query, statement.source_alias, on, clauses)
+    template = MergeTemplate(statement.alias, query, statement.source_alias, on, clauses, bool(facts.bucket_columns))
     return _plan(references, "merge", write, template)
 
 

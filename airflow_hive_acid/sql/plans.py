@@ -196,7 +196,12 @@ class MergeTemplate:
     source_alias: str
     on: str
     clauses: tuple[jobs.MergeClause, ...]
-    statement_id_count = 2
+    bucketed: bool = False
+
+    @property
+    def statement_id_count(self) -> int:
+        """As many as there are kinds of directories."""
+        return 3 if self.bucketed else 2
 
     def build(self, context: StepContext) -> jobs.Step:
         """The step."""
@@ -210,6 +215,7 @@ class MergeTemplate:
             write_id=context.write_id,
             delete_statement_id=context.statement_ids[0],
             insert_statement_id=context.statement_ids[1],
+            new_rows_statement_id=context.statement_ids[2] if self.bucketed else None,
         )
 
 

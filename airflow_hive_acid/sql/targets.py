@@ -48,16 +48,6 @@ def require_changeable(statement: DataStatement, facts: TableFacts) -> None:
         )
 
 
-def require_unbucketed(statement: DataStatement, facts: TableFacts) -> None:
-    """Refuse to place rows in a bucketed table: Hive looks for a row only in the bucket that its hash names."""
-    if facts.bucket_columns:
-        raise _refused(
-            statement,
-            f"{facts.qualified_name} is CLUSTERED BY {', '.join(facts.bucket_columns)}, and rows cannot be placed in "
-            "buckets yet; supported on such a table are SELECT, DELETE and compaction",
-        )
-
-
 def check_assigned(statement: DataStatement, facts: TableFacts, column: str, value: Fragment) -> None:
     """Refuse SET of a column that is not there or that decides where a row lies."""
     if column in {c.name for c in facts.partition_columns}:

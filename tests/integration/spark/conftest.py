@@ -14,6 +14,7 @@ import pytest
 
 from airflow_hive_acid.format.jobs import (
     Assignment,
+    Bucketing,
     Column,
     Compact,
     Delete,
@@ -49,6 +50,7 @@ class AcidTable:
     partition_columns: tuple[Column, ...] = ()
     properties: dict[str, str] = field(default_factory=dict)
     name: str = "db.t"
+    bucketing: Bucketing | None = None
     high: int = 0
     aborted: set[int] = field(default_factory=set)
     open: set[int] = field(default_factory=set)
@@ -75,6 +77,7 @@ class AcidTable:
             "write_ids": f"{self.name}:{high}:{low}:{lists[0]}:{lists[1]}",
             "txns": f"{self.txn}:{2**63 - 1}::",
             "properties": self.properties,
+            "bucketing": self.bucketing,
         }
         return TableSnapshot(**(values | changes))
 
@@ -125,12 +128,13 @@ class AcidTable:
 
     def merge(self, source: str, on: str, *clauses: MergeClause, write_id: int | None = None) -> JobResult:
         own = write_id or self.next_write_id()
-        return self.publish(self.run(Merge(self.snapshot(own), "t", source, "s", on, clauses, own, 0, 1)))
+        third = None if self.bucketing is None else 2
+        return self.publish(self.run(Merge(self.snapshot(own), "t", source, "s", on, clauses, own, 0, 1, third)))
 
-    def compact(self, kind: str, partition: str = "") -> JobResult:
+    def compact(self, kind: str, partition: str = "", **more: Any) -> JobResult:
         self.txn += 1
         target = self.snapshot(partitions=tuple(p for p in self.snapshot().partitions if p.name == partition))
-        return self.publish(self.run(Compact(target, kind, self.txn)))  # type: ignore[arg-type]
+        return self.publish(self.run(Compact(target, kind, self.txn, **more)))  # type: ignore[arg-type]
 
     def frame(self, row_ids: bool = False, own: int | None = None) -> Any:
         return read_snapshot(self.spark.newSession(), self.snapshot(own), row_ids)

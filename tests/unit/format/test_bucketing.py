@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
-from airflow_hive_acid.format.bucketing import Instant, bucket_hash, bucket_of, bucketing_version, murmur3
+from airflow_hive_acid.format.bucketing import Instant, bucket_hash, bucket_of, known_version, murmur3, stored_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,13 +86,13 @@ def test_a_local_timestamp_counts_by_its_instant() -> None:
     [({}, 1), ({"bucketing_version": "2"}, 2), ({"BUCKETING_VERSION": "1"}, 1), ({"orc.compress": "ZLIB"}, 1)],
 )
 def test_a_table_that_does_not_say_has_version_1(properties: dict[str, str], version: int) -> None:
-    assert bucketing_version(properties, "db.t") == version
+    assert known_version(stored_version(properties), "db.t") == version
 
 
 @pytest.mark.parametrize("value", ["3", "two", ""])
 def test_a_version_that_hive_does_not_have_is_refused(value: str) -> None:
     with pytest.raises(InvalidArgumentsError, match=r"db.t has bucketing_version=.*Hive has 1 and 2"):
-        bucketing_version({"bucketing_version": value}, "db.t")
+        known_version(stored_version({"bucketing_version": value}), "db.t")
 
 
 @pytest.mark.parametrize(

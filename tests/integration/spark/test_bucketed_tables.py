@@ -1,0 +1,123 @@
+"""Rows of bucketed tables lie in the bucket that Hive's hash names, whatever statement put them there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.bucketing import bucket_of
+from airflow_hive_acid.format.buckets import decode_bucket
+from airflow_hive_acid.format.jobs import Assignment, Bucketing, MergeClause
+from airflow_hive_acid.format.names import parse_bucket_file
+from airflow_hive_acid.spark.bucketing import most_tasks, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from .conftest import AcidTable
+
+    MakeTable = Callable[..., AcidTable]
+
+pytestmark = pytest.mark.spark
+
+NAMES = [(i, f"n{i}") for i in (-5, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 100)]
+VALUES = "values " + ", ".join(f"({i}, '{name}')" for i, name in NAMES) + ", (null, 'none')"
+
+
+def check_places(table: AcidTable, types: tuple[str, ...] = ("int",)) -> None:
+    """Every row is in the file of its hash; the writer has already checked that file and ROW__ID agree."""
+    bucketing = table.bucketing
+    assert bucketing is not None
+    for (_, bucket, _, _), values in table.ids().items():
+        wanted = bucket_of(values[: len(types)], types, bucketing.count, int(bucketing.version))
+        assert decode_bucket(bucket).bucket == wanted, values
+
+
+def file_numbers(table: AcidTable) -> set[int]:
+    files = [parse_bucket_file(name) for names in table.files().values() for name in names]
+    return {file.bucket for file in files if file is not None}
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_inserted_rows_are_in_the_buckets_of_their_hash(acid_table: MakeTable, version: str) -> None:
+    table = acid_table("id int, name string")
+    table.bucketing = Bucketing(("ID",), 4, version)
+    table.insert(VALUES)
+    check_places(table)
+    assert file_numbers(table) <= set(range(4))
+    assert table.rows() == sorted([*NAMES, (None, "none")], key=repr)
+
+
+def test_a_bucketed_table_keeps_its_places_through_a_life(acid_table: MakeTable) -> None:
+    """Update, delete, merge with all clauses, insert overwrite and both compactions."""
+    table = acid_table("id int, name string")
+    table.bucketing = Bucketing(("id",), 4, "2")
+    table.insert(VALUES)
+    table.update("id % 2 = 0", name="upper(name)")
+    check_places(table)
+    table.delete("id = 1")
+    table.merge(
+        "select * from values (2, 'two'), (3, 'gone'), (9, 'nine'), (10, 'ten') as s(id, name)",
+        "t.id = s.id",
+        MergeClause("delete", True, "s.name = 'gone'"),
+        MergeClause("update", True, None, (Assignment("name", "s.name"),)),
+        MergeClause("insert", False, None, (Assignment("id", "s.id"), Assignment("name", "s.name"))),
+    )
+    check_places(table)
+    assert "delta_0000004_0000004_0001" in table.directories()
+    assert "delta_0000004_0000004_0002" in table.directories()
+    rows = [(i, n.upper() if i % 2 == 0 else n) for i, n in NAMES if i not in (1, 2, 3)]
+    rows += [(2, "two"), (9, "nine"), (10, "ten"), (None, "none")]
+    assert table.rows() == sorted(rows, key=repr)
+    table.compact("minor")
+    check_places(table)
+    table.compact("major")
+    check_places(table)
+    assert table.rows() == sorted(rows, key=repr)
+    table.insert("values (7, 'only'), (8, 'these')", overwrite=True)
+    check_places(table)
+    assert table.rows() == [(7, "only"), (8, "these")]
+
+
+def test_dynamic_partitions_are_bucketed_each(acid_table: MakeTable) -> None:
+    table = acid_table("id int, name string", "ds string")
+    table.bucketing = Bucketing(("name", "id"), 3, "2")
+    table.insert("select id, concat('é', id), if(id % 2 = 0, 'a', 'b') from (select cast(id as int) id from range(20))")
+    for (_, bucket, _, _), (number, name, _) in table.ids().items():
+        assert decode_bucket(bucket).bucket == bucket_of([name, number], ["string", "int"], 3)
+    assert len(table.rows()) == 20
+
+
+def test_updated_rows_of_all_partitions_stay_in_their_buckets(acid_table: MakeTable) -> None:
+    table = acid_table("id int, name string", "ds string")
+    table.bucketing = Bucketing(("id",), 3, "2")
+    table.insert("select cast(id as int), 'x', if(id % 2 = 0, 'a', 'b') from range(20)")
+    table.update("id % 3 > 0", name="concat(ds, id)")
+    check_places(table)
+    assert {name for i, name, ds in table.rows() if name != f"{ds}{i}"} == {"x"}
+
+
+def test_bucketing_that_the_table_does_not_allow_is_refused(acid_table: MakeTable) -> None:
+    table = acid_table("id int, name string")
+    for bucketing, words in (
+        (Bucketing(("nobody",), 4, "2"), "CLUSTERED BY nobody INTO 4 BUCKETS"),
+        (Bucketing(("id",), 5000, "2"), "1 to 4096 buckets"),
+        (Bucketing(("id",), 4, "7"), "bucketing_version='7', and Hive has 1 and 2"),
+    ):
+        table.bucketing = bucketing
+        with pytest.raises(InvalidArgumentsError, match=words):
+            table.insert(VALUES)
+
+
+def test_more_tasks_than_a_directory_has_files_are_merged(spark: SparkSession) -> None:
+    many = spark.range(0, 10, 1, 5000)
+    assert spread(many, None).rdd.getNumPartitions() == 4096
+    joined = spark.sql("select /*+ REPARTITION(6000) */ id from range(10)")
+    assert spread(joined, None).rdd.getNumPartitions() == 4096
+    few = spark.range(0, 10, 1, 3)
+    assert most_tasks(few) < 100
+    assert spread(few, None) is few
