@@ -43,7 +43,15 @@ def request_compaction(context: Context, statement: Compact) -> None:
             "PARTITION (…) COMPACT"
         )
     kind = CompactionType[statement.type.upper()]
-    answer = context.client.compactions.enqueue(table.qualified_name, partition, kind)
+    full_acid = table.is_transactional and not table.is_insert_only
+    if kind is CompactionType.REBALANCE and (table.bucket_count > 0 or not full_acid):
+        raise InvalidArgumentsError(
+            f"{table.qualified_name} cannot be rebalanced: only full ACID tables without CLUSTERED BY can, because "
+            "rows of a bucketed table have their places"
+        )
+    answer = context.client.compactions.enqueue(
+        table.qualified_name, partition, kind, number_of_buckets=statement.buckets, order_by=statement.order_by
+    )
     if not answer.accepted:
         raise InvalidArgumentsError(f"{table.qualified_name}: {answer.message}")
     if not statement.wait:

@@ -26,6 +26,7 @@ from airflow_hive_acid.sql import plan
 from airflow_hive_acid.sql.multi_insert import in_order
 from airflow_hive_acid.sql.plans import combine_operations
 from airflow_hive_acid.sql.statements import (
+    AlterProperties,
     Compact,
     CreateDatabase,
     CreateTable,
@@ -160,7 +161,7 @@ class Script:
                 rows = show(context.client, statement)
             case Compact():
                 request_compaction(context, statement)
-            case CreateDatabase() | DropDatabase() | CreateTable() | DropTable():
+            case CreateDatabase() | DropDatabase() | CreateTable() | DropTable() | AlterProperties():
                 run_ddl(context, statement)
             case _:
                 raise AssertionError(f"{kind_of(statement)} is no statement of its own")

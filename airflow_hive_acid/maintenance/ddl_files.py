@@ -9,12 +9,14 @@ every other file of a write id, so that this process can be fenced, too.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, JobsAliveError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import METADATA_FILE, base_name, staging_name
+from airflow_hive_acid.maintenance.conversion import name_originals
 from airflow_hive_acid.maintenance.fences import fence_jobs
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
     from airflow_hive_acid.metastore.jobs import Job
+
+log = logging.getLogger(__name__)
 
 DROPPED = json.dumps({"thisFileVersion": "0", "dataFormat": "dropped"}, separators=(",", ":"))
 """``_metadata_acid`` of a base that stands for a dropped partition."""
@@ -60,6 +64,11 @@ class WarehouseFiles:
                     f"{source} cannot become {target}, where there are files already; move them away, or choose "
                     "another name"
                 ) from None
+
+    def name_originals(self, table: Table, places: Sequence[str]) -> None:
+        """Give the files of a plain table names by which they can be files of an ACID table."""
+        for renaming in name_originals(self._filesystem, table, places):
+            log.info("%s: %s is now called %s", table.qualified_name, renaming.old, renaming.new)
 
     def hide(self, txn_id: int, write_id: int, table: Table, partitions: Sequence[Partition]) -> None:
         """Put a base without rows into partitions that are being dropped."""

@@ -12,7 +12,7 @@ import logging
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from airflow_hive_acid.errors import (
     CommitStateUnknownError,
@@ -60,6 +60,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BEGIN_TRIES = 3
+_KINDS: dict[CompactionType, Literal["minor", "major", "rebalance"]] = {
+    CompactionType.MINOR: "minor",
+    CompactionType.MAJOR: "major",
+    CompactionType.REBALANCE: "rebalance",
+}
 
 
 def run_worker(
@@ -205,14 +210,19 @@ class _Work:
     def _begin(self, place: _Place) -> Transaction:
         """Open the compaction txn, lock without waiting, pin its snapshot (R10)."""
         table = place.table
-        component = LockComponent(
-            table.db, table.name, None if place.partition is None else place.partition.name, LockType.SHARED_READ,
-            Operation.SELECT,
-        )  # fmt: skip
+        # A rebalance gives rows new ids: nobody may be changing them by the old ones.
+        rebalance = self._request.type is CompactionType.REBALANCE
+        lock, operation, kind = (
+            (LockType.EXCL_WRITE, Operation.UPDATE, TxnType.REBALANCE_COMPACTION)
+            if rebalance
+            else (LockType.SHARED_READ, Operation.SELECT, TxnType.COMPACTION)
+        )
+        partition = None if place.partition is None else place.partition.name
+        component = LockComponent(table.db, table.name, partition, lock, operation)
         use = TableUse(self._request.resource.table_name, LockType.SHARED_READ, Operation.SELECT)
         agent = f"compaction {self._request.id} by {self._request.worker_id}"
         for _ in range(_BEGIN_TRIES):
-            txn_id = self._client.open_txn(type=TxnType.COMPACTION, user=table.owner, agent_info=agent)
+            txn_id = self._client.open_txn(type=kind, user=table.owner, agent_info=agent)
             self._client.heartbeats.add(txn_id)
             try:
                 response = self._client.lock([component], txn_id=txn_id, agent_info=agent)
@@ -250,8 +260,10 @@ class _Work:
                 insert_only=table.is_insert_only,
                 serde=dict(table.serde_properties),
             ),
-            type="major" if self._request.type is CompactionType.MAJOR else "minor",
+            type=_KINDS[self._request.type],
             visibility_txn_id=txn.txn_id,
+            buckets=self._request.number_of_buckets or None,
+            order_by=self._request.order_by or None,
         )
         spec = JobSpec(job_id, step, staging=staging)
         self._client.jobs.start(

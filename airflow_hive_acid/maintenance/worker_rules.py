@@ -28,8 +28,6 @@ def refusal(request: Compaction, table: Table | None, *, partition_exists: bool)
         return f"{table.qualified_name} is not transactional"
     if request.type is CompactionType.REBALANCE and (table.bucket_count > 0 or table.is_insert_only):
         return f"{table.qualified_name} cannot be rebalanced: it is bucketed or insert-only"
-    if request.type is CompactionType.REBALANCE:
-        return "rebalance compaction is not done by this version; leave it to a Hive worker (pool)"
     if table.is_insert_only and table.bucket_count > 0:
         return f"{table.qualified_name} is insert-only and bucketed; such tables are compacted by Hive only"
     if table.sort_columns:
@@ -45,6 +43,8 @@ def refusal(request: Compaction, table: Table | None, *, partition_exists: bool)
 
 def is_enough(kind: CompactionType, state: AcidState) -> bool:
     """Whether a compaction would bring anything: something must be merged with something else."""
+    if kind is CompactionType.REBALANCE:
+        return True
     deltas = len(state.deltas)
     if kind is CompactionType.MAJOR:
         return bool(state.originals) or deltas + (state.base is not None) > 1
@@ -61,7 +61,7 @@ def needs_cleaning(state: AcidState) -> bool:
 
 def result_names(kind: CompactionType, state: AcidState, highest_write_id: int, txn_id: int) -> tuple[str, ...]:
     """The directories a compaction may write; none when its sources hold no file."""
-    if kind is CompactionType.MAJOR:
+    if kind is not CompactionType.MINOR:
         return (base_name(highest_write_id, txn_id),)
     with_data = [delta for delta in state.deltas if delta.plain_files()]
     if not with_data:
@@ -76,12 +76,12 @@ def result_names(kind: CompactionType, state: AcidState, highest_write_id: int, 
 def check_result(kind: CompactionType, written: Sequence[str], allowed: tuple[str, ...]) -> None:
     """Refuse a result that is not the one asked for.
 
-    A major compaction always writes its base, even an empty one; a minor one leaves out a kind without a row.
+    Others than a minor compaction always write a base, even an empty one; a minor one leaves out a kind without a row.
 
     :raises PublishError: naming what is wrong.
     """
     unknown = sorted(set(written) - set(allowed))
     if unknown or len(set(written)) != len(written):
         raise PublishError(f"the compaction reported {unknown or list(written)}; it may write each of {allowed} once")
-    if kind is CompactionType.MAJOR and not written:
+    if kind is not CompactionType.MINOR and not written:
         raise PublishError(f"the compaction did not report {allowed[0]}; without it the sources would stay for ever")

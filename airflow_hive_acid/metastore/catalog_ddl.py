@@ -106,11 +106,14 @@ class CatalogDdl(Catalog):
         *,
         unset: Iterable[str] = (),
         if_exists: bool = False,
+        files: DdlFiles | None = None,
         agent_info: str | None = None,
     ) -> Table:
         """Set and remove TBLPROPERTIES; a plain table may become transactional by it.
 
         :param if_exists: removing a property that is not there is no error.
+        :param files: renames files of a table that becomes full ACID where their names say no bucket, and fences what
+            dead jobs left running; without it they must have Hive's names already.
         :raises InvalidArgumentsError: naming the property, Hive's rule and the remedy; nothing was changed.
         """
         key = table_name(name)
@@ -132,7 +135,17 @@ class CatalogDdl(Catalog):
 
         # Readers and writers may go on while nothing changes for them.
         shared = not planned.converts and not removed
-        return self._alter(key, LockType.SHARED_READ if shared else LockType.EXCLUSIVE, change, agent_info)
+        if not planned.converts or files is None or planned.properties.get("transactional_properties") != "default":
+            return self._alter(key, LockType.SHARED_READ if shared else LockType.EXCLUSIVE, change, agent_info)
+
+        def settle() -> None:
+            files.fence(self._client.jobs.unfenced_of(str(key)))
+            table = self.get_table(name)
+            partitions = self.list_partitions(name) if table.is_partitioned else ()
+            places = [p.location for p in partitions] if table.is_partitioned else [table.location]
+            files.name_originals(table, places)
+
+        return self._alter(key, LockType.EXCLUSIVE, change, agent_info, settle)
 
     def add_columns(
         self, name: str, columns: Sequence[Column], comments: Mapping[str, str] = _NO_COMMENTS, *,
@@ -364,11 +377,20 @@ class CatalogDdl(Catalog):
         return self._alter(table_name(name), LockType.EXCLUSIVE, change, agent_info)
 
     def _alter(
-        self, key: TableName, lock: LockType, change: Callable[[Connection, Table], None], agent_info: str | None
+        self,
+        key: TableName,
+        lock: LockType,
+        change: Callable[[Connection, Table], None],
+        agent_info: str | None,
+        prepare: Callable[[], None] = lambda: None,
     ) -> Table:
-        """Change a table's rows in a txn; a transactional table advances its write id."""
+        """Change a table's rows in a txn; a transactional table advances its write id.
+
+        :param prepare: done under the lock, before the change.
+        """
         before = self.get_table(str(key))
         with ddl_transaction(self._client, [table_lock(key, lock)], agent_info=agent_info) as ddl:
+            prepare()
             write_id = ddl.allocate(key) if before.is_transactional else None
 
             def operation(connection: Connection) -> Table:

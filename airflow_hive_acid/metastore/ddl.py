@@ -42,6 +42,12 @@ class DdlFiles(Protocol):
     def move(self, source: str, target: str) -> None:
         """Rename a directory; the target must not exist."""
 
+    def name_originals(self, table: Table, places: Sequence[str]) -> None:
+        """Give the files of a plain table in these directories names by which they can be files of an ACID table.
+
+        :raises InvalidArgumentsError: when that cannot be; no file was touched.
+        """
+
     def hide(self, txn_id: int, write_id: int, table: Table, partitions: Sequence[Partition]) -> None:
         """Put a base of this write id without rows into partitions that are dropped, so that one which is added again
         before the Cleaner comes starts empty."""

@@ -29,6 +29,7 @@ from airflow_hive_acid.spark.reader import (
     open_table,
     without_deleted,
 )
+from airflow_hive_acid.spark.rebalance import rebalanced
 from airflow_hive_acid.spark.scan import bucket_number, read_files_whole, union
 from airflow_hive_acid.spark.sink import sink_for
 
@@ -57,7 +58,13 @@ def compact(spark: SparkSession, step: Compact, staging: Staging) -> list[Writte
         )
     table = open_table(spark, step.target, compactor=True)
     compactor = _Compaction(spark, step, table, staging)
-    return compactor.minor() if step.type == "minor" else compactor.major()
+    match step.type:
+        case "minor":
+            return compactor.minor()
+        case "major":
+            return compactor.major()
+        case _:
+            return compactor.rebalance()
 
 
 class _Compaction:
@@ -93,6 +100,26 @@ class _Compaction:
             return []
         name = base_name(self._high, self._step.visibility_txn_id)
         written = self._write(name, "base", files.inserts, files.originals, self._live_inserts, self._live_originals)
+        return written or [start_directory(self._staging, self._destination(name))]
+
+    def rebalance(self) -> list[WrittenDirectory]:
+        """A base of all live rows with new ids; an empty one when there are none."""
+        files = self._table.files
+        name = base_name(self._high, self._step.visibility_txn_id)
+        parts = [self._live_inserts(files.inserts)] if files.inserts else []
+        if files.originals:
+            parts.append(self._live_originals(files.originals))
+        written: list[WrittenDirectory] = []
+        if parts:
+            buckets = self._step.buckets or len(files.buckets())
+            events = union([p.select(*_EVENT) for p in parts])
+            kept: list[DataFrame] = []
+            try:
+                placed = rebalanced(self._spark, events, buckets, self._step.order_by, kept)
+                written = self._save(placed, name, "rows")
+            finally:
+                for frame in kept:
+                    frame.unpersist()
         return written or [start_directory(self._staging, self._destination(name))]
 
     def _copied_inserts(self, files: Sequence[EventFile]) -> DataFrame:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.sql.statements import Begin, Commit, Compact, Rollback, Show, ShowKind, Truncate
+from airflow_hive_acid.format.buckets import MAX_BUCKET
+from airflow_hive_acid.sql.statements import (
+    AlterProperties,
+    Begin,
+    Commit,
+    Compact,
+    Rollback,
+    Show,
+    ShowKind,
+    Truncate,
+)
 
 if TYPE_CHECKING:
     from airflow_hive_acid.sql.cursor import Cursor
 
-_COMPACTION_TYPES = ("major", "minor")
+_COMPACTION_TYPES = ("major", "minor", "rebalance")
 
 
 def parse_transaction(cursor: Cursor, origin: dict[str, Any]) -> Begin | Commit | Rollback:
@@ -51,28 +61,58 @@ def parse_show(cursor: Cursor, origin: dict[str, Any]) -> Show:
     )
 
 
-def parse_alter(cursor: Cursor, origin: dict[str, Any]) -> Compact:
+def parse_alter(cursor: Cursor, origin: dict[str, Any]) -> Compact | AlterProperties:
     """Read what follows ALTER."""
     if not cursor.accept("TABLE"):
         raise cursor.unsupported(
             f"ALTER {cursor.word() or '…'} is not supported; supported is ALTER TABLE … COMPACT 'major'"
         )
     table = cursor.table_name()
+    if cursor.accept("SET", "TBLPROPERTIES"):
+        properties = properties_in_parentheses(cursor)
+        cursor.end()
+        return AlterProperties(table, properties, **origin)
     partition = partition_values(cursor) if cursor.at("PARTITION") else ()
     if not cursor.accept("COMPACT"):
         raise cursor.unsupported(
             f"ALTER TABLE … {cursor.word() or '…'} is not supported; supported is ALTER TABLE … COMPACT 'major'|'minor'"
+            "|'rebalance' and SET TBLPROPERTIES"
         )
-    kind = cursor.string("'major' or 'minor'").lower()
+    kind = cursor.string("'major', 'minor' or 'rebalance'").lower()
     if kind not in _COMPACTION_TYPES:
         cursor.position -= 1
-        raise cursor.unsupported(f"COMPACT '{kind}' is not supported; supported are 'major' and 'minor'")
+        raise cursor.unsupported(f"COMPACT '{kind}' is not supported; supported are 'major', 'minor', 'rebalance'")
+    buckets = _rebalance_buckets(cursor) if kind == "rebalance" and cursor.at("CLUSTERED") else None
     wait = cursor.accept("AND", "WAIT")
-    for words in (("CLUSTERED",), ("ORDER",), ("POOL",), ("WITH",)):
+    for words in (("CLUSTERED",), ("POOL",), ("WITH",), *(() if kind == "rebalance" else (("ORDER", "BY"),))):
         if cursor.at(*words):
-            raise cursor.unsupported(f"{words[0]} is not supported with COMPACT; leave it out")
+            raise cursor.unsupported(f"{words[0]} is not supported with COMPACT '{kind}'; leave it out")
+    order_by = _rebalance_order(cursor) if cursor.at("ORDER", "BY") else None
     cursor.end()
-    return Compact(table, kind, partition, wait, **origin)
+    return Compact(table, kind, partition, wait, buckets, order_by, **origin)
+
+
+def _rebalance_buckets(cursor: Cursor) -> int:
+    cursor.expect("CLUSTERED")
+    cursor.expect("INTO")
+    token = cursor.next("a number of buckets")
+    cursor.position -= 1
+    count = cursor.number("a number of buckets")
+    if not 1 <= count <= MAX_BUCKET + 1:
+        raise cursor.error(f"a rebalance makes 1 to {MAX_BUCKET + 1} buckets, not {count}", token)
+    cursor.expect("BUCKETS")
+    return count
+
+
+def _rebalance_order(cursor: Cursor) -> str:
+    """The text from ORDER BY on, which is kept in the queue as Hive keeps it."""
+    begin = cursor.tokens[cursor.position].start
+    cursor.expect("ORDER", "BY")
+    if cursor.at_end:
+        raise cursor.expected("what to order by")
+    end = cursor.tokens[-1].end
+    cursor.position = len(cursor.tokens)
+    return cursor.source.text[begin : end + 1]
 
 
 def parse_truncate(cursor: Cursor, origin: dict[str, Any]) -> Truncate:
@@ -85,6 +125,20 @@ def parse_truncate(cursor: Cursor, origin: dict[str, Any]) -> Truncate:
     cursor.accept("FORCE")
     cursor.end()
     return Truncate(table, partition, **origin)
+
+
+def properties_in_parentheses(cursor: Cursor) -> dict[str, str]:
+    """Read ``('key'='value', …)``."""
+    cursor.expect("(")
+    properties: dict[str, str] = {}
+    while True:
+        key = cursor.string("a property name")
+        cursor.expect("=")
+        properties[key] = cursor.string("a property value")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return properties
 
 
 def partition_values(cursor: Cursor) -> tuple[tuple[str, str], ...]:

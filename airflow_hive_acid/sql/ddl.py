@@ -9,6 +9,7 @@ from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.metastore.catalog_formats import KEYWORDS
 from airflow_hive_acid.metastore.catalog_types import normalise_type
 from airflow_hive_acid.sql import dml
+from airflow_hive_acid.sql.commands import properties_in_parentheses
 from airflow_hive_acid.sql.statements import (
     ColumnDefinition,
     CreateDatabase,
@@ -80,7 +81,7 @@ def _create_database(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase:
         elif clauses.once("LOCATION"):
             clauses.values["location"] = cursor.string("a location")
         elif clauses.once("WITH", "DBPROPERTIES"):
-            clauses.values["properties"] = _properties(cursor)
+            clauses.values["properties"] = properties_in_parentheses(cursor)
         elif cursor.at("MANAGEDLOCATION"):
             raise cursor.unsupported("MANAGEDLOCATION is not supported; LOCATION sets both")
         else:
@@ -248,20 +249,6 @@ def _create_temporary_view(cursor: Cursor, replace: bool, origin: dict[str, Any]
     return CreateTemporaryView(Source(name, token.text.lower(), options, fields), replace, **origin)
 
 
-def _properties(cursor: Cursor) -> dict[str, str]:
-    """Read ``('key'='value', …)``."""
-    cursor.expect("(")
-    properties: dict[str, str] = {}
-    while True:
-        key = cursor.string("a property name")
-        cursor.expect("=")
-        properties[key] = cursor.string("a property value")
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    return properties
-
-
 def _options(cursor: Cursor) -> dict[str, str]:
     """Read ``(key value, 'key' = 'value', a.b true, …)``."""
     cursor.expect("(")
@@ -307,5 +294,5 @@ _TABLE_CLAUSES: tuple[tuple[tuple[str, ...], str, Callable[[Cursor], Any]], ...]
     (("PARTITIONED", "BY"), "partition_columns", lambda cursor: _column_definitions(cursor)),
     (("STORED", "AS"), "stored_as", _stored_as),
     (("LOCATION",), "location", lambda cursor: cursor.string("a location")),
-    (("TBLPROPERTIES",), "properties", _properties),
+    (("TBLPROPERTIES",), "properties", properties_in_parentheses),
 )

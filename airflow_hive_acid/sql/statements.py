@@ -266,12 +266,26 @@ class Show(Origin):
 
 @dataclass(frozen=True, slots=True)
 class Compact(Origin):
-    """``ALTER TABLE t [PARTITION (…)] COMPACT 'major'|'minor' [AND WAIT]``."""
+    """``ALTER TABLE t [PARTITION (…)] COMPACT 'major'|'minor'|'rebalance' [AND WAIT]``.
+
+    :param buckets: of a rebalance, ``CLUSTERED INTO n BUCKETS``.
+    :param order_by: of a rebalance: the text from ORDER BY on.
+    """
 
     table: TableName
     type: str
     partition: tuple[tuple[str, str], ...] = ()
     wait: bool = False
+    buckets: int | None = None
+    order_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterProperties(Origin):
+    """``ALTER TABLE t SET TBLPROPERTIES (…)``; with ``'transactional'='true'`` a plain table becomes transactional."""
+
+    table: TableName
+    properties: dict[str, str]
 
 
 DataStatement = Insert | Update | Delete | Merge | Select
@@ -289,4 +303,5 @@ Statement = (
     | Rollback
     | Show
     | Compact
+    | AlterProperties
 )

@@ -201,3 +201,41 @@ def test_ddl_has_hives_locks(client, engine, monkeypatch):
     engine.run("DROP DATABASE w CASCADE")
     assert asked == [("w", LockType.EXCLUSIVE)]
     assert client.show_locks() == []
+
+
+def test_a_plain_table_becomes_transactional_and_its_files_get_names_of_buckets(engine, client, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("000000_0", "000000_0_copy_1", "part-00000-1f-c000.zstd.orc", "_SUCCESS"):
+        (data / name).write_text(name)
+    engine.run(f"CREATE EXTERNAL TABLE w.n (a INT) STORED AS ORC LOCATION 'file:{data}'")
+    engine.run("ALTER TABLE w.n SET TBLPROPERTIES ('EXTERNAL'='FALSE', 'transactional'='true')")
+    table = client.catalog.get_table("w.n")
+    assert table.is_transactional
+    assert table.location == f"file:{data}"
+    names = {path.read_text(): path.name for path in data.iterdir()}
+    assert names.pop("part-00000-1f-c000.zstd.orc").startswith("000001_")
+    assert names == {name: name for name in names}
+    assert client.show_locks() == []
+
+
+def test_files_of_a_bucketed_table_cannot_be_named_anew(engine, client, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "part-00000-1f-c000.zstd.orc").write_text("x")
+    engine.run(
+        f"CREATE EXTERNAL TABLE w.n (a INT) CLUSTERED BY (a) INTO 4 BUCKETS STORED AS ORC LOCATION 'file:{data}'"
+    )
+    with pytest.raises(InvalidArgumentsError, match="does not say which bucket it is"):
+        engine.run("ALTER TABLE w.n SET TBLPROPERTIES ('EXTERNAL'='FALSE', 'transactional'='true')")
+    assert not client.catalog.get_table("w.n").is_transactional
+    assert [path.name for path in data.iterdir()] == ["part-00000-1f-c000.zstd.orc"]
+
+
+def test_a_rebalance_is_queued_with_its_order_and_buckets(engine, client):
+    engine.run("CREATE TABLE w.n (a INT) STORED AS ORC; CREATE TABLE w.b (a INT) CLUSTERED BY (a) INTO 2 BUCKETS")
+    engine.run("ALTER TABLE w.n COMPACT 'rebalance' CLUSTERED INTO 7 BUCKETS ORDER BY a DESC")
+    (asked,) = client.compactions.show()
+    assert (asked.type.name, asked.number_of_buckets, asked.order_by) == ("REBALANCE", 7, "ORDER BY a DESC")
+    with pytest.raises(InvalidArgumentsError, match=r"w\.b cannot be rebalanced"):
+        engine.run("ALTER TABLE w.b COMPACT 'rebalance'")

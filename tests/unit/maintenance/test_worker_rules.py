@@ -107,6 +107,18 @@ def test_a_bucketed_table_is_not_rebalanced() -> None:
     assert "bucketed" in reason
 
 
+def test_a_rebalance_is_always_worth_its_while_and_makes_one_base() -> None:
+    kind = CompactionType.REBALANCE
+    assert refusal(request(kind), table(), partition_exists=True) is None
+    found = state("base_0000005")
+    assert is_enough(kind, found)
+    base = result_names(kind, found, 5, 9)
+    assert base == ("base_0000005_v0000009",)
+    check_result(kind, base, base)
+    with pytest.raises(PublishError, match="did not report base_0000005_v0000009"):
+        check_result(kind, (), base)
+
+
 def test_an_ordinary_request_is_worked_on() -> None:
     assert refusal(request(), table(), partition_exists=True) is None
     partitioned = table(partition_columns=(Column("p", "int"),))

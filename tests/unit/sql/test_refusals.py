@@ -54,6 +54,13 @@ SYNTAX = [
     ("CREATE TEMPORARY VIEW a.b USING csv", 1, 24, "a temporary view belongs to no database"),
     ("DROP TABLE a.b.c", 1, 15, "a table name has two parts, database.table"),
     ("SHOW LOCKS t PARTITION (a)", 1, 26, "expected =, found ')'"),
+    (
+        "ALTER TABLE t COMPACT 'rebalance' CLUSTERED INTO 5000 BUCKETS",
+        1,
+        50,
+        "a rebalance makes 1 to 4096 buckets, not 5000",
+    ),
+    ("ALTER TABLE t COMPACT 'rebalance' ORDER BY", 1, 43, "expected what to order by"),
 ]
 
 UNSUPPORTED = [
@@ -69,7 +76,9 @@ UNSUPPORTED = [
     ("CREATE TEMPORARY VIEW v USING avro OPTIONS (path '/x')", 1, 31, "formats are csv, orc, parquet, json"),
     ("DROP VIEW v", 1, 6, "DROP VIEW is not supported; supported are DROP TABLE and DROP DATABASE"),
     ("ALTER TABLE t ADD COLUMNS (a int)", 1, 15, "supported is ALTER TABLE … COMPACT 'major'|'minor'"),
-    ("ALTER TABLE t COMPACT 'rebalance'", 1, 23, "COMPACT 'rebalance' is not supported; supported are 'major' and"),
+    ("ALTER TABLE t COMPACT 'smart'", 1, 23, "COMPACT 'smart' is not supported; supported are 'major', 'minor', 'reb"),
+    ("ALTER TABLE t COMPACT 'major' ORDER BY a", 1, 31, "ORDER is not supported with COMPACT 'major'; leave it out"),
+    ("ALTER TABLE t COMPACT 'minor' CLUSTERED INTO 2 BUCKETS", 1, 31, "CLUSTERED is not supported with COMPACT 'min"),
     ("SHOW TABLES", 1, 6, "supported are SHOW LOCKS, SHOW TRANSACTIONS, SHOW COMPACTIONS"),
     ("UPDATE t SET a = 1 FROM u", 1, 20, "FROM is not supported here; use MERGE"),
     ("DELETE FROM t USING u WHERE 1 = 1", 1, 15, "USING is not supported here; use MERGE"),

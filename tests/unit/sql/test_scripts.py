@@ -9,6 +9,7 @@ import pytest
 from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.statements import (
+    AlterProperties,
     Begin,
     ColumnDefinition,
     Commit,
@@ -75,6 +76,15 @@ def test_a_script_may_be_empty(script: str) -> None:
         ("show transactions", Show(ShowKind.TRANSACTIONS)),
         ("SHOW COMPACTIONS", Show(ShowKind.COMPACTIONS)),
         ("ALTER TABLE t COMPACT 'MAJOR'", Compact(TableName("default", "t"), "major")),
+        (
+            "ALTER TABLE d.t SET TBLPROPERTIES ('transactional'='true', 'EXTERNAL' = 'FALSE')",
+            AlterProperties(TableName("d", "t"), {"transactional": "true", "EXTERNAL": "FALSE"}),
+        ),
+        ("ALTER TABLE t COMPACT 'rebalance'", Compact(TableName("default", "t"), "rebalance")),
+        (
+            "ALTER TABLE t COMPACT 'Rebalance' CLUSTERED INTO 3 BUCKETS AND WAIT ORDER BY a DESC, `b c`",
+            Compact(TableName("default", "t"), "rebalance", (), True, 3, "ORDER BY a DESC, `b c`"),
+        ),
         (
             "alter table demo.t partition (ds=date '2024-01-01') compact 'minor' and wait",
             Compact(TableName("demo", "t"), "minor", (("ds", "2024-01-01"),), True),
