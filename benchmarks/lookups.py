@@ -73,9 +73,10 @@ def _exceptions() -> None:
 
 def _partitions(client: MetastoreClient) -> None:
     """A hundred of 100,000 partitions, by a condition that the server evaluates."""
-    client.catalog.create_database("big", if_not_exists=True)
+    client.catalog.create_database("big", "file:/nowhere/big.db")
     columns = (Column("day", "string"), Column("hour", "int"))
-    client.catalog.create_table(TableDefinition("big", "t", (Column("a", "bigint"),), columns))
+    definition = TableDefinition("big", "t", (Column("a", "bigint"),), columns, location="file:/nowhere/big.db/t")
+    client.catalog.create_table(definition)
     names = [f"day=d{d:04d}/hour={h}" for d in range(PARTITIONS // HOURS) for h in range(HOURS)]
     for part in chunks(names, 10_000):
         client.catalog.add_partitions("big.t", part)
