@@ -100,33 +100,22 @@ def fill(url: str, locks: int, history: int) -> None:
     """Locks that others hold, and write ids and components that nobody has cleaned up."""
     with MetastoreClient(url, SETTINGS) as client:
         holders = client.open_txns(max(1, locks // 10)) if locks else []
-        batches: list[tuple[Any, Iterator[dict[str, Any]]]] = [
-            (schema.HIVE_LOCKS, _lock_rows(locks, holders)),
-            (
-                schema.TXN_TO_WRITE_ID,
-                (
-                    {"T2W_TXNID": -1 - i, "T2W_DATABASE": "db", "T2W_TABLE": f"t{i % TABLES}", "T2W_WRITEID": -1 - i}
-                    for i in range(history)
-                ),
-            ),
-            (
-                schema.COMPLETED_TXN_COMPONENTS,
-                (
-                    {
-                        "CTC_TXNID": -1 - i,
-                        "CTC_DATABASE": "db",
-                        "CTC_TABLE": f"t{i % TABLES}",
-                        "CTC_WRITEID": -1 - i,
-                        "CTC_UPDATE_DELETE": "N",
-                    }
-                    for i in range(history)
-                ),
-            ),
-        ]
+        number = sa.func.generate_series(1, history).column_valued("n")
+        of_table = (sa.literal("db"), sa.func.concat("t", number % TABLES))
         with client.database.transaction() as conn:
-            for table, rows in batches:
-                while part := [row for _, row in zip(range(10_000), rows, strict=False)]:
-                    conn.execute(sa.insert(table), part)
+            if holders:
+                conn.execute(sa.insert(schema.HIVE_LOCKS), list(_lock_rows(locks, holders)))
+            if history:
+                for table, columns, more in (
+                    (schema.TXN_TO_WRITE_ID, ("T2W_TXNID", "T2W_DATABASE", "T2W_TABLE", "T2W_WRITEID"), ()),
+                    (
+                        schema.COMPLETED_TXN_COMPONENTS,
+                        ("CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_WRITEID", "CTC_UPDATE_DELETE"),
+                        (sa.literal("N"),),
+                    ),
+                ):
+                    rows = sa.select(-number, *of_table, -number, *more)
+                    conn.execute(sa.insert(table).from_select(columns, rows))
             conn.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=locks + 1))
         engine = sa.create_engine(client.database.url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
         with engine.connect() as conn:
