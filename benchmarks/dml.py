@@ -118,11 +118,10 @@ def commits(spark: SparkSession, directory: Path) -> dict[str, Callable[[], obje
     query = generated(spark, COMMIT_ROWS).repartition(2)
     source = directory / "small"
     write_plain(query, source)
-    small = spark.read.orc(str(source))
 
     def plain_writes() -> None:
         for number in range(COMMITS):
-            write_plain(small, directory / "small-copy" / str(number))
+            write_plain(spark.read.orc(str(source)), directory / "small-copy" / str(number))
         shutil.rmtree(directory / "small-copy")
 
     def inserts(conf: dict[str, str]) -> None:
