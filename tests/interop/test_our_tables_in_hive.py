@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
+from airflow_hive_acid.format.bucketing import bucket_of
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 
 from .hive import RowId
@@ -134,6 +135,24 @@ PARTITIONED: Life = [
     ),
 ]
 
+BUCKETED: Life = [
+    (
+        "INSERT INTO {t} SELECT cast(id as int), concat('n', id) FROM range(20)",
+        [[i, f"n{i}"] for i in range(20)],
+    ),
+    ("DELETE FROM {t} WHERE id % 2 = 1", [[i, f"n{i}"] for i in range(0, 20, 2)]),
+    ("UPDATE {t} SET name = 'x' WHERE id % 4 = 0", None),
+    (
+        "MERGE INTO {t} t USING (SELECT 2 AS id UNION ALL SELECT -7) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET name = 'two' WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'new')",
+        None,
+    ),
+    (
+        "ALTER TABLE {t} COMPACT 'major' AND WAIT",
+        [[i, "two" if i == 2 else "x" if i % 4 == 0 else f"n{i}"] for i in range(0, 20, 2)] + [[-7, "new"]],
+    ),
+]
+
 TRANSACTIONS: Life = [
     (
         "BEGIN; INSERT INTO {t} VALUES (1, 'a'), (2, 'b'); UPDATE {t} SET name = 'B' WHERE id = 2; "
@@ -152,6 +171,7 @@ LIVES = {
     "unpartitioned": ("(id int, name string, price decimal(10,2))", UNPARTITIONED),
     "partitioned": ("(id int, name string) PARTITIONED BY (day string)", PARTITIONED),
     "transactions": ("(id int, name string)", TRANSACTIONS),
+    "bucketed": ("(id int, name string) CLUSTERED BY (id) INTO 3 BUCKETS", BUCKETED),
 }
 
 
@@ -166,6 +186,30 @@ def test_hive_reads_our_table_after_every_step(hive: Hive, engine: Engine, hive_
         rows = read_by_both(hive, engine, table)
         if expected is not None:
             assert rows == sorted(expected, key=str), statement
+
+
+def test_hive_finds_rows_in_the_buckets_where_we_put_them(hive: Hive, engine: Engine, hive_database: str) -> None:
+    """TABLESAMPLE reads one bucket's files, and Hive compacts what both sides wrote into them."""
+    table = f"{hive_database}.t"
+    columns = "(id int, name string, price decimal(10,2))"
+    engine.run(f"CREATE TABLE {table} {columns} CLUSTERED BY (name, price) INTO 4 BUCKETS {ACID}")
+    rows = [(i, f"é{i}", f"{i}.50") for i in range(12)]
+    engine.run(f"INSERT INTO {table} VALUES " + ", ".join(f"({i}, '{name}', {price})" for i, name, price in rows))
+    hive.run(f"insert into {table} values (100, 'é3', 3.50), (101, NULL, NULL)")
+
+    def sampled() -> list[list[int]]:
+        sample = f"select id from {table} tablesample(bucket {{}} out of 4 on name, price)"
+        return [sorted(row[0] for row in hive.run(sample.format(number))) for number in (1, 2, 3, 4)]
+
+    wanted: list[list[int]] = [[], [], [], []]
+    for number, name, price in [*rows, (100, "é3", "3.50"), (101, None, None)]:
+        values = [name, None if price is None else Decimal(price)]
+        wanted[bucket_of(values, ["string", "decimal(10,2)"], 4)].append(number)
+    assert sampled() == wanted
+    hive.run(f"alter table {table} compact 'major'")
+    hive.worker()
+    assert sampled() == wanted
+    assert len(read_by_both(hive, engine, table)) == 14
 
 
 @pytest.mark.parametrize("partitioned", [False, True], ids=["unpartitioned", "partitioned"])
