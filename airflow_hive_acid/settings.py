@@ -101,7 +101,7 @@ class Settings:
         """A switch."""
         return bool(self._typed(key, Kind.FLAG))
 
-    def text(self, key: str) -> str:
+    def string(self, key: str) -> str:
         """A text."""
         return str(self._typed(key, Kind.TEXT))
 

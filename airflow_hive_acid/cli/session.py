@@ -102,7 +102,7 @@ class CliSession:
         from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
 
         client = self.client()
-        accelerator = self.settings().text("hive.acid.spark.accelerator")
+        accelerator = self.settings().string("hive.acid.spark.accelerator")
         launcher = SparkSubmitLauncher(self.spark_master, conf=self.spark_conf, accelerator=accelerator)
         return Engine(client, launcher, self._warehouse_of(client), on_event=on_event, agent_info=AGENT)
 

@@ -188,7 +188,7 @@ def _check_partition_mode(context: Context, planned: Plan) -> None:
     write, key = planned.write, "hive.exec.dynamic.partition.mode"
     if planned.kind != "insert" or write is None or not write.dynamic_partition or write.static_partition:
         return
-    if context.settings.text(key).lower() == "strict":
+    if context.settings.string(key).lower() == "strict":
         raise InvalidArgumentsError(
             f"{key} is strict, and the INSERT into {write.table} names no value for any of the partition columns "
             f"{', '.join(write.dynamic_partition)}; name one in PARTITION (…), or set {key} to nonstrict"

@@ -127,7 +127,7 @@ class HiveAcidHook(BaseHook):
             conf={**self.connection.spark_conf, **self.spark_conf},
             spool=self.connection.spool,
             share=conf.getboolean(SECTION, "share_spark", fallback=False),
-            accelerator=self.settings.text("hive.acid.spark.accelerator"),
+            accelerator=self.settings.string("hive.acid.spark.accelerator"),
         )
 
     def get_engine(self, *, agent_info: str = "airflow", on_event: Callable[[Event], None] | None = None) -> Engine:

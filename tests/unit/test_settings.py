@@ -25,11 +25,11 @@ def test_durations_are_read_as_hive_reads_them(text: str, unit: str, millisecond
 def test_defaults_are_what_transactions_require() -> None:
     settings = Settings()
     assert settings.flag("hive.support.concurrency")
-    assert settings.text("hive.txn.manager").endswith("DbTxnManager")
+    assert settings.string("hive.txn.manager").endswith("DbTxnManager")
     assert settings.flag("hive.compactor.initiator.on")
     assert settings.flag("hive.compactor.cleaner.on")
     assert settings.integer("hive.compactor.worker.threads") > 0
-    assert settings.text("hive.exec.dynamic.partition.mode") == "nonstrict"
+    assert settings.string("hive.exec.dynamic.partition.mode") == "nonstrict"
     assert SETTINGS["hive.txn.manager"].hive_default.endswith("DummyTxnManager")
 
 
