@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -265,6 +266,26 @@ def test_we_change_rows_from_before_the_table_was_acid(hive: Hive, engine: Engin
     assert read_by_both(hive, engine, table) == [[1, "a"], [2, "B"], [3, "c"], [5, "e"]]
     engine.run(f"ALTER TABLE {table} COMPACT 'major' AND WAIT")
     assert read_by_both(hive, engine, table) == [[1, "a"], [2, "B"], [3, "c"], [5, "e"]]
+
+
+def test_a_table_that_we_made_transactional_is_hives_too(
+    hive: Hive, engine: Engine, client: MetastoreClient, hive_database: str
+) -> None:
+    """Files with Spark's names get names of buckets; Hive reads and changes their rows."""
+    table = f"{hive_database}.t"
+    hive.run(f"create external table {table} (id int, name string) stored as orc")
+    hive.run(f"insert into {table} values (1, 'a'), (2, 'b')")
+    hive.run(f"insert into {table} values (3, 'c')")
+    place = Path(client.catalog.get_table(table).location.removeprefix("file:"))
+    files = sorted(path for path in place.iterdir() if not path.name.startswith((".", "_")))
+    files[1].rename(place / "part-00000-0b1c2d3e-aaaa-bbbb-cccc-121314151617-c000.zstd.orc")
+    engine.run(f"ALTER TABLE {table} SET TBLPROPERTIES ('EXTERNAL'='FALSE', 'transactional'='true')")
+    assert read_by_both(hive, engine, table) == [[1, "a"], [2, "b"], [3, "c"]]
+    hive.run(f"update {table} set name = 'C' where id = 3")
+    hive.run(f"delete from {table} where id = 1")
+    assert read_by_both(hive, engine, table) == [[2, "b"], [3, "C"]]
+    engine.run(f"ALTER TABLE {table} COMPACT 'rebalance' CLUSTERED INTO 2 BUCKETS AND WAIT")
+    assert read_by_both(hive, engine, table) == [[2, "b"], [3, "C"]]
 
 
 def test_columns_that_hive_added_or_widened_are_ours_too(hive: Hive, engine: Engine, hive_database: str) -> None:
