@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
+from airflow_hive_acid.spark.accelerator import SESSION_KEY
 from airflow_hive_acid.spark.reader import read_snapshot
 from airflow_hive_acid.spark.select import json_lines
 
@@ -70,14 +71,17 @@ def as_recorded(value: Any, kind: str, is_partition: bool) -> Any:
     return value
 
 
+@pytest.mark.parametrize("way", ["auto", "off"], ids=["jar", "spark"])
 @pytest.mark.parametrize(("stage", "table"), states())
 def test_rows_and_row_ids_are_those_hive_read(
-    spark: SparkSession, golden_snapshot: Callable, stage: Path, table: str
+    spark: SparkSession, golden_snapshot: Callable, stage: Path, table: str, way: str
 ) -> None:
     expected = json.loads((stage / f"expected_{table}.json").read_text())
     snapshot = golden_snapshot(stage, table)
     kinds = dict(zip([c for c, _ in expected["columns"]], [k for _, k in expected["columns"]], strict=True))
-    frame = read_snapshot(spark.newSession(), snapshot, row_ids=True)
+    session = spark.newSession()
+    session.conf.set(SESSION_KEY, way)
+    frame = read_snapshot(session, snapshot, row_ids=True)
     data = [name for name in kinds if "." in name]
     keys = {k.name for k in snapshot.partition_columns}
     assert frame.columns == [*[n.split(".")[1] for n in data], "row__id"]

@@ -108,6 +108,49 @@ final class Predicates {
     return false;
   }
 
+  /**
+   * The same predicate for statistics that know nanoseconds: Spark cuts timestamps to microseconds, so what equals one to
+   * Spark lies in a range.
+   */
+  static Filter exact(Filter filter) {
+    if (filter instanceof And and) {
+      return new And(exact(and.left()), exact(and.right()));
+    } else if (filter instanceof Or or) {
+      return new Or(exact(or.left()), exact(or.right()));
+    } else if (filter instanceof Not not) {
+      return new Not(exact(not.child()));
+    } else if (filter instanceof EqualTo equal && isTime(equal.value())) {
+      return within(equal.attribute(), equal.value());
+    } else if (filter instanceof LessThanOrEqual less && isTime(less.value())) {
+      return new LessThan(less.attribute(), next(less.value()));
+    } else if (filter instanceof GreaterThan greater && isTime(greater.value())) {
+      return new GreaterThanOrEqual(greater.attribute(), next(greater.value()));
+    } else if (filter instanceof In in && isTime(in.values()[0])) {
+      Filter found = within(in.attribute(), in.values()[0]);
+      for (int i = 1; i < in.values().length; i++) {
+        found = new Or(found, within(in.attribute(), in.values()[i]));
+      }
+      return found;
+    }
+    return filter;
+  }
+
+  private static boolean isTime(Object value) {
+    return value instanceof java.sql.Timestamp || value instanceof Instant;
+  }
+
+  private static Filter within(String column, Object time) {
+    return new And(new GreaterThanOrEqual(column, time), new LessThan(column, next(time)));
+  }
+
+  /** The next microsecond. */
+  private static Object next(Object time) {
+    if (time instanceof Instant instant) {
+      return instant.plusNanos(1000);
+    }
+    return java.sql.Timestamp.from(((java.sql.Timestamp) time).toInstant().plusNanos(1000));
+  }
+
   /** For orc-core; names are relative to {@code row}. Null when there is nothing to judge by. */
   static SearchArgument of(List<Filter> filters, StructType row) {
     if (filters.isEmpty()) {

@@ -4,6 +4,7 @@ import hiveacid.read.ScanSpec.Output;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Objects;
 import java.util.OptionalLong;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -39,6 +40,22 @@ final class SnapshotScan implements SupportsReportStatistics, Batch {
     this.files = files;
     this.filters = filters;
     this.counts = counts;
+  }
+
+  /** Equal scans of one query are run once; of one snapshot only, so that files are compared by their list alone. */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof SnapshotScan scan
+        && scan.table == table
+        && scan.schema.equals(schema)
+        && scan.files.equals(files)
+        && scan.filters.equals(filters)
+        && scan.counts == counts;
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(table, schema, filters, counts);
   }
 
   @Override

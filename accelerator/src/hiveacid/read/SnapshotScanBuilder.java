@@ -53,7 +53,7 @@ final class SnapshotScanBuilder
       if (predicate.deterministic()) {
         Option<Filter> translated = DataSourceStrategy$.MODULE$.translateFilter(predicate, false);
         if (translated.isDefined() && Predicates.isSafe(translated.get(), table.spec)) {
-          filters.add(translated.get());
+          filters.add(Predicates.exact(translated.get()));
         }
       }
     }
