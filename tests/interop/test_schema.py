@@ -37,6 +37,9 @@ UNIQUE = sa.text("""
     select tablename, indexdef from pg_indexes where schemaname = 'public' and indexdef like 'CREATE UNIQUE%'""")
 OURS = {table.name for table in EXTENSION_TABLES}
 
+# Required by Hive's MySQL script and not by its PostgreSQL one; ours requires them everywhere.
+NOT_NULL = {(table, name) for table in ("TAB_COL_STATS", "PART_COL_STATS") for name in ("COLUMN_NAME", "COLUMN_TYPE")}
+
 # Where a grant or a view's source is unique is up to Hive alone: nothing of ours writes there.
 NOT_WRITTEN_BY_US = ("DB_PRIVS", "MV_TABLES_USED")
 
@@ -76,7 +79,9 @@ def test_columns_are_hives_name_by_name_and_type_by_type(our_url: str, hive_url:
     hives = columns(hive_url)
     ours = {key: value for key, value in columns(our_url).items() if key[0] not in OURS}
     assert ours.keys() == hives.keys()
-    assert {key: (ours[key], hives[key]) for key in hives if ours[key] != hives[key]} == {}
+    assert {key: (ours[key], hives[key]) for key in hives.keys() - NOT_NULL if ours[key] != hives[key]} == {}
+    for key in NOT_NULL:
+        assert (ours[key][:2], ours[key][2], hives[key][2]) == (hives[key][:2], "NO", "YES")
 
 
 def test_what_must_be_unique_is_the_same(our_url: str, hive_url: str) -> None:
