@@ -8,6 +8,8 @@ JAR    := airflow_hive_acid/jars/.built
 export PATH := $(abspath $(BIN)):$(PATH)
 # Airflow and Spark start Python many times: without cached bytecode each start compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
+# Tests of one file stay together: they share a Spark application and a database server with each other.
+PARALLEL ?= -n 2 --dist loadfile
 
 .PHONY: install accelerator demo test test-unit test-mariadb test-interop mariadb lint format bench clean lock help
 
@@ -34,7 +36,7 @@ demo: install
 
 ## make test           unit, integration and acceptance tests on SQLite and PostgreSQL, with real Spark jobs and DAG runs
 test: install
-	@$(BIN)/python -m pytest -q -m "not interop"
+	@$(BIN)/python -m pytest -q -m "not interop" $(PARALLEL)
 
 ## make test-unit      the part that needs neither Spark nor Airflow
 test-unit: install
@@ -44,7 +46,7 @@ test-unit: install
 MARIADB_TESTS := tests/integration/metastore tests/integration/catalog tests/integration/compaction_queue \
                  tests/integration/maintenance tests/integration/cli
 test-mariadb: install mariadb
-	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(MARIADB_TESTS)
+	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(PARALLEL) $(MARIADB_TESTS)
 
 ## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
 test-interop: install mariadb
