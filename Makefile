@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests of one file stay together: they share a Spark application and a database server with each other.
 PARALLEL ?= -n 2 --dist loadfile
 
-.PHONY: install accelerator demo test test-unit test-mariadb test-interop mariadb lint format bench clean lock help
+.PHONY: install accelerator demo test test-unit test-mariadb test-interop test-interop-long mariadb lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -51,6 +51,11 @@ test-mariadb: install mariadb
 ## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
 test-interop: install mariadb
 	@$(BIN)/python -m pytest -q -m interop tests/interop
+
+## make test-interop-long   300 random programs shared with that Hive, an hour or more (PROGRAMS=40: so many)
+PROGRAMS ?= 300
+test-interop-long: install
+	@$(BIN)/python -m pytest -q -m interop --programs $(PROGRAMS) --durations 10 tests/interop/test_programs.py
 
 # A server for the two above; as root it is installed.
 mariadb:

@@ -73,6 +73,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="auto",
         help="off: in-process Spark tests do without the optional jar (default: with it, if there is a Java compiler)",
     )
+    parser.addoption(
+        "--programs",
+        type=int,
+        help="interop: how many random programs to run (default: as many as three minutes hold)",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
