@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 
-#: Programs of `make test-interop`: as many as three minutes hold on two cores.
-FEW = 12
+#: Programs of `make test-interop`: what three minutes hold, at 9 s each on two busy cores and 45 s for both starts.
+FEW = 15
 CLEANER_SECONDS = 60
 Values = tuple[Any, ...]
 
@@ -73,7 +73,8 @@ def test_both_sides_read_what_a_random_program_leaves(
         expected = sorted((tuple(row.values()) for row in rows), key=repr)
         ours, theirs = run.read_by_both()
         assert ours == theirs, before
-        assert len({row_id for row_id, *_ in ours}) == len(ours), f"ROW__IDs are not unique after {before}"
+        places = {(row_id, *values[3:]) for row_id, *values in ours}  # the partition, where there are any
+        assert len(places) == len(ours), f"ROW__IDs are not unique after {before}"
         assert sorted((tuple(values) for _, *values in ours), key=repr) == expected, before
     hive.run(f"drop table {table}")
 
