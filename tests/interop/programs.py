@@ -183,14 +183,14 @@ class Merge:
     update_condition: Condition | None = None
 
     def sql(self, table: str) -> str:
-        first = ", ".join(f"{literal(value, TYPES[name])} AS {name}" for name, value in self.source[0].items())
-        others = [", ".join(literal(v, TYPES[name]) for name, v in row.items()) for row in self.source[1:]]
-        union = " UNION ALL ".join(f"SELECT {row}" for row in [first, *others])
+        # One branch of a UNION ALL for each row would exceed the number of counters that Tez has.
+        values = ", ".join(literal(value, TYPES[name]) for row in self.source for name, value in row.items())
+        source = f"SELECT stack({len(self.source)}, {values}) AS ({', '.join(self.columns)})"
         by = "t.id = s.id" + (" AND t.day = s.day" if "day" in self.columns else "")
         extra = f" AND {self.update_condition.sql('t.')}" if self.update_condition else ""
         changes = ", ".join(f"{name} = {value.sql('s.')}" for name, value in self.assignments)
         return (
-            f"MERGE INTO {table} t USING ({union}) s ON {by} "
+            f"MERGE INTO {table} t USING ({source}) s ON {by} "
             f"WHEN MATCHED AND {self.doomed.sql('t.')} THEN DELETE "
             f"WHEN MATCHED{extra} THEN UPDATE SET {changes} "
             f"WHEN NOT MATCHED AND {self.wanted.sql('s.')} THEN INSERT VALUES "

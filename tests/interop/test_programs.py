@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 
-#: Programs of `make test-interop`: what three minutes hold, at 9 s each on two busy cores and 45 s for both starts.
-FEW = 15
+#: Programs of `make test-interop`: what three minutes hold, at 12 s each on two busy cores and 40 s for both starts.
+FEW = 12
 CLEANER_SECONDS = 60
 Values = tuple[Any, ...]
 

@@ -168,8 +168,8 @@ def test_the_text_of_a_program_is_what_is_run() -> None:
         Delete(Not(Compare("name", "<=>", None))).sql("t") == "DELETE FROM t WHERE NOT (name <=> cast(NULL as string))"
     )
     assert merge(row(1, None, 2), row(3, "c", 4)).sql("d.t") == (
-        "MERGE INTO d.t t USING (SELECT 1 AS id, cast(NULL as string) AS name, 2 AS amount "
-        "UNION ALL SELECT 3, 'c', 4) s ON t.id = s.id WHEN MATCHED AND t.amount > 5 THEN DELETE "
+        "MERGE INTO d.t t USING (SELECT stack(2, 1, cast(NULL as string), 2, 3, 'c', 4) "
+        "AS (id, name, amount)) s ON t.id = s.id WHEN MATCHED AND t.amount > 5 THEN DELETE "
         "WHEN MATCHED THEN UPDATE SET name = concat(s.name, '!') "
         "WHEN NOT MATCHED AND s.amount < 3 THEN INSERT VALUES (s.id, s.name, s.amount)"
     )
