@@ -69,9 +69,6 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
             raise KeyError(name)
         return ref
 
-    def __setitem__(self, name: str, ref: PartitionRef) -> None:
-        self.made(ref)
-
     def __iter__(self) -> Iterator[str]:
         if self._table.is_partitioned:
             listed = partition_refs(self._catalog.list_partitions(self._table.qualified_name))

@@ -326,7 +326,7 @@ class StatementTransaction:
         started = time.monotonic()
         moved, staged = self._plain.publish(table, staging, result, target, overwrite=write.operation == "overwrite")
         for name, values in new_partitions(target, [staged]).items():
-            self._known_partitions(table)[name] = PartitionRef(name, target.place_of(name), values)
+            self._known_partitions(table).made(PartitionRef(name, target.place_of(name), values))
         sizes = [file.size for file in moved.files]
         places = len({file.place for file in moved.files})
         context.emit(Published(moved.table, places, len(sizes), sum(sizes), time.monotonic() - started))

@@ -13,6 +13,7 @@ from .oracle import oracle
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
 _numbers = itertools.count(1)
@@ -64,3 +65,13 @@ def client(hive: Hive) -> Iterator[MetastoreClient]:
 
     with MetastoreClient(hive.metastore_url) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def engine(hive: Hive, client: MetastoreClient) -> Iterator[Engine]:
+    """Our engine on Hive's metastore and warehouse."""
+    from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
+
+    client.upgrade_schema()
+    with Engine(client, SparkSubmitLauncher("local[2]"), hive.warehouse.as_uri()) as engine:
+        yield engine

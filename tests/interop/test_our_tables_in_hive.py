@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
 from airflow_hive_acid.format.bucketing import bucket_of
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 
 from .hive import RowId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
     from .hive import Hive, Row
@@ -25,14 +23,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
-
-
-@pytest.fixture(scope="module")
-def engine(hive: Hive, client: MetastoreClient) -> Iterator[Engine]:
-    """Our engine on Hive's metastore and warehouse."""
-    client.upgrade_schema()
-    with Engine(client, SparkSubmitLauncher("local[2]"), hive.warehouse.as_uri()) as engine:
-        yield engine
 
 
 def as_hive(value: Any) -> Any:

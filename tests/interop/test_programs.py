@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.maintenance.cleaner import run_cleaner
@@ -20,8 +19,7 @@ from .hive import HiveError, RowId
 from .programs import Clean, Compact, Program, Side, Step, program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
     from .conditions import Record
@@ -40,14 +38,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         programs = metafunc.config.getoption("--programs")
         seeds = range(FEW if programs is None else programs)
         metafunc.parametrize("seed", seeds, ids=[f"seed{seed}" for seed in seeds])
-
-
-@pytest.fixture(scope="module")
-def engine(hive: Hive, client: MetastoreClient) -> Iterator[Engine]:
-    """Our engine on Hive's metastore and warehouse."""
-    client.upgrade_schema()
-    with Engine(client, SparkSubmitLauncher("local[2]"), hive.warehouse.as_uri()) as engine:
-        yield engine
 
 
 def test_both_sides_read_what_a_random_program_leaves(

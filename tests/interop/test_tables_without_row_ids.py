@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
-
 from .hive import RowId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.engine import Engine
 
     from .hive import Hive
 
@@ -23,14 +19,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.spark]
 
 COLUMNS = "id int, name string, amount decimal(12,2), day date, flag boolean"
 ROWS = "(1, 'é漢', 1.5, date'1500-03-01', true), (2, null, null, null, null)"
-
-
-@pytest.fixture(scope="module")
-def engine(hive: Hive, client: MetastoreClient) -> Iterator[Engine]:
-    """Our engine on Hive's metastore and warehouse."""
-    client.upgrade_schema()
-    with Engine(client, SparkSubmitLauncher("local[2]"), hive.warehouse.as_uri()) as engine:
-        yield engine
 
 
 def as_hive(value: Any) -> Any:
