@@ -80,6 +80,7 @@ class BenchTable:
     spark: SparkSession
     root: Path
     high: int = 0
+    insert_only: bool = False
 
     def snapshot(self, write_id: int | None = None, txn: int = 1) -> TableSnapshot:
         """The table with everything published so far, and the write id of the statement at hand."""
@@ -93,6 +94,7 @@ class BenchTable:
             (PartitionRef("", location),),
             f"bench.t:{write_id or self.high}:{none_open}::",
             f"{txn}:{none_open}::",
+            insert_only=self.insert_only,
         )
 
     def run(self, step: Any, *sources: Source, **conf: str) -> JobResult:
@@ -116,7 +118,7 @@ class BenchTable:
     def copy(self, root: Path) -> BenchTable:
         """The same table elsewhere; files are hard links."""
         shutil.copytree(self.root, root, copy_function=os.link)
-        return BenchTable(self.spark, root, self.high)
+        return BenchTable(self.spark, root, self.high, self.insert_only)
 
 
 def write_plain(rows: DataFrame, path: Path) -> None:
