@@ -133,7 +133,7 @@ def show_memory(rows: int, deltas: list[int], cores: int) -> None:
     for way in ways:
         for number in deltas:
             command = [sys.executable, __file__, "--rows", str(rows), "--deltas", str(number), "--cores", str(cores)]
-            subprocess.run([*command, "--peak", "off" if way == WITHOUT else "auto"], check=True)  # noqa: S603
+            subprocess.run([*command, "--peak", "off" if way == WITHOUT else "auto"], check=True)
 
 
 def show_peak(rows: int, deltas: int, cores: int, accelerator: str) -> None:
@@ -155,10 +155,8 @@ def show_peak(rows: int, deltas: int, cores: int, accelerator: str) -> None:
             seconds = time.perf_counter() - started
             table.discard(result)
             name = kind + (WITHOUT if accelerator == "off" else "")
-            print(
-                f"| {name} | {deltas} | {before >> 20} | {peak.bytes >> 20} | {resident(spark) >> 20} | {seconds:.1f} |",
-                flush=True,
-            )
+            numbers = [bytes_ >> 20 for bytes_ in (before, peak.bytes, resident(spark))]
+            print(f"| {name} | {deltas} | {' | '.join(map(str, numbers))} | {seconds:.1f} |", flush=True)
     finally:
         spark.stop()
         shutil.rmtree(directory)
