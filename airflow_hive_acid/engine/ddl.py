@@ -82,6 +82,7 @@ def _create_table(context: Context, statement: CreateTable) -> None:
         location=statement.location,
         bucket_columns=statement.bucket_columns,
         bucket_count=statement.bucket_count or -1,
+        sort_columns=statement.sort_columns,
         comments=comments,
         external=statement.external,
         stored_as=statement.stored_as,

@@ -41,7 +41,9 @@ def bucketing(table: Table) -> Bucketing | None:
     """How a table's rows are placed in buckets, as the catalog has it."""
     if not table.bucket_columns:
         return None
-    return Bucketing(table.bucket_columns, table.bucket_count, stored_version(table.properties))
+    full_acid = table.is_transactional and not table.is_insert_only
+    sorting = () if full_acid else table.sort_columns
+    return Bucketing(table.bucket_columns, table.bucket_count, stored_version(table.properties), sorting)
 
 
 def table_snapshot(

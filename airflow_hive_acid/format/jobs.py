@@ -41,14 +41,16 @@ class PartitionRef:
 
 @dataclass(frozen=True, slots=True)
 class Bucketing:
-    """``CLUSTERED BY (columns) INTO count BUCKETS``.
+    """``CLUSTERED BY (columns) [SORTED BY (sorting)] INTO count BUCKETS``.
 
     :param version: the table's ``bucketing_version``: which of Hive's hashes places its rows.
+    :param sorting: columns and whether ascending; not for full ACID tables, whose rows lie in the order of their ids.
     """
 
     columns: tuple[str, ...]
     count: int
     version: str
+    sorting: tuple[tuple[str, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

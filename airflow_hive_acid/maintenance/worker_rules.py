@@ -28,10 +28,8 @@ def refusal(request: Compaction, table: Table | None, *, partition_exists: bool)
         return f"{table.qualified_name} is not transactional"
     if request.type is CompactionType.REBALANCE and (table.bucket_count > 0 or table.is_insert_only):
         return f"{table.qualified_name} cannot be rebalanced: it is bucketed or insert-only"
-    if table.is_insert_only and table.bucket_count > 0:
-        return f"{table.qualified_name} is insert-only and bucketed; such tables are compacted by Hive only"
-    if table.sort_columns:
-        return f"{table.qualified_name} is sorted by {table.sort_columns[0][0]}; compaction would lose that order"
+    if table.sort_columns and not table.is_insert_only:
+        return f"{table.qualified_name} is sorted by {table.sort_columns[0][0]}, and rows with ids lie in their order"
     if table.is_partitioned and resource.partition is None:
         return f"{table.qualified_name} is partitioned; request the compaction of a partition"
     if not table.is_partitioned and resource.partition is not None:

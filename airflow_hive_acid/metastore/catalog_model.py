@@ -51,6 +51,7 @@ class Table:
 
     :param columns: data columns, without the partition columns.
     :param bucket_count: -1 when the table is not bucketed.
+    :param sort_columns: of SORTED BY, with whether the order is ascending.
     :param write_id: write id of the last change the catalog knows of (TBLS.WRITE_ID).
     :param comments: comments of columns that have one.
     :param serde: class that reads and writes rows of its files, with ``serde_properties``.
@@ -169,6 +170,7 @@ class TableDefinition:
     :param properties: TBLPROPERTIES; without ``transactional`` a table that is not external is full ACID.
     :param location: URI of the table directory; None for the default below its database.
     :param bucket_count: -1 when not bucketed.
+    :param sort_columns: of SORTED BY, with whether the order is ascending; not for full ACID tables.
     :param comments: comments of columns.
     :param external: CREATE EXTERNAL TABLE: the files belong to somebody else and outlive the table.
     """
@@ -182,6 +184,7 @@ class TableDefinition:
     owner: str | None = None
     bucket_columns: tuple[str, ...] = ()
     bucket_count: int = -1
+    sort_columns: tuple[tuple[str, bool], ...] = ()
     comments: Mapping[str, str] = field(default_factory=dict)
     stored_as: str = "orc"
     external: bool = False
@@ -226,16 +229,18 @@ def check_definition(definition: TableDefinition) -> TableDefinition:
         if len(key.name) > 128:
             raise InvalidArgumentsError(f"{where}: the partition column {key.name[:40]}… is longer than 128 characters")
     buckets = _check_buckets(where, definition, columns)
+    properties = _check_properties(where, definition)
     return TableDefinition(
         db=db,
         name=name,
         columns=columns,
         partition_columns=keys,
-        properties=_check_properties(where, definition),
+        properties=properties,
         location=None if definition.location is None else check_location(definition.location),
         owner=definition.owner,
         bucket_columns=buckets,
         bucket_count=definition.bucket_count if buckets else -1,
+        sort_columns=_check_sorting(where, definition, columns, properties),
         comments={key.lower(): value for key, value in definition.comments.items()},
         external=definition.external,
         stored_as=definition.stored_as.lower(),
@@ -283,6 +288,30 @@ def _check_buckets(where: str, definition: TableDefinition, columns: tuple[Colum
         if bucket not in names:
             raise InvalidArgumentsError(f"{where} is clustered by {bucket}, which is none of its columns")
     return buckets
+
+
+def _check_sorting(
+    where: str, definition: TableDefinition, columns: tuple[Column, ...], properties: Mapping[str, str]
+) -> tuple[tuple[str, bool], ...]:
+    """The order inside of buckets; Hive's TransactionalValidationListener refuses it where rows have ids."""
+    order = tuple((name.lower(), ascending) for name, ascending in definition.sort_columns)
+    if not order:
+        return ()
+    if not definition.bucket_columns:
+        raise InvalidArgumentsError(f"{where}: SORTED BY is the order inside of buckets and needs CLUSTERED BY")
+    known = {column.name for column in columns}
+    names = [name for name, _ in order]
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidArgumentsError(f"{where} is sorted by {unknown[0]}, which is none of its columns")
+    if len(set(names)) < len(names):
+        raise InvalidArgumentsError(f"{where}: SORTED BY names a column twice")
+    insert_only = properties.get("transactional_properties") == "insert_only"
+    if properties.get("transactional") == "true" and not insert_only:
+        raise InvalidArgumentsError(
+            f"{where} cannot support full ACID functionality since it is sorted; rows with ids lie in the order of "
+            "these. Leave SORTED BY out, or set 'transactional_properties'='insert_only'"
+        )
+    return order
 
 
 def _check_properties(where: str, definition: TableDefinition) -> dict[str, str]:

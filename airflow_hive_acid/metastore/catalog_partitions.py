@@ -144,6 +144,7 @@ def add_partitions(
         return []
     storage = dict(connection.execute(_SELECT_STORAGE, {"table": table.id}).mappings().one())
     storage["BUCKETS"] = list(connection.execute(_SELECT_BUCKETS, {"storage": storage["SD_ID"]}).scalars())
+    storage["SORTS"] = table.sort_columns
     created = now_ms(connection) // 1000
     parameters = {"transient_lastDdlTime": str(created)}
     if write_id is None:

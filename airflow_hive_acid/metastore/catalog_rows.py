@@ -30,6 +30,7 @@ from airflow_hive_acid.metastore.schema_catalog import (
     SDS,
     SERDE_PARAMS,
     SERDES,
+    SORT_COLS,
     TABLE_PARAMS,
     TBLS,
 )
@@ -137,6 +138,7 @@ def insert_table(
         {"SD_ID": ids["storage"], "BUCKET_COL_NAME": name, "INTEGER_IDX": index}
         for index, name in enumerate(definition.bucket_columns)
     ])  # fmt: skip
+    _insert_sorting(connection, [ids["storage"]], definition.sort_columns)
     connection.execute(insert(TBLS), {
         "TBL_ID": ids["table"], "CREATE_TIME": created, "DB_ID": ids["db"], "LAST_ACCESS_TIME": 0,
         "OWNER": definition.owner, "OWNER_TYPE": "USER", "RETENTION": 0, "SD_ID": ids["storage"],
@@ -164,7 +166,7 @@ def insert_partitions(
     """All rows of new partitions; they share the column descriptor of their table.
 
     :param table_storage: ``TBL_ID``, ``CD_ID``, ``NUM_BUCKETS``, ``INPUT_FORMAT``, ``OUTPUT_FORMAT``, ``SLIB``,
-        ``BUCKETS`` (columns) of the table.
+        ``BUCKETS`` (columns), ``SORTS`` (columns, and whether ascending) of the table.
     :param parameters: PARTITION_PARAMS of each of them, ``transient_lastDdlTime`` included.
     """
     places = [(s, e, p.location) for s, e, p in zip(storage_ids, serde_ids, partitions, strict=True)]
@@ -177,6 +179,7 @@ def insert_partitions(
         for storage_id in storage_ids
         for index, name in enumerate(table_storage["BUCKETS"])
     ])  # fmt: skip
+    _insert_sorting(connection, storage_ids, table_storage["SORTS"])
     created = int(parameters["transient_lastDdlTime"])
     _insert_many(connection, PARTITIONS, [
         {"PART_ID": p.id, "CREATE_TIME": created, "LAST_ACCESS_TIME": 0, "PART_NAME": p.name, "SD_ID": storage_id,
@@ -192,6 +195,14 @@ def insert_partitions(
         {"PART_ID": p.id, "PARAM_KEY": key, "PARAM_VALUE": value}
         for p in partitions
         for key, value in parameters.items()
+    ])  # fmt: skip
+
+
+def _insert_sorting(connection: Connection, storage_ids: Sequence[int], order: Sequence[tuple[str, bool]]) -> None:
+    _insert_many(connection, SORT_COLS, [
+        {"SD_ID": storage_id, "COLUMN_NAME": name, "ORDER": int(ascending), "INTEGER_IDX": index}
+        for storage_id in storage_ids
+        for index, (name, ascending) in enumerate(order)
     ])  # fmt: skip
 
 

@@ -36,12 +36,21 @@ class Buckets:
 
     :param types: Hive's types of the columns.
     :param version: of the hash.
+    :param sorting: columns in whose order the rows of a bucket lie, and whether it is ascending.
     """
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
     count: int
     version: int
+    sorting: tuple[tuple[str, bool], ...] = ()
+
+    def order(self) -> list[Column]:
+        """The order inside of a bucket; NULL is less than everything, as in Hive."""
+        return [
+            F.asc_nulls_first(schema.quoted(c)) if ascending else F.desc_nulls_last(schema.quoted(c))
+            for c, ascending in self.sorting
+        ]
 
     def number(self, spark: SparkSession) -> Column:
         """The bucket number of a row that has the bucketing columns by name."""
@@ -60,21 +69,38 @@ def buckets_of(table: TableSnapshot) -> Buckets | None:
         return None
     known = {c.name.lower(): c.type for c in table.columns}
     columns = tuple(c.lower() for c in given.columns)
-    if not columns or not set(columns) <= set(known) or not 1 <= given.count <= _MOST_TASKS:
+    sorting = tuple((c.lower(), ascending) for c, ascending in given.sorting)
+    if not columns or not {*columns, *dict(sorting)} <= set(known) or not 1 <= given.count <= _MOST_TASKS:
+        order = f" SORTED BY {', '.join(dict(sorting))}" if sorting else ""
         raise InvalidArgumentsError(
-            f"{table.table} is CLUSTERED BY {', '.join(columns)} INTO {given.count} BUCKETS: it takes columns of the "
-            f"table, which are {', '.join(known)}, and 1 to {_MOST_TASKS} buckets"
+            f"{table.table} is CLUSTERED BY {', '.join(columns)}{order} INTO {given.count} BUCKETS: it takes "
+            f"columns of the table, which are {', '.join(known)}, and 1 to {_MOST_TASKS} buckets"
         )
     version = known_version(given.version, table.table)
-    return Buckets(columns, tuple(known[c] for c in columns), given.count, version)
+    return Buckets(columns, tuple(known[c] for c in columns), given.count, version, sorting)
 
 
-def spread(rows: DataFrame, buckets: Buckets | None) -> DataFrame:
-    """The rows of an insert in the tasks that write them."""
+def spread(rows: DataFrame, buckets: Buckets | None, offset: int = 0) -> DataFrame:
+    """The rows of an insert in the tasks that write them.
+
+    :param offset: bucket of the first task, of rows that join a base; bucketed tables have none.
+    :raises InvalidArgumentsError: when a directory can have no file more.
+    """
     if buckets is not None:
-        return rows.repartitionById(buckets.count, buckets.number(rows.sparkSession))
+        return in_buckets(rows, buckets)
+    left = _MOST_TASKS - offset
+    if left < 1:
+        raise InvalidArgumentsError(
+            f"this transaction has overwritten the table or partition and filled {offset} buckets of the base, and a "
+            f"directory holds {_MOST_TASKS}; commit, and go on in a new transaction"
+        )
     # A coalesce costs the tasks their common code, so it is there only where it may be needed.
-    return rows.coalesce(_MOST_TASKS) if most_tasks(rows) > _MOST_TASKS else rows
+    return rows.coalesce(left) if most_tasks(rows) > left else rows
+
+
+def in_buckets(rows: DataFrame, buckets: Buckets) -> DataFrame:
+    """Rows of a bucketed table: task N has those of bucket N."""
+    return rows.repartitionById(buckets.count, buckets.number(rows.sparkSession))
 
 
 def most_tasks(rows: DataFrame) -> int:

@@ -138,7 +138,7 @@ class InsertWriter:
         :param bucket_offset: first bucket number to use, where others are taken.
         """
         dynamic = [c for c in self._partition_columns if c.name not in self._static]
-        rows = spread(rows, self._buckets)
+        rows = spread(rows, self._buckets, bucket_offset)
         keys = [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(dynamic))]
         if keys:
             texts = [f"{partition_text(c)} as {key}" for c, key in zip(dynamic, keys, strict=True)]

@@ -2,6 +2,9 @@
 
 An insert-only table gets a delta or, for an overwrite, a base with plain files in it. A plain table has no such
 directories: its files wait in staging below the name ``files`` until the control plane moves them one by one.
+In a bucketed table the number that a file's name begins with is its bucket, rows go there by Hive's hash, and lie in
+the order of SORTED BY. As from Hive on Tez, a bucket without rows gets an empty file from an INSERT OVERWRITE whose
+partitions are not dynamic, and otherwise none: readers find buckets by these names.
 """
 
 from __future__ import annotations
@@ -11,19 +14,21 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.names import PLAIN_FILES, base_name, delta_name, original_file_name, unique_file_name
 from airflow_hive_acid.spark import plain, schema
+from airflow_hive_acid.spark.bucketing import buckets_of, in_buckets
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.insert import in_one_file_if_small, partition_of, partition_text, prepared
 from airflow_hive_acid.spark.output import Destination
-from airflow_hive_acid.spark.plain_output import empty_directory, write_rows
+from airflow_hive_acid.spark.plain_output import empty_directory, with_empty_files, write_rows
 from airflow_hive_acid.spark.scan import PartitionValues, ScanFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from airflow_hive_acid.format.acid_state import StateDirectory
     from airflow_hive_acid.format.jobs import Compact, Insert, WrittenDirectory
+    from airflow_hive_acid.spark.bucketing import Buckets
     from airflow_hive_acid.spark.output import Staging
 
 _FILE_BYTES = 256 << 20
@@ -53,16 +58,27 @@ def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenD
             return original_file_name(task)
         return unique_file_name(task, step.statement_id, step.write_id)
 
+    buckets = buckets_of(target)
     keys = [f"{schema.INTERNAL_PREFIX}p{i}" for i in range(len(dynamic))]
     texts = [f"{partition_text(c)} as {key}" for c, key in zip(dynamic, keys, strict=True)]
     rows = in_one_file_if_small(rows).selectExpr("*", *texts)
-    if keys:
-        rows = rows.sortWithinPartitions(*keys)
+    rows = _ordered(rows, buckets, keys)
     data = [schema.quoted(c.name) for c in columns]
     written = write_rows(staging, rows.selectExpr(*data, *keys), columns, keys, place, target, file_name)
-    if not written and step.overwrite and not dynamic:
-        written = [empty_directory(staging, place(()))]
+    if step.overwrite and not dynamic:
+        written = written or [empty_directory(staging, place(()))]
+        if buckets is not None:
+            written = [with_empty_files(staging, written[0], map(file_name, range(buckets.count)))]
     return written
+
+
+def _ordered(rows: DataFrame, buckets: Buckets | None, keys: Sequence[str] = ()) -> DataFrame:
+    """Rows in the task of their bucket, sorted by the keys of their directory and then as the table asks for."""
+    order: list[Column | str] = [*keys]
+    if buckets is not None:
+        rows = in_buckets(rows, buckets)
+        order += buckets.order()
+    return rows.sortWithinPartitions(*order) if order else rows
 
 
 def compact(spark: SparkSession, step: Compact, staging: Staging) -> list[WrittenDirectory]:
@@ -98,8 +114,9 @@ def compact(spark: SparkSession, step: Compact, staging: Staging) -> list[Writte
     if rows is None:
         return [empty_directory(staging, destination)]
     wanted = rows.selectExpr(*[schema.quoted(c.name) for c in columns])
-    tasks = max(1, round(sum(size for _, size in files) / _FILE_BYTES))
-    written = write_rows(
-        staging, wanted.coalesce(tasks), columns, (), lambda _: destination, target, original_file_name
-    )
+    buckets = buckets_of(target)
+    if buckets is None:
+        wanted = wanted.coalesce(max(1, round(sum(size for _, size in files) / _FILE_BYTES)))
+    wanted = _ordered(wanted, buckets)
+    written = write_rows(staging, wanted, columns, (), lambda _: destination, target, original_file_name)
     return written or [empty_directory(staging, destination)]

@@ -8,6 +8,7 @@ without a row is left behind. Nothing leaves staging here: publishing is the con
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
@@ -17,17 +18,18 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import WrittenDirectory, WrittenFile
 from airflow_hive_acid.format.partitions import unescape_path_name
 from airflow_hive_acid.spark.hadoop import in_threads
+from airflow_hive_acid.spark.output import Destination
 from airflow_hive_acid.spark.scan import metadata_path, read_exactly
 from airflow_hive_acid.spark.text_files import TextLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter
 
     from airflow_hive_acid.format.jobs import TableSnapshot
     from airflow_hive_acid.spark.hadoop import Entry
-    from airflow_hive_acid.spark.output import Destination, Staging
+    from airflow_hive_acid.spark.output import Staging
     from airflow_hive_acid.spark.schema import TableColumn
 
 _TASK = re.compile(r"part-([0-9]+)-.*")
@@ -78,6 +80,16 @@ def empty_directory(staging: Staging, destination: Destination) -> WrittenDirect
     """A directory without a file: for an overwrite or a compaction, the empty table."""
     staging.fs.make_directories(staging.directory(destination))
     return WrittenDirectory(destination.partition, destination.values, destination.name, ())
+
+
+def with_empty_files(staging: Staging, written: WrittenDirectory, names: Iterable[str]) -> WrittenDirectory:
+    """A directory with an empty file under each of these names that it has not got."""
+    directory = staging.directory(Destination(written.partition, written.values, written.name))
+    missing = sorted(set(names) - {file.name for file in written.files})
+    for name in missing:
+        staging.fs.write_text(paths.join(directory, name), "")
+    files = sorted([*written.files, *(WrittenFile(name, 0, 0) for name in missing)], key=lambda file: file.name)
+    return replace(written, files=tuple(files))
 
 
 def _writer(

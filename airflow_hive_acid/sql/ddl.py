@@ -147,7 +147,7 @@ def _bad_table_clause(cursor: Cursor) -> Exception:
         (("ROW", "FORMAT"), "text tables have Hive's default delimiters; other files: CREATE TEMPORARY VIEW … USING"),
         (("SKEWED",), "leave it out"),
         (("STORED", "BY"), "tables are stored as ORC"),
-        (("SORTED", "BY"), "an ACID table keeps its rows in the order of their ROW__ID"),
+        (("SORTED", "BY"), "it follows the columns of CLUSTERED BY"),
     ):
         if cursor.at(*words):
             return cursor.unsupported(f"{' '.join(words)} is not supported: {remedy}")
@@ -172,8 +172,7 @@ def _stored_as(cursor: Cursor) -> str:
 
 def _clustered_by(cursor: Cursor) -> dict[str, Any]:
     columns = cursor.names_in_parentheses()
-    if cursor.at("SORTED"):
-        raise _bad_table_clause(cursor)
+    order = _sorted_by(cursor) if cursor.accept("SORTED") else ()
     cursor.expect("INTO")
     token = cursor.next("a number of buckets")
     cursor.position -= 1
@@ -181,7 +180,24 @@ def _clustered_by(cursor: Cursor) -> dict[str, Any]:
     if not 1 <= count <= 4096:
         raise cursor.error(f"a table has 1 to 4096 buckets, not {count}", token)
     cursor.expect("BUCKETS")
-    return {"bucket_columns": columns, "bucket_count": count}
+    return {"bucket_columns": columns, "bucket_count": count, "sort_columns": order}
+
+
+def _sorted_by(cursor: Cursor) -> tuple[tuple[str, bool], ...]:
+    """Columns, and whether ascending; NULLs come first in that order, as Hive has it in buckets."""
+    cursor.expect("BY")
+    cursor.expect("(")
+    order: list[tuple[str, bool]] = []
+    while True:
+        name = cursor.column_name()
+        ascending = cursor.accept("ASC") or not cursor.accept("DESC")
+        order.append((name, ascending))
+        if cursor.at("NULLS"):
+            raise cursor.unsupported("NULLS FIRST and NULLS LAST are not kept by Hive's catalog; leave it out")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return tuple(order)
 
 
 def _column_definitions(cursor: Cursor) -> tuple[ColumnDefinition, ...]:

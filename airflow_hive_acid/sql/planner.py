@@ -71,7 +71,6 @@ def _plan(references: References, kind: str, write: TableWrite | None, template:
 
 def _plan_insert(statement: Insert, references: References) -> Plan:
     facts = references.table_of(str(statement.table))
-    targets.require_writable(statement, facts)
     static, dynamic = targets.insert_partition(statement, facts)
     filled = targets.filled_columns(statement, facts, static, dynamic)
     query = references.rewrite(statement.query)

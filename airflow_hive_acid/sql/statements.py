@@ -107,6 +107,7 @@ class CreateTable(Origin):
     partition_columns: tuple[ColumnDefinition, ...] = ()
     bucket_columns: tuple[str, ...] = ()
     bucket_count: int = -1
+    sort_columns: tuple[tuple[str, bool], ...] = ()
     if_not_exists: bool = False
     external: bool = False
     comment: str | None = None

@@ -21,17 +21,6 @@ Assignments = tuple[tuple[str, "Fragment"], ...]
 Partition = tuple[tuple[str, str], ...]
 
 
-def require_writable(statement: DataStatement, facts: TableFacts) -> None:
-    """Refuse an INSERT into a table that we cannot write."""
-    if facts.bucket_columns and (facts.is_insert_only or not facts.is_transactional):
-        kind = "insert-only" if facts.is_insert_only else "not transactional"
-        raise _refused(
-            statement,
-            f"{facts.qualified_name} is {kind} and CLUSTERED BY {', '.join(facts.bucket_columns)}; rows are placed "
-            "in the buckets of full ACID tables only",
-        )
-
-
 def require_changeable(statement: DataStatement, facts: TableFacts) -> None:
     """Refuse UPDATE, DELETE and MERGE of a table without row ids, in Hive's words."""
     if not facts.is_transactional:

@@ -6,10 +6,13 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
-from airflow_hive_acid.errors import JobFailedError, PublishError, UnsupportedStatementError
+from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, PublishError, UnsupportedStatementError
 from airflow_hive_acid.filesystem import AnyFilesystem
+from airflow_hive_acid.format.jobs import Bucketing
 from airflow_hive_acid.maintenance.fences import fence_dead_jobs
+from airflow_hive_acid.metastore.schema_catalog import SORT_COLS
 
 TABLES = """
 CREATE EXTERNAL TABLE w.e (a INT) STORED AS PARQUET;
@@ -149,3 +152,23 @@ def test_a_format_that_is_not_ours_is_refused_by_its_class(plain, client, fake, 
     monkeypatch.setattr(type(client.catalog), "get_table", as_avro)
     with pytest.raises(UnsupportedStatementError, match=r"stored as org\.example\.AvroInputFormat"):
         plain.query("SELECT * FROM w.e")
+
+
+def test_sorted_buckets_go_into_the_catalog_of_table_and_partitions_and_into_the_spec(engine, client, fake):
+    clauses = "(a INT, b STRING) PARTITIONED BY (k STRING) CLUSTERED BY (a) SORTED BY (b DESC, a) INTO 4 BUCKETS"
+    engine.run(f"CREATE TABLE w.s {clauses} TBLPROPERTIES ('transactional_properties'='insert_only')")
+    engine.run(f"CREATE EXTERNAL TABLE w.z {clauses}")
+    order = (("b", False), ("a", True))
+    for name in ("w.s", "w.z"):
+        assert client.catalog.get_table(name).sort_columns == order
+        engine.run(f"INSERT INTO {name} PARTITION (k = 'x') VALUES (1, 'y')")  # noqa: S608
+        assert fake.specs[-1].step.target.bucketing == Bucketing(("a",), 4, "2", order)
+    query = select(SORT_COLS).order_by(SORT_COLS.c.SD_ID, SORT_COLS.c.INTEGER_IDX)
+    rows = client.database.read(lambda connection: connection.execute(query).all())
+    # Two tables and their partitions, ascending is 1 as in Hive.
+    assert [tuple(row)[1:] for row in rows] == [("b", 0, 0), ("a", 1, 1)] * 4
+
+
+def test_rows_with_ids_cannot_be_sorted_in_hives_words(engine):
+    with pytest.raises(InvalidArgumentsError, match="cannot support full ACID functionality since it is sorted"):
+        engine.run("CREATE TABLE w.f (a INT) CLUSTERED BY (a) SORTED BY (a) INTO 4 BUCKETS STORED AS ORC")

@@ -79,12 +79,6 @@ def test_aborted_leftovers_are_work_for_the_cleaner() -> None:
         (None, request(), True, "no table default.t"),
         (table(properties={}), request(), True, "not transactional"),
         (table(sort_columns=(("id", True),)), request(), True, "sorted by id"),
-        (
-            table(properties={"transactional": "true", "transactional_properties": "insert_only"}, bucket_count=2),
-            request(),
-            True,
-            "insert-only and bucketed",
-        ),
         (table(partition_columns=(Column("p", "int"),)), request(), True, "request the compaction of a partition"),
         (table(), request(partition="p=1"), True, "not partitioned"),
         (table(partition_columns=(Column("p", "int"),)), request(partition="p=1"), False, "no partition p=1"),
@@ -153,3 +147,11 @@ def test_deltas_without_a_file_do_not_widen_the_result() -> None:
     found = acid_state(listing, writes, ValidTxnList(1000))
     assert result_names(MINOR, found, 3, 9)[0] == "delta_0000002_0000003_v0000009"
     assert result_names(MINOR, acid_state(listing[:1], writes, ValidTxnList(1000)), 3, 9) == ()
+
+
+def test_a_sorted_table_without_row_ids_is_compacted_in_its_order() -> None:
+    found = table(
+        properties={"transactional": "true", "transactional_properties": "insert_only"}, bucket_count=2,
+        bucket_columns=("id",), sort_columns=(("id", True),),
+    )  # fmt: skip
+    assert refusal(request(), found, partition_exists=True) is None

@@ -86,6 +86,35 @@ def test_a_column_name_that_breaks_things_is_refused(name: str) -> None:
         (TableDefinition("d", "t", ID, bucket_columns=("id",)), "number of buckets"),
         (TableDefinition("d", "t", ID, bucket_count=4), "CLUSTERED BY"),
         (TableDefinition("d", "t", ID, bucket_columns=("id",), bucket_count=5000), "at most 4096"),
+        (TableDefinition("d", "t", ID, sort_columns=(("id", True),)), "needs CLUSTERED BY"),
+        (
+            TableDefinition("d", "t", ID, bucket_columns=("id",), bucket_count=2, sort_columns=(("id", True),)),
+            r"table d\.t cannot support full ACID functionality since it is sorted",
+        ),
+        (
+            TableDefinition(
+                "d",
+                "t",
+                ID,
+                properties={"transactional": "false"},
+                bucket_columns=("id",),
+                bucket_count=2,
+                sort_columns=(("x", True),),
+            ),
+            "sorted by x",
+        ),
+        (
+            TableDefinition(
+                "d",
+                "t",
+                ID,
+                external=True,
+                bucket_columns=("id",),
+                bucket_count=2,
+                sort_columns=(("id", True), ("ID", False)),
+            ),
+            "SORTED BY names a column twice",
+        ),
         (TableDefinition("d", "t", ID, stored_as="avro"), "STORED AS avro is not supported"),
         (
             TableDefinition("d", "t", ID, properties={"transactional_properties": "default"}, stored_as="parquet"),

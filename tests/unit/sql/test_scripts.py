@@ -121,6 +121,17 @@ def test_create_table_with_everything() -> None:
     assert statement.properties == {"transactional": "true", "orc.compress": "ZLIB"}
 
 
+def test_the_order_inside_of_buckets() -> None:
+    (statement,) = parse_script(
+        "CREATE TABLE t (a int, b int) CLUSTERED BY (a) SORTED BY (B DESC, a ASC) INTO 2 BUCKETS"
+    )
+    assert isinstance(statement, CreateTable)
+    assert statement.sort_columns == (("b", False), ("a", True))
+    (statement,) = parse_script("CREATE TABLE t (a int) CLUSTERED BY (a) SORTED BY (a) INTO 2 BUCKETS")
+    assert isinstance(statement, CreateTable)
+    assert statement.sort_columns == (("a", True),)
+
+
 def test_an_unbucketed_table_says_so_as_the_catalog_does() -> None:
     (statement,) = parse_script("CREATE TABLE t (id int)")
     assert isinstance(statement, CreateTable)
