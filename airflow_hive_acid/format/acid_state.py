@@ -66,6 +66,17 @@ class StateDirectory:
         parsed = ((entry, parse_bucket_file(_file_name(entry.path))) for entry in self.files)
         return tuple((entry, bucket) for entry, bucket in parsed if bucket is not None)
 
+    @property
+    def may_update_in_place(self) -> bool:
+        """Whether an older Hive may have written it, with events that update and delete rows among its inserts.
+
+        Hive 3 and later leave ``_orc_acid_version`` in every directory with bucket files, except in the base of a
+        rebalance, which has a visibility txn id. Without both, the footers tell.
+        """
+        if self.directory.kind is DirectoryKind.DELETE_DELTA or self.directory.visibility_txn_id:
+            return False
+        return bool(self.bucket_files()) and all(_file_name(f.path) != ACID_VERSION_FILE for f in self.files)
+
     def plain_files(self) -> tuple[FileEntry, ...]:
         """The data files of a directory of an insert-only table: any name, also in nested directories of UNION ALL."""
         return tuple(

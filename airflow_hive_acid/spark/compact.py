@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.spark import originals, schema
 from airflow_hive_acid.spark.change import bucket_index
@@ -25,9 +25,9 @@ from airflow_hive_acid.spark.reader import (
     delete_events,
     insert_events,
     live_events,
+    live_originals,
     only_seen,
     open_table,
-    without_deleted,
 )
 from airflow_hive_acid.spark.rebalance import rebalanced
 from airflow_hive_acid.spark.scan import bucket_number, read_files_whole, union
@@ -84,6 +84,11 @@ class _Compaction:
         sources = [f.min_write_id for f in (*inserts, *files.deletes)] + [f.write_id for f in loaded]
         if not sources:
             return []
+        if self._table.changing:
+            raise UnsupportedStatementError(
+                f"{self._table.name} holds updates in place of a Hive before version 3 "
+                f"({min(self._table.changing)}), which a minor compaction cannot merge; run a major one"
+            )
         low = min(sources)
         visibility = self._step.visibility_txn_id
         rows = delta_name(low, self._high, None, visibility)
@@ -147,7 +152,7 @@ class _Compaction:
         return union([p.selectExpr(schema.OPERATION, *schema.IDENTITY, current, schema.ROW) for p in parts])
 
     def _live_originals(self, files: Sequence[OriginalDataFile]) -> DataFrame:
-        return without_deleted(self._spark, self._table, self._copied_originals(files), {0})
+        return live_originals(self._spark, self._table, files, identity=True)
 
     def _write(
         self,
@@ -160,9 +165,9 @@ class _Compaction:
     ) -> list[WrittenDirectory]:
         """Copy buckets of one file as they are, gather and sort the others."""
         sink = sink_for(self._spark, self._table.columns, self._step.target.properties)
-        if sink is not None and files and not loaded:
+        if sink is not None and files and not loaded and not self._table.mixed:
             return self._merged(sink, name, label, files)
-        mixed = {f.bucket for f in loaded}
+        mixed = {f.bucket for f in loaded} | {bucket for _, bucket in self._table.mixed}
         per_bucket = Counter([f.bucket for f in files] + [f.bucket for f in loaded])
         alone = [f for f in files if per_bucket[f.bucket] == 1 and f.bucket not in mixed]
         several = [f for f in files if f not in set(alone)]

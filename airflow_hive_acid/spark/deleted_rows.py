@@ -1,7 +1,8 @@
 """Rows together with those that are deleted (Hive's ROW__IS__DELETED), for people who look for what is gone.
 
-As long as the Cleaner has not come by, deleted rows are still in the files. They are shown as they were when their
-delete event was written; after a major compaction they are gone for good.
+As long as no major compaction has come by, deleted rows are still in the files. They are shown as they were when their
+delete event was written, and as Hive does it, ROW__ID then names the write id that deleted the row, not the one that
+made it (VectorizedOrcAcidRowBatchReader with ``acid.fetch.deleted.rows``).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import UnsupportedStatementError
-from airflow_hive_acid.spark import originals, schema
-from airflow_hive_acid.spark.reader import delete_events, insert_events, only_seen, open_table
+from airflow_hive_acid.spark import in_place, originals, schema
+from airflow_hive_acid.spark.reader import data_columns, delete_events, insert_events, only_seen, open_table, project
 from airflow_hive_acid.spark.scan import union
 
 if TYPE_CHECKING:
@@ -28,11 +29,17 @@ def read_with_deleted(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame
     """All rows that the snapshot's files hold: data and partition columns, ``row__id`` and ``row__is__deleted``.
 
     :param snapshot: of an open txn, as for ``read_snapshot`` (R16).
+    :return: ``row__id.writeid`` is that of the last event about the row: of its delete event if it is deleted.
     :raises UnsupportedStatementError: for a table without row ids, where nothing is ever marked as deleted.
     """
     if not snapshot.has_row_ids:
         raise UnsupportedStatementError(f"{snapshot.table} has no row ids, and so no deleted rows to show")
     table = open_table(spark, snapshot)
+    if table.changing:
+        raise UnsupportedStatementError(
+            f"{table.name} holds updates in place of a Hive before version 3 ({min(table.changing)}), among which "
+            "deleted rows are not told apart; run a major compaction first"
+        )
     files = table.files
     keys = [*schema.IDENTITY, schema.PARTITION]
     wanted = [*schema.HEADER, schema.ROW, schema.PARTITION, *table.partitions.internal_names]
@@ -47,16 +54,27 @@ def read_with_deleted(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame
         row_id = "cast(null as struct<writeid:bigint,bucketid:int,rowid:bigint>)"
         return spark.range(0).selectExpr(*nothing, f"{row_id} as {schema.PSEUDO_COLUMN}", f"true as {IS_DELETED}")
     found = union(parts)
-    deleted = "false"
+    deleted, write_id = "false", schema.CURRENT_WRITE_ID
     if files.deletes:
-        names = [f"{key} as {_OF_DELETE}{key}" for key in keys]
-        events = delete_events(spark, table, files.deletes).selectExpr(*names).distinct()
-        found = found.join(events, F.expr(" and ".join(f"{k} = {_OF_DELETE}{k}" for k in keys)), "left")
-        deleted = f"{_OF_DELETE}{keys[0]} is not null"
-    ids = ", ".join(f"'{name}', {key}" for name, key in zip(("writeid", "bucketid", "rowid"), keys, strict=False))
-    return found.selectExpr(
-        *[f"{schema.quoted(schema.ROW, c.name)} as {schema.quoted(c.name)}" for c in table.columns],
-        *table.partitions.outputs(),
-        f"named_struct({ids}) as {schema.PSEUDO_COLUMN}",
-        f"{deleted} as {IS_DELETED}",
+        named = {schema.BUCKET: in_place.packed_bucket(table)}
+        gone = delete_events(spark, table, files.deletes).selectExpr(
+            *[f"{named.get(key, key)} as {_OF_DELETE}{key}" for key in keys],
+            f"{schema.CURRENT_WRITE_ID} as {_OF_DELETE}by",
+        )
+        # An UPDATE by Hive's multi-statement transactions may have left a delete twice (R18): the rows must not double.
+        gone = gone.groupBy(*[f"{_OF_DELETE}{key}" for key in keys]).agg(
+            F.max(f"{_OF_DELETE}by").alias(f"{_OF_DELETE}by")
+        )
+        found = found.join(gone, F.expr(" and ".join(f"{k} = {_OF_DELETE}{k}" for k in keys)), "left")
+        deleted = f"{_OF_DELETE}by is not null"
+        write_id = f"coalesce({_OF_DELETE}by, {schema.CURRENT_WRITE_ID})"
+    ids = f"'writeid', {write_id}, 'bucketid', {schema.BUCKET}, 'rowid', {schema.ROW_NUMBER}"
+    return project(
+        found,
+        [
+            *data_columns(table),
+            *table.partitions.outputs(),
+            f"named_struct({ids}) as {schema.PSEUDO_COLUMN}",
+            f"{deleted} as {IS_DELETED}",
+        ],
     )

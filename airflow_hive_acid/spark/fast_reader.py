@@ -50,7 +50,8 @@ def divide(table: OpenTable, files: Iterable[EventFile]) -> Divided:
     for file in files:
         # Files whose columns have no names (_col0, …) are resolved by position, which does not bear leaving some out.
         nameless = any(name.startswith("_col") for name in table.renamed.get(file.uri, ()))
-        (slow if nameless or (file.partition, file.bucket) in heavy else fast).append(file)
+        others = nameless or table.is_mixed(file) or (file.partition, file.bucket) in heavy
+        (slow if others else fast).append(file)
     return Divided(tuple(fast), tuple(slow))
 
 

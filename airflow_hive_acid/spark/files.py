@@ -35,6 +35,8 @@ class EventFile:
     :param min_write_id: smallest write id its directory can hold; of a base 0.
     :param max_write_id: largest one.
     :param check_rows: some rows may belong to write ids the snapshot does not see.
+    :param statement_id: of its directory, 0 where that has none.
+    :param may_update: an older Hive may have written it, with updates and deletes in place; its footer knows.
     """
 
     uri: str
@@ -45,6 +47,8 @@ class EventFile:
     max_write_id: int
     in_base: bool = False
     check_rows: bool = False
+    statement_id: int = 0
+    may_update: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +155,20 @@ def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[Even
             raise CorruptTableError(f"{uri}: bucket numbers end at {MAX_BUCKET}")
         if entry.size == 0:
             continue
-        check = directory.needs_row_check
-        files.append(EventFile(uri, entry.size, ordinal, bucket.bucket, low, named.max_write_id, in_base, check))
+        files.append(
+            EventFile(
+                uri,
+                entry.size,
+                ordinal,
+                bucket.bucket,
+                low,
+                named.max_write_id,
+                in_base,
+                check_rows=directory.needs_row_check,
+                statement_id=named.statement_id or 0,
+                may_update=directory.may_update_in_place,
+            )
+        )
     return files
 
 

@@ -26,6 +26,7 @@ _THREADS = 8
 _DIRECTORIES_PER_CALL = 128
 _COPY_BUFFER = 1 << 16
 _LONG = 8
+_EVENT_COLUMNS = 6
 _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 S = TypeVar("S")
@@ -244,6 +245,23 @@ class HadoopFilesystem:
             # Column 0 is the file itself, then operation, originalTransaction, bucket.
             bucket = reader.getStatistics()[3]
             return OrcSummary(rows, int(bucket.getMinimum()), int(bucket.getMaximum()))
+        finally:
+            reader.close()
+
+    def orc_operations(self, uri: str) -> tuple[int, int] | None:
+        """The smallest and largest ``operation`` in an ACID file, from its footer; None for a file without rows.
+
+        :raises CorruptTableError: when the footer cannot be read, or is not that of an ACID file.
+        """
+        reader = self._orc_reader(uri)
+        try:
+            if int(reader.getNumberOfRows()) == 0:
+                return None
+            fields = reader.getSchema().getFieldNames()
+            statistics = reader.getStatistics()[1] if fields is not None and fields.size() == _EVENT_COLUMNS else None
+            if statistics is None or str(fields.get(0)).lower() != "operation":
+                raise CorruptTableError(f"{uri} is called like an ACID file, but does not have its six columns")
+            return int(statistics.getMinimum()), int(statistics.getMaximum())
         finally:
             reader.close()
 

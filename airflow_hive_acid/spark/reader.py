@@ -8,14 +8,14 @@ A snapshot belongs to an open, registered txn (R16): this module does not check 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.spark import fast_reader, originals, plain, schema
+from airflow_hive_acid.spark import fast_reader, in_place, originals, plain, schema
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.evolution import renamed_columns
 from airflow_hive_acid.spark.files import SnapshotFiles, snapshot_files
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.jobs import TableSnapshot
     from airflow_hive_acid.spark.evolution import FileNames
-    from airflow_hive_acid.spark.files import EventFile
+    from airflow_hive_acid.spark.files import EventFile, OriginalDataFile
 
 BROADCAST_DELETES_BYTES = 64 << 20
 """Compressed size of delete files up to which their events are broadcast; a delete event takes 1 to 4 bytes there."""
@@ -51,6 +51,8 @@ class OpenTable:
     :param write_ids: what the snapshot sees; for a compaction the compactor's variant.
     :param renamed: names of the columns in files that were written before a column was renamed.
     :param columns: data columns; ``partition_columns`` come after them in rows.
+    :param changing: files of older Hives that update or delete rows in place.
+    :param mixed: partition and bucket of those files; all files of these buckets are in ``files.filtered``.
     """
 
     snapshot: TableSnapshot
@@ -60,6 +62,16 @@ class OpenTable:
     partitions: PartitionValues
     files: SnapshotFiles
     renamed: dict[str, FileNames] = field(default_factory=dict)
+    changing: frozenset[str] = frozenset()
+    mixed: frozenset[tuple[int, int]] = frozenset()
+
+    def is_mixed(self, file: EventFile | OriginalDataFile) -> bool:
+        """Whether events of an older Hive may change rows of this file in place."""
+        return (file.partition, file.bucket) in self.mixed
+
+    def seen(self, events: DataFrame, files: Sequence[EventFile]) -> DataFrame:
+        """The events of these files that the snapshot sees."""
+        return only_seen(events, self, files)
 
     @property
     def name(self) -> str:
@@ -88,7 +100,15 @@ def open_table(spark: SparkSession, snapshot: TableSnapshot, compactor: bool = F
     files = snapshot_files(fs, snapshot, write_ids)
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
     renamed = renamed_columns(fs, files.inserts, columns)
-    return OpenTable(snapshot, write_ids, columns, partition_columns, partitions, files, renamed)
+    changing = in_place.changing_files(fs, files.inserts)
+    mixed = in_place.groups(files.inserts, changing)
+    if mixed:
+        hit = [f for f in files.clean if (f.partition, f.bucket) in mixed]
+        clean = tuple(f for f in files.clean if (f.partition, f.bucket) not in mixed)
+        files = replace(files, clean=clean, filtered=(*files.filtered, *hit))
+    return OpenTable(
+        snapshot, write_ids, columns, partition_columns, partitions, files, renamed, changing=changing, mixed=mixed
+    )
 
 
 def read_snapshot(spark: SparkSession, snapshot: TableSnapshot, row_ids: bool = False) -> DataFrame:
@@ -115,7 +135,7 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
     """
     files = table.files
     ids = [f"{name} as {schema.internal(name)}" for name in schema.IDENTITY] + [schema.PARTITION]
-    columns = [*_data_columns(table), *table.partitions.outputs(), *(ids if identity else [])]
+    columns = [*data_columns(table), *table.partitions.outputs(), *(ids if identity else [])]
     fast, slow = _divided(spark, table, files.inserts)
     parts = []
     if fast:
@@ -123,17 +143,14 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
         data = [_presented(schema.quoted(c.name), c) for c in table.columns]
         values = [schema.quoted(c.name) for c in table.partition_columns]
         internal = [*IDENTITY, schema.PARTITION] if identity else []
-        parts.append(_project(found, [*data, *values, *internal]))
+        parts.append(project(found, [*data, *values, *internal]))
     hit = set(files.filtered)
     if clean := [f for f in slow if f not in hit]:
-        parts.append(_project(insert_events(spark, table, clean), columns))
+        parts.append(project(insert_events(spark, table, clean), columns))
     if filtered := [f for f in slow if f in hit]:
-        parts.append(_project(live_events(spark, table, filtered), columns))
+        parts.append(project(live_events(spark, table, filtered), columns))
     if files.originals:
-        found = originals.rows(spark, table, files.originals, identity=identity or bool(files.deletes))
-        if files.deletes:
-            found = without_deleted(spark, table, found, {f.partition for f in files.originals})
-        parts.append(_project(found, columns))
+        parts.append(project(live_originals(spark, table, files.originals, identity), columns))
     if not parts:
         return _no_rows(spark, (*table.columns, *table.partition_columns), identity)
     return union(parts)
@@ -152,10 +169,28 @@ def live_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFile
     """Insert events that the snapshot sees and that no delete event hits, header included."""
     fast, slow = _divided(spark, table, files)
     parts = [fast_reader.events(spark, accelerator(spark), table, fast, live=True)] if fast else []
-    if slow:
-        events = only_seen(_scanned(spark, table, slow), table, slow)
-        parts.append(without_deleted(spark, table, events, {f.partition for f in slow}))
+    if mixed := [f for f in slow if table.is_mixed(f)]:
+        events = in_place.newest(spark, table, mixed)
+        parts.append(without_deleted(spark, table, events, {f.partition for f in mixed}, packed=True))
+    if split := [f for f in slow if not table.is_mixed(f)]:
+        events = only_seen(_scanned(spark, table, split), table, split)
+        parts.append(without_deleted(spark, table, events, {f.partition for f in split}))
     return union(parts)
+
+
+def live_originals(
+    spark: SparkSession, table: OpenTable, files: Sequence[OriginalDataFile], identity: bool
+) -> DataFrame:
+    """Rows of files without ACID columns that no event deletes or changes, as insert events.
+
+    :param files: all files of their buckets.
+    """
+    needed = identity or bool(table.files.deletes) or any(map(table.is_mixed, files))
+    found = originals.rows(spark, table, files, identity=needed)
+    if table.files.deletes:
+        found = without_deleted(spark, table, found, {f.partition for f in files}, packed=True)
+    changing = [f for f in table.files.inserts if f.uri in table.changing]
+    return in_place.unchanged(spark, table, found, changing)
 
 
 def _divided(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> fast_reader.Divided:
@@ -187,13 +222,20 @@ def only_seen(events: DataFrame, table: OpenTable, files: Sequence[EventFile]) -
     )
 
 
-def without_deleted(spark: SparkSession, table: OpenTable, events: DataFrame, ordinals: set[int]) -> DataFrame:
-    """Drop the events whose row a delete event names, in these partitions."""
+def without_deleted(
+    spark: SparkSession, table: OpenTable, events: DataFrame, ordinals: set[int], packed: bool = False
+) -> DataFrame:
+    """Drop the events whose row a delete event names, in these partitions.
+
+    :param packed: bucket values of files without ACID columns are those of Hive 3, whatever Hive wrote the delete.
+    """
     deletes = [f for f in table.files.deletes if f.partition in ordinals]
     if not deletes:
         return events
     keys = [*schema.IDENTITY, *([schema.PARTITION] if len(ordinals) > 1 else [])]
-    found = delete_events(spark, table, deletes).selectExpr(*[f"{k} as {_DELETED}{k}" for k in keys])
+    values = {schema.BUCKET: in_place.packed_bucket(table)} if packed else {}
+    named = [f"{values.get(k, k)} as {_DELETED}{k}" for k in keys]
+    found = delete_events(spark, table, deletes).selectExpr(*named)
     if sum(f.size for f in deletes) <= BROADCAST_DELETES_BYTES:
         found = F.broadcast(found)
     return events.join(found, F.expr(" and ".join(f"{k} = {_DELETED}{k}" for k in keys)), "left_anti")
@@ -204,10 +246,11 @@ def delete_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFi
     row = schema.row_type(table.columns)
     cheapest = schema.cheapest_column(row) or row.names[0]
     narrow = schema.row_type([c for c in table.columns if c.name == cheapest])
-    return only_seen(scan_events(spark, narrow, files, table.partitions, schema.DELETED), table, files)
+    return only_seen(scan_events(spark, narrow, files, table.partitions, (schema.DELETED,)), table, files)
 
 
-def _data_columns(table: OpenTable) -> list[str | Column]:
+def data_columns(table: OpenTable) -> list[str | Column]:
+    """The data columns of events, under their own names."""
     return [_presented(schema.quoted(schema.ROW, c.name), c) for c in table.columns]
 
 
@@ -226,7 +269,7 @@ def _presented(value: str, column: schema.TableColumn) -> str | Column:
     return padded.alias(column.name, metadata={_DECLARED_TYPE: column.hive_type})
 
 
-def _project(frame: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
+def project(frame: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
     """Like ``selectExpr``, for texts and columns."""
     texts = [c for c in columns if isinstance(c, str)]
     if len(texts) == len(columns):
@@ -241,7 +284,7 @@ def _no_rows(spark: SparkSession, columns: Sequence[schema.TableColumn], identit
             f"cast(null as {schema.header_type(n).simpleString()}) as {schema.internal(n)}" for n in schema.IDENTITY
         ]
         values.append(f"cast(null as int) as {schema.PARTITION}")
-    return _project(spark.range(0), values)
+    return project(spark.range(0), values)
 
 
 def _read_plain(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame:
@@ -253,4 +296,4 @@ def _read_plain(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame:
     if rows is None:
         return _no_rows(spark, (*columns, *partition_columns), identity=False)
     data = [_presented(schema.quoted(c.name), c) for c in columns]
-    return _project(rows, [*data, *partitions.outputs()])
+    return project(rows, [*data, *partitions.outputs()])

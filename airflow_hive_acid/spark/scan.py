@@ -151,18 +151,19 @@ def scan_events(
     row: T.StructType,
     files: Sequence[EventFile],
     partitions: PartitionValues,
-    operation: int = schema.INSERTED,
+    operations: tuple[int, ...] = (schema.INSERTED,),
     renamed: Mapping[str, FileNames] = NOTHING_RENAMED,
 ) -> DataFrame:
     """Read ACID files: the six columns, the partition ordinal and the partition values.
 
+    :param operations: the kinds of events that the files may hold.
     :param renamed: names of the columns in files that have others than the table.
     """
     parts = []
     for names, group in by_names(files, renamed).items():
         found = row if names is None else row_in_file(row, names)
         wanted = [ScanFile(file.uri, file.partition) for file in group]
-        events = keep_header(scan(spark, schema.event_schema(found), wanted, partitions), found, operation)
+        events = keep_header(scan(spark, schema.event_schema(found), wanted, partitions), found, operations)
         if names is not None:
             others = [PATH, schema.PARTITION, *partitions.internal_names]
             events = events.selectExpr(*schema.HEADER, row_of_table(row, names), *others)
@@ -170,7 +171,7 @@ def scan_events(
     return union(parts)
 
 
-def keep_header(events: DataFrame, row: T.StructType, operation: int) -> DataFrame:
+def keep_header(events: DataFrame, row: T.StructType, operations: tuple[int, ...]) -> DataFrame:
     """Refer to all six columns in a predicate that holds for every row and that the optimizer cannot remove.
 
     ``coalesce`` keeps it from being pushed down: orc-core looks names up inside ``row``, so a pushed
@@ -178,16 +179,17 @@ def keep_header(events: DataFrame, row: T.StructType, operation: int) -> DataFra
     column, so that its other columns can still be pruned.
     """
     cheapest = schema.cheapest_column(row)
-    witness = schema.ROW if cheapest is None or operation == schema.DELETED else f"row.{schema.quoted(cheapest)}"
-    # Tables from before Hive 3 may hold updates in place (1); without a major compaction by Hive they are unreadable.
+    witness = schema.ROW if cheapest is None or operations == (schema.DELETED,) else f"row.{schema.quoted(cheapest)}"
+    kinds = ", ".join(map(str, operations))
+    # Updates in place (1) occur only where no _orc_acid_version says that a later Hive wrote the directory.
     unreadable = fail(
         CorruptTableError,
-        f"a data file holds events of kind {{}} instead of {operation}: it was written before Hive 3 and needs a major "
-        "compaction with the Hive that wrote it, or it has no ACID columns and does not belong here",
+        f"a data file holds events of kind {{}} instead of {kinds}: it has no ACID columns, or is of another "
+        "directory, and does not belong here; move it away",
         schema.OPERATION,
     )
     return events.where(
-        f"if(coalesce(operation, -1) = {operation}, true, {unreadable})"
+        f"if(coalesce(operation, -1) in ({kinds}), true, {unreadable})"
         f" and coalesce(originalTransaction, 0L) >= {_LOWEST_WRITE_ID}L"
         " and coalesce(bucket, 0) >= 0"
         " and coalesce(currentTransaction, 0L) >= -1L"

@@ -30,8 +30,8 @@ HEADER = (OPERATION, ORIGINAL_WRITE_ID, BUCKET, ROW_NUMBER, CURRENT_WRITE_ID)
 """Columns before ``row`` in every ACID file, in the file's order."""
 IDENTITY = (ORIGINAL_WRITE_ID, BUCKET, ROW_NUMBER)
 """What identifies a row within its partition (ROW__ID)."""
-INSERTED, DELETED = 0, 2
-"""Values of ``operation``."""
+INSERTED, UPDATED, DELETED = 0, 1, 2
+"""Values of ``operation``; updates in place occur in files from before Hive 3."""
 
 PARTITION = "__acid_partition"
 """Ordinal of the row's partition in the snapshot; ROW__IDs repeat from partition to partition."""

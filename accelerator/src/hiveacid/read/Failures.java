@@ -38,8 +38,7 @@ final class Failures {
   static RuntimeException wrongKind(String uri, String found, int expected) {
     return corrupt(
         uri + ": a data file holds events of " + found + " instead of " + expected
-            + ": it was written before Hive 3 and needs a major compaction with the Hive that wrote it, or it does not"
-            + " belong here",
+            + ": it is of another directory and does not belong here; move it away",
         null);
   }
 }
