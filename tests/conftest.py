@@ -76,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--programs",
         type=int,
-        help="interop: how many random programs to run (default: as many as three minutes hold)",
+        help="interop: how many random programs to run (default: 40)",
     )
 
 

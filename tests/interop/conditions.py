@@ -5,6 +5,7 @@ The text means the same in Hive and in Spark; the value is computed in Python, f
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -16,7 +17,7 @@ Value = int | str | None
 Record = dict[str, Value]
 
 #: Types of the columns that programs use.
-TYPES = {"id": "int", "name": "string", "amount": "int", "day": "string"}
+TYPES = {"id": "int", "name": "string", "amount": "int", "day": "string", "hour": "int"}
 
 _OPERATORS: dict[str, Callable[[object, object], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -76,7 +77,8 @@ class Remainder:
     def holds(self, row: Mapping[str, Value]) -> bool | None:
         value = row[self.column]
         assert not isinstance(value, str)
-        return None if value is None else value % self.divisor == self.remainder
+        # SQL's remainder has the sign of the dividend, Python's that of the divisor.
+        return None if value is None else math.fmod(value, self.divisor) == self.remainder
 
 
 @dataclass(frozen=True)

@@ -169,9 +169,19 @@ class Hive:
         """One cycle of Hive's Initiator."""
         self._request("initiator", "maintenance").result(STATEMENT_SECONDS)
 
-    def worker(self) -> None:
-        """One cycle of Hive's compaction Worker: at most one request of the queue."""
-        self._request("worker", "maintenance").result(STATEMENT_SECONDS)
+    def worker(self, *, query_based: bool = False) -> None:
+        """One cycle of Hive's compaction Worker: at most one request of the queue.
+
+        :param query_based: compact by SQL, which Hive does not do by default and needs for a rebalance.
+        """
+        self._set_query_based(query_based)
+        try:
+            self._request("worker", "maintenance").result(STATEMENT_SECONDS)
+        finally:
+            self._set_query_based(False)
+
+    def _set_query_based(self, value: bool) -> None:
+        self.run(f"set hive.compactor.crud.query.based={str(value).lower()}", "maintenance")
 
     def cleaner(self) -> None:
         """One cycle of Hive's Cleaner.

@@ -38,8 +38,11 @@ if TYPE_CHECKING:
 
 STEPS = 6
 IDS = 12
-DAYS = ("mon", "tue", "a b/c=d:e%f")
+#: By partition column, its values. Not NULL for text: there Hive reads ``__HIVE_DEFAULT_PARTITION__``, and we NULL.
+PLACES: dict[str, tuple[Value, ...]] = {"day": ("mon", "tue", "a b/c=d:e%f"), "hour": (0, 7, None)}
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 NAMES: tuple[str | None, ...] = ("tea", "jam", "é漢", "", None)
+REBALANCES = ("", " CLUSTERED INTO 1 BUCKETS", " CLUSTERED INTO 3 BUCKETS", " ORDER BY amount DESC")
 MOST_ROWS = 40  # no copies of the whole table beyond that: programs are about histories, not about size
 
 
@@ -56,10 +59,16 @@ class Kind(Enum):
     UNPARTITIONED = "(id int, name string, amount int)"
     PARTITIONED = "(id int, name string, amount int) PARTITIONED BY (day string)"
     BUCKETED = "(id int, name string, amount int) CLUSTERED BY (id) INTO 3 BUCKETS"
+    PARTITIONED_BY_NUMBER = "(id int, name string, amount int) PARTITIONED BY (hour int)"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return ("id", "name", "amount", *(("day",) if self is Kind.PARTITIONED else ()))
+        return ("id", "name", "amount", *((self.place,) if self.place else ()))
+
+    @property
+    def place(self) -> str | None:
+        """The partition column."""
+        return {Kind.PARTITIONED: "day", Kind.PARTITIONED_BY_NUMBER: "hour"}.get(self)
 
     @property
     def changeable(self) -> tuple[str, ...]:
@@ -75,8 +84,26 @@ class Step(Protocol):
     def after(self, rows: list[Record]) -> list[Record]: ...
 
 
-def _partition(day: str | None) -> str:
-    return "" if day is None else f" PARTITION (day = {literal(day)})"
+@dataclass(frozen=True)
+class Place:
+    """A partition that a statement names.
+
+    :param value: None for that of the rows without a value.
+    """
+
+    column: str
+    value: Value
+
+    def sql(self) -> str:
+        return f" PARTITION ({self.column} = {literal(DEFAULT_PARTITION if self.value is None else self.value)})"
+
+
+def _partition(place: Place | None) -> str:
+    return "" if place is None else place.sql()
+
+
+def _place_column(columns: Sequence[str]) -> str | None:
+    return next((name for name in columns if name in PLACES), None)
 
 
 def _matching(rows: Sequence[Record], condition: Condition) -> list[Record]:
@@ -87,16 +114,17 @@ def _matching(rows: Sequence[Record], condition: Condition) -> list[Record]:
 class Insert:
     """INSERT … VALUES.
 
-    :param day: the static partition; its column is then not among the values.
+    :param place: the static partition; its column is then not among the values.
     """
 
     rows: tuple[Record, ...]
-    day: str | None = None
+    place: Place | None = None
 
     def sql(self, table: str) -> str:
-        values = ((v for name, v in row.items() if not (self.day and name == "day")) for row in self.rows)
+        static = self.place.column if self.place else None
+        values = ((v for name, v in row.items() if name != static) for row in self.rows)
         text = ", ".join(f"({', '.join(map(literal, row))})" for row in values)
-        return f"INSERT INTO {table}{_partition(self.day)} VALUES {text}"
+        return f"INSERT INTO {table}{_partition(self.place)} VALUES {text}"
 
     def after(self, rows: list[Record]) -> list[Record]:
         return rows + [dict(row) for row in self.rows]
@@ -109,29 +137,31 @@ class InsertSelect:
     columns: tuple[str, ...]
     condition: Condition
     shift: int
-    day: str | None = None
+    place: Place | None = None
     overwrite: bool = False
 
     def sql(self, table: str) -> str:
         into = "OVERWRITE TABLE" if self.overwrite else "INTO"
-        names = [name for name in self.columns if not (self.day and name == "day")]
+        static = self.place.column if self.place else None
+        names = [name for name in self.columns if name != static]
         select = ", ".join(f"id + {self.shift}" if name == "id" else name for name in names)
         return (
-            f"INSERT {into} {table}{_partition(self.day)} SELECT {select} FROM {table} WHERE {self.condition.sql('')}"
+            f"INSERT {into} {table}{_partition(self.place)} SELECT {select} FROM {table} WHERE {self.condition.sql('')}"
         )
 
     def after(self, rows: list[Record]) -> list[Record]:
         new = [{**row, "id": Plus("id", self.shift).value(row)} for row in _matching(rows, self.condition)]
-        if self.day is not None:
-            new = [{**row, "day": self.day} for row in new]
+        if self.place is not None:
+            new = [{**row, self.place.column: self.place.value} for row in new]
         return (self._left(rows, new) if self.overwrite else rows) + new
 
     def _left(self, rows: list[Record], new: list[Record]) -> list[Record]:
         """A static partition is overwritten; of dynamic ones, those which get rows."""
-        if "day" not in self.columns:
+        column = _place_column(self.columns)
+        if column is None:
             return []
-        days = {row["day"] for row in new} if self.day is None else {self.day}
-        return [row for row in rows if row["day"] not in days]
+        replaced = {row[column] for row in new} if self.place is None else {self.place.value}
+        return [row for row in rows if row[column] not in replaced]
 
 
 @dataclass(frozen=True)
@@ -186,7 +216,7 @@ class Merge:
         # One branch of a UNION ALL for each row would exceed the number of counters that Tez has.
         values = ", ".join(literal(value, TYPES[name]) for row in self.source for name, value in row.items())
         source = f"SELECT stack({len(self.source)}, {values}) AS ({', '.join(self.columns)})"
-        by = "t.id = s.id" + (" AND t.day = s.day" if "day" in self.columns else "")
+        by = " AND ".join(f"t.{key} = s.{key}" for key in self._keys())
         extra = f" AND {self.update_condition.sql('t.')}" if self.update_condition else ""
         changes = ", ".join(f"{name} = {value.sql('s.')}" for name, value in self.assignments)
         return (
@@ -214,20 +244,27 @@ class Merge:
         others = [row for number, row in enumerate(self.source) if number not in hit]
         return left + [dict(row) for row in _matching(others, self.wanted)]
 
+    def _keys(self) -> tuple[str, ...]:
+        column = _place_column(self.columns)
+        return ("id",) if column is None else ("id", column)
+
     def _joins(self, row: Record, source: Record) -> bool:
-        keys = ("id", "day") if "day" in self.columns else ("id",)
-        return all(row[key] is not None and row[key] == source[key] for key in keys)
+        return all(row[key] is not None and row[key] == source[key] for key in self._keys())
 
 
 @dataclass(frozen=True)
 class Compact:
-    """A request for a compaction, which its side then works on."""
+    """A request for a compaction, which its side then works on.
+
+    :param options: what follows the type.
+    """
 
     type: str
-    day: str | None
+    place: Place | None
+    options: str = ""
 
     def sql(self, table: str) -> str:
-        return f"ALTER TABLE {table}{_partition(self.day)} COMPACT '{self.type}'"
+        return f"ALTER TABLE {table}{_partition(self.place)} COMPACT '{self.type}'{self.options}"
 
     def after(self, rows: list[Record]) -> list[Record]:
         return rows
@@ -257,8 +294,13 @@ class Program:
 
 
 def program(seed: int) -> Program:
-    """The program of a seed: three seeds in a row have the three kinds of table."""
+    """The program of a seed: four seeds in a row have the four kinds of table."""
     return _Writer(list(Kind)[seed % len(Kind)], random.Random(seed)).write()
+
+
+def _is_wrong_in_hive(step: Step) -> bool:
+    """Hive 4.1 rebalances a partition by writing the rows of all partitions into it; tested apart."""
+    return isinstance(step, Compact) and step.type == "rebalance" and step.place is not None
 
 
 @dataclass
@@ -268,15 +310,17 @@ class _Writer:
     kind: Kind
     random: random.Random
     rows: list[Record] = field(default_factory=list)
-    days: set[str] = field(default_factory=set)
+    places: set[Value] = field(default_factory=set)
 
     def write(self) -> Program:
         steps: list[tuple[Side, Step]] = []
         while len(steps) < STEPS:
             step = self._insert() if not steps else self._step()
             self.rows = step.after(self.rows)
-            self.days |= {str(row["day"]) for row in self.rows if "day" in row}
-            steps.append((self.random.choice(list(Side)), step))
+            if self.kind.place:
+                self.places |= {row[self.kind.place] for row in self.rows}
+            side = self.random.choice(list(Side))
+            steps.append((Side.OURS if _is_wrong_in_hive(step) else side, step))
         return Program(self.kind, tuple(steps))
 
     def _step(self) -> Step:
@@ -294,16 +338,16 @@ class _Writer:
         return choice()
 
     def _insert(self) -> Step:
-        day = self._static_day()
+        place = self._static_place()
         rows = [self._record() for _ in range(self.random.randint(2, 8))]
-        return Insert(tuple(row if day is None else {**row, "day": day} for row in rows), day)
+        return Insert(tuple(row if place is None else {**row, place.column: place.value} for row in rows), place)
 
     def _insert_select(self) -> Step:
-        return InsertSelect(self.kind.columns, self._condition(), self.random.choice((0, 5, 100)), self._static_day())
+        return InsertSelect(self.kind.columns, self._condition(), self.random.choice((0, 5, 100)), self._static_place())
 
     def _overwrite(self) -> Step:
         shift = self.random.choice((0, 1))
-        return InsertSelect(self.kind.columns, self._condition(), shift, self._static_day(), overwrite=True)
+        return InsertSelect(self.kind.columns, self._condition(), shift, self._static_place(), overwrite=True)
 
     def _update(self) -> Step:
         names = self.kind.changeable
@@ -326,18 +370,29 @@ class _Writer:
         return Merge(self.kind.columns, source, doomed, changes, self._condition(), update_condition)
 
     def _compact(self) -> Step:
-        day = self.random.choice(sorted(self.days)) if self.kind is Kind.PARTITIONED else None
-        return Compact(self.random.choice(("minor", "major")), day)
+        place = None
+        if self.kind.place:
+            place = Place(self.kind.place, self.random.choice(sorted(self.places, key=str)))
+        # Rows of a bucketed table stay in the buckets of their values.
+        types = ("minor", "major") if self.kind is Kind.BUCKETED else ("minor", "major", "rebalance")
+        (chosen,) = self.random.choices(types, (3, 3, 2)[: len(types)])
+        options = self.random.choice(REBALANCES) if chosen == "rebalance" else ""
+        return Compact(chosen, place, options)
 
-    def _static_day(self) -> str | None:
-        return self.random.choice((None, *DAYS)) if self.kind is Kind.PARTITIONED else None
+    def _static_place(self) -> Place | None:
+        """A partition to be named; that of NULL cannot be."""
+        column = self.kind.place
+        if column is None:
+            return None
+        value = self.random.choice((None, *(value for value in PLACES[column] if value is not None)))
+        return None if value is None else Place(column, value)
 
     def _record(self) -> Record:
         return {name: self._value(name) for name in self.kind.columns}
 
     def _value(self, column: str) -> Value:
-        if column == "day":
-            return self.random.choice(DAYS)
+        if column in PLACES:
+            return self.random.choice(PLACES[column])
         if column == "name":
             return self.random.choice(NAMES)
         return None if self.random.random() < 0.1 else self.random.randrange(IDS)

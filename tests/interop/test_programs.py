@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +22,8 @@ from .hive import HiveError, RowId
 from .programs import Clean, Compact, Program, Side, Step, program
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
@@ -27,8 +32,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 
-#: Programs of `make test-interop`: what three minutes hold, at 12 s each on two busy cores and 40 s for both starts.
-FEW = 12
+#: Programs of `make test-interop`.
+FEW = 40
+#: So many programs run at the same time: while one waits for Hive, Spark has work from another.
+AT_ONCE = 2
 CLEANER_SECONDS = 60
 Values = tuple[Any, ...]
 
@@ -40,33 +47,36 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", seeds, ids=[f"seed{seed}" for seed in seeds])
 
 
-def test_both_sides_read_what_a_random_program_leaves(
-    hive: Hive, engine: Engine, client: MetastoreClient, hive_database: str, seed: int
-) -> None:
-    written = program(seed)
-    table = f"{hive_database}.t"
-    create = f"CREATE TABLE {table} {written.kind.value} STORED AS ORC TBLPROPERTIES ('transactional'='true')"
-    if seed % 2:
-        engine.run(create)
-    else:
-        hive.run(create)
-    run = _Run(hive, engine, client, table)
-    rows: list[Record] = []
-    for number, (side, step) in enumerate(written.steps, 1):
-        before = f"step {number} of seed {seed}:\n{_until(written, number)}"
+@pytest.fixture(scope="module")
+def outcomes(
+    hive: Hive, engine: Engine, client: MetastoreClient, request: pytest.FixtureRequest
+) -> Iterator[dict[int, Future[None]]]:
+    """The programs that were asked for, running; by their seeds."""
+    seeds = [item.callspec.params["seed"] for item in request.session.items if _is_of_a_seed(item)]
+    hive.run("create database programs")
+    hands: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for number in range(AT_ONCE):
+        hands.put(f"program{number}")
+    compacting = threading.Lock()
+
+    def run(seed: int) -> None:
+        session = hands.get()  # a Hive session costs seconds to open, so programs pass theirs on
         try:
-            run.do(side, step)
-        except Exception as failure:
-            failure.add_note(before)
-            raise
-        rows = step.after(rows)
-        expected = sorted((tuple(row.values()) for row in rows), key=repr)
-        ours, theirs = run.read_by_both()
-        assert ours == theirs, before
-        places = {(row_id, *values[3:]) for row_id, *values in ours}  # the partition, where there are any
-        assert len(places) == len(ours), f"ROW__IDs are not unique after {before}"
-        assert sorted((tuple(values) for _, *values in ours), key=repr) == expected, before
-    hive.run(f"drop table {table}")
+            _Run(hive, engine, client, f"programs.t{seed}", session, compacting).all_of(seed)
+        finally:
+            hands.put(session)
+
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="program") as pool:
+        yield {seed: pool.submit(run, seed) for seed in seeds}
+        pool.shutdown(cancel_futures=True)
+
+
+def _is_of_a_seed(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and item.module.__name__ == __name__ and "seed" in item.fixturenames
+
+
+def test_both_sides_read_what_a_random_program_leaves(outcomes: dict[int, Future[None]], seed: int) -> None:
+    outcomes[seed].result()
 
 
 def test_only_hive_keeps_a_matched_row_from_later_clauses_if_an_earlier_condition_is_unknown(
@@ -86,62 +96,118 @@ def test_only_hive_keeps_a_matched_row_from_later_clauses_if_an_earlier_conditio
     assert hive.run(f"select * from {table}") == [(1, 0)]
 
 
+def test_only_hive_puts_the_rows_of_other_partitions_into_one_that_it_rebalances(
+    hive: Hive, engine: Engine, hive_database: str
+) -> None:
+    """The query by which Hive 4.1.0 rebalances names the table and not the partition."""
+    left = {}
+    for name, by_hive in (("theirs", True), ("ours", False)):
+        table = f"{hive_database}.{name}"
+        engine.run(
+            f"CREATE TABLE {table} (id INT) PARTITIONED BY (day INT) STORED AS ORC "
+            f"TBLPROPERTIES ('transactional'='true'); INSERT INTO {table} VALUES (1, 10), (2, 20); "
+            f"ALTER TABLE {table} PARTITION (day = 10) COMPACT 'rebalance'"
+        )
+        if by_hive:
+            hive.worker(query_based=True)
+        else:
+            engine.run_compactions("rebalance")
+        left[name] = sorted(hive.run(f"select * from {table}"))
+    assert left == {"theirs": [(1, 10), (2, 10), (2, 20)], "ours": [(1, 10), (2, 20)]}
+
+
 def _until(written: Program, number: int) -> str:
     return Program(written.kind, written.steps[:number]).text()
 
 
 class _Run:
-    """One table in the hands of both sides."""
+    """One table in the hands of both sides.
 
-    def __init__(self, hive: Hive, engine: Engine, client: MetastoreClient, table: str) -> None:
+    :param session: of Hive.
+    :param compacting: held from the request to the end of a compaction, so that the side that asked finds its own.
+    """
+
+    def __init__(
+        self,
+        hive: Hive,
+        engine: Engine,
+        client: MetastoreClient,
+        table: str,
+        session: str,
+        compacting: threading.Lock,
+    ) -> None:
         self.hive = hive
         self.engine = engine
         self.client = client
         self.table = table
+        self.session = session
+        self.compacting = compacting
+
+    def all_of(self, seed: int) -> None:
+        """A program, with a look at the table after each step."""
+        written = program(seed)
+        create = f"CREATE TABLE {self.table} {written.kind.value} STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+        self.by(Side.OURS if seed % 2 else Side.HIVE, create)
+        rows: list[Record] = []
+        for number, (side, step) in enumerate(written.steps, 1):
+            before = f"step {number} of seed {seed}:\n{_until(written, number)}"
+            try:
+                self.do(side, step)
+            except Exception as failure:
+                failure.add_note(before)
+                raise
+            rows = step.after(rows)
+            expected = sorted((tuple(row.values()) for row in rows), key=repr)
+            ours, theirs = self.read_by_both()
+            assert ours == theirs, before
+            places = {(row_id, *values[3:]) for row_id, *values in ours}  # the partition, where there are any
+            assert len(places) == len(ours), f"ROW__IDs are not unique after {before}"
+            assert sorted((tuple(values) for _, *values in ours), key=repr) == expected, before
+        self.by(Side.HIVE, f"drop table {self.table}")
 
     def read_by_both(self) -> tuple[list[Values], list[Values]]:
         """Rows with their ROW__IDs as we and as Hive read them, both at the same time."""
         select = f"SELECT t.row__id, t.* FROM {self.table} t"
-        answer = self.hive.submit(select)
+        answer = self.hive.submit(select, self.session)
         found = self.engine.query(select).rows
         ours = [(RowId(i["writeid"], i["bucketid"], i["rowid"]), *values) for i, *values in found]
         theirs = [(RowId.parse(i), *values) for i, *values in answer.result()]
         return sorted(ours, key=repr), sorted(theirs, key=repr)
+
+    def by(self, side: Side, sql: str) -> None:
+        """A statement by one of the sides."""
+        if side is Side.OURS:
+            self.engine.run(sql)
+        else:
+            self.hive.run(sql, self.session)
 
     def do(self, side: Side, step: Step) -> None:
         """A step by one of the sides."""
         if isinstance(step, Clean):
             self._clean(side)
         elif isinstance(step, Compact):
-            self._compact(side, step)
-        elif side is Side.OURS:
-            self.engine.run(step.sql(self.table))
+            with self.compacting:
+                self._compact(side, step)
         else:
-            self.hive.run(step.sql(self.table))
+            self.by(side, step.sql(self.table))
 
     def _compact(self, side: Side, step: Compact) -> None:
         try:
-            self._request(side, step)
+            self.by(side, step.sql(self.table))
         except (HiveError, InvalidArgumentsError) as refusal:
             # Both sides refuse a second one before the Cleaner has been there.
             if "is already scheduled with state='ready for cleaning'" not in str(refusal):
                 raise
             self._clean(side)
-            self._request(side, step)
+            self.by(side, step.sql(self.table))
         if side is Side.OURS:
             outcomes = self.engine.run_compactions("programs")
             assert all(outcome.kind is not Outcome.FAILED for outcome in outcomes), outcomes
         else:
-            self.hive.worker()
+            self.hive.worker(query_based=step.type == "rebalance")
         for state in ("initiated", "working", "failed"):
             left = [c for c in self.hive.compactions(state) if c.split("/")[0] == self.table]
             assert left == [], f"{state} after {step.sql(self.table)} by {side.value}"
-
-    def _request(self, side: Side, step: Compact) -> None:
-        if side is Side.OURS:
-            self.engine.run(step.sql(self.table))
-        else:
-            self.hive.run(step.sql(self.table))
 
     def _clean(self, side: Side) -> None:
         if side is Side.HIVE:

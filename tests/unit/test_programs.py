@@ -27,6 +27,7 @@ from tests.interop.programs import (
     InsertSelect,
     Kind,
     Merge,
+    Place,
     Side,
     Update,
     program,
@@ -35,6 +36,9 @@ from tests.interop.programs import (
 COLUMNS = Kind.UNPARTITIONED.columns
 IN_DAYS = Kind.PARTITIONED.columns
 ALWAYS = Or(IsNull("id"), Not(IsNull("id")))
+
+
+MONDAY, TUESDAY = Place("day", "mon"), Place("day", "tue")
 
 
 def row(number: int | None, name: str | None = None, amount: int | None = None, day: str | None = None) -> Record:
@@ -59,7 +63,18 @@ def test_three_hundred_programs_hold_every_step_by_both_sides_on_every_kind_of_t
     steps = (Insert, InsertSelect, Update, Delete, Merge, Compact, Clean)
     assert found == {(kind, side, step) for kind in Kind for side in Side for step in steps}
     overwriting = [s for p in programs for _, s in p.steps if isinstance(s, InsertSelect) and s.overwrite]
-    assert {(s.day is None, len(s.columns)) for s in overwriting} == {(True, 3), (True, 4), (False, 4)}
+    assert {(s.place is None, len(s.columns)) for s in overwriting} == {(True, 3), (True, 4), (False, 4)}
+
+
+def test_three_hundred_programs_hold_rows_without_a_partition_value_and_every_compaction_of_theirs() -> None:
+    programs = [program(seed) for seed in range(300)]
+    compactions = [(p.kind, side, step) for p in programs for side, step in p.steps if isinstance(step, Compact)]
+    assert {(kind, step.type) for kind, _, step in compactions} == {
+        (kind, type) for kind in Kind for type in ("minor", "major", "rebalance")
+    } - {(Kind.BUCKETED, "rebalance")}
+    of_null = {(side, step.type) for _, side, step in compactions if step.place == Place("hour", None)}
+    assert of_null >= {(side, type) for side in Side for type in ("minor", "major")} | {(Side.OURS, "rebalance")}
+    assert {step.place for _, side, step in compactions if step.type == "rebalance" and side is Side.HIVE} == {None}
 
 
 def test_no_program_sets_a_column_by_which_rows_are_placed() -> None:
@@ -123,9 +138,9 @@ def test_an_overwrite_replaces_the_named_partition_or_those_that_get_rows() -> N
     condition = Compare("id", "=", 1)
     dynamic = InsertSelect(IN_DAYS, condition, 0, overwrite=True)
     assert dynamic.after(rows) == [row(3, day="tue"), row(1, day="mon")]
-    static = InsertSelect(IN_DAYS, condition, 0, "tue", overwrite=True)
+    static = InsertSelect(IN_DAYS, condition, 0, TUESDAY, overwrite=True)
     assert static.after(rows) == [row(1, day="mon"), row(2, day="mon"), row(1, day="tue")]
-    nothing = InsertSelect(IN_DAYS, Compare("id", "=", 9), 0, "mon", overwrite=True)
+    nothing = InsertSelect(IN_DAYS, Compare("id", "=", 9), 0, MONDAY, overwrite=True)
     assert nothing.after(rows) == [row(3, day="tue")]
 
 
@@ -159,9 +174,25 @@ def test_a_merge_joins_within_a_partition() -> None:
     assert done == [row(1, "a", 1, "mon"), row(1, "x!", 1, "tue")]
 
 
+def test_rows_without_a_partition_value_are_a_partition_of_their_own() -> None:
+    rows = [{"id": 1, "name": "a", "amount": 1, "hour": None}, {"id": 2, "name": "b", "amount": 1, "hour": 7}]
+    columns = Kind.PARTITIONED_BY_NUMBER.columns
+    assert InsertSelect(columns, Compare("id", "=", 1), 0, overwrite=True).after(rows) == [rows[1], rows[0]]
+    assert Delete(Compare("hour", "<>", 7)).after(rows) == rows
+    assert Merge(columns, (dict(rows[0]),), ALWAYS, (), ALWAYS).after(rows) == [*rows, rows[0]]
+    minor = Compact("minor", Place("hour", None)).sql("t")
+    assert minor == "ALTER TABLE t PARTITION (hour = '__HIVE_DEFAULT_PARTITION__') COMPACT 'minor'"
+    assert Place("hour", 7).sql() == " PARTITION (hour = 7)"
+
+
+def test_the_remainder_has_the_sign_of_the_dividend() -> None:
+    assert Remainder("id", 2, 1).holds(row(-7)) is False
+    assert Remainder("id", 2, 1).holds(row(7)) is True
+
+
 def test_the_text_of_a_program_is_what_is_run() -> None:
     assert (
-        Insert((row(1, "a", None, "mon"),), "mon").sql("t")
+        Insert((row(1, "a", None, "mon"),), MONDAY).sql("t")
         == "INSERT INTO t PARTITION (day = 'mon') VALUES (1, 'a', NULL)"
     )
     assert (
