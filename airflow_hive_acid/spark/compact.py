@@ -5,7 +5,7 @@ range, because a narrower delete delta inside it would be taken for replaced (R1
 writes a base. Events of aborted write ids are dropped one by one. Buckets stay what they are, so each is one task;
 a bucket that is one file is copied in its order, without an exchange or a sort. Sources stay: the Cleaner removes them.
 
-The optional jar copies buckets from ORC's vectors to ORC's vectors, merging deltas and deletes by row id as it goes,
+The optional jar copies buckets from ORC's vectors to ORC's vectors, one file after the other and deletes as bitmaps,
 without Spark SQL; buckets with files from before the table had transactions always go the other way.
 """
 
@@ -74,7 +74,6 @@ class _Compaction:
         self._table = table
         self._staging = staging
         self._high = table.write_ids.high_watermark
-        self._deletes = frozenset(table.files.deletes)
 
     def minor(self) -> list[WrittenDirectory]:
         """One delta and one delete delta instead of many; a kind without a row is left out."""
@@ -204,9 +203,7 @@ class _Compaction:
 
     def _source(self, file: EventFile) -> dict[str, object]:
         names = self._table.renamed.get(file.uri)
-        # A delete delta is named after who deleted, and sorted by what is deleted: rows of any write id.
-        least = 0 if file in self._deletes else file.min_write_id
-        return {"uri": file.uri, "least": least, "check": file.check_rows, "names": names}
+        return {"uri": file.uri, "least": file.min_write_id, "check": file.check_rows, "names": names}
 
     def _gathered(self, events: DataFrame, buckets: Sequence[int]) -> DataFrame:
         """One task per bucket, events in the order of their rows; of two about one row the later comes first."""

@@ -83,6 +83,32 @@ def test_the_old_directories_and_the_new_ones_are_one_table_until_the_old_are_cl
     assert len(table.ids()) == len([v for v in before.values() if v[0] >= 600])
 
 
+def test_many_delete_deltas_about_the_same_rows_are_merged_in_order(acid_table: Callable, spark: SparkSession) -> None:
+    """Two txns that did not see each other deleted row 7: a minor compaction keeps both events, the later first."""
+    table = acid_table("id int")
+    table.insert("select cast(id as int) from range(0, 40)")
+    table.insert("select cast(id + 100 as int) from range(0, 40)")
+    for first in range(6):
+        table.delete(f"id % 8 = {first}")
+    table.open = {9}
+    table.delete("id = 7")
+    table.delete("id = 7 or id = 6")
+    table.open = set()
+    before = table.ids()
+    assert len(before) == 18
+    events = sorted_events(spark, table.root)
+    result = table.compact("minor")
+    remove_others(table, *[d.name for d in result.directories])
+    assert sorted_events(spark, table.root) == events
+    for file in table.root.glob("delete_delta*/bucket_*"):
+        found = [tuple(row)[1:5] for row in spark.read.orc(str(file)).coalesce(1).collect()]
+        assert found == sorted(found, key=lambda key: (*key[:3], -key[3]))
+        assert len(found) == 63
+    assert table.ids() == before
+    table.compact("major")
+    assert table.ids() == before
+
+
 def test_events_of_aborted_transactions_are_dropped(acid_table: Callable) -> None:
     """Also those inside a range that an earlier minor compaction made while the txn was still open."""
     table = acid_table("id int")

@@ -13,8 +13,8 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The compaction of one bucket. Files are opened when the rows before their first are written, so those of many deltas
- * that follow each other are open one at a time.
+ * The compaction of one bucket. Files of rows are opened when the rows before their first are written, so those of many
+ * deltas that follow each other are open one at a time; files of delete events are read one after the other.
  */
 final class BucketCompaction implements Closeable {
   private final Layout layout;
@@ -22,7 +22,8 @@ final class BucketCompaction implements Closeable {
   private final int operation;
   private final CompactionBucket bucket;
   private final PriorityQueue<Events> sources = new PriorityQueue<>(Events::byFirstKey);
-  private final PriorityQueue<Events> deletes = new PriorityQueue<>(Events::byFirstKey);
+  private final List<Events> deleteFiles = new ArrayList<>();
+  private final DeleteEvents deletes;
   private final List<Events> all = new ArrayList<>();
   private final int[] kept = new int[VectorizedRowBatch.DEFAULT_SIZE];
   private AcidFile out;
@@ -33,19 +34,20 @@ final class BucketCompaction implements Closeable {
     this.live = kind.equals("rows");
     this.operation = kind.equals("deletes") ? AcidFile.DELETE : AcidFile.INSERT;
     this.bucket = bucket;
+    this.deletes = new DeleteEvents(operation == AcidFile.DELETE);
     for (CompactionFile file : bucket.files()) {
-      add(sources, file, operation, seen);
+      (operation == AcidFile.DELETE ? deleteFiles : sources).add(eventsOf(file, operation, seen));
     }
     for (CompactionFile file : bucket.deletes()) {
-      add(deletes, file, AcidFile.DELETE, seen);
+      deleteFiles.add(eventsOf(file, AcidFile.DELETE, seen));
     }
   }
 
-  private void add(PriorityQueue<Events> queue, CompactionFile file, int kind, Seen seen) {
-    Events events =
-        new Events(file, bucket.bucket(), kind, schemaOf(file), layout.conf(), file.check() ? seen : null);
-    queue.add(events);
+  private Events eventsOf(CompactionFile file, int kind, Seen seen) {
+    TypeDescription schema = kind == AcidFile.DELETE ? Layout.withoutRow() : schemaOf(file);
+    Events events = new Events(file, bucket.bucket(), kind, schema, layout.conf(), file.check() ? seen : null);
     all.add(events);
+    return events;
   }
 
   /** The six columns under the names they have in a file; columns that came later are not in it. */
@@ -66,10 +68,16 @@ final class BucketCompaction implements Closeable {
   Written.Part run() throws IOException {
     TaskContext context = TaskContext.get();
     String name = "part-" + context.partitionId() + "-" + context.taskAttemptId() + ".orc";
+    for (Events file : deleteFiles) {
+      stopIfCancelled(context);
+      deletes.add(file);
+    }
+    if (operation == AcidFile.DELETE && !deletes.isEmpty()) {
+      out = new AcidFile(layout, name, bucket.bucket(), operation);
+      deletes.writeTo(out);
+    }
     for (Events next = take(sources); next != null; next = take(sources)) {
-      if (context.isInterrupted()) {
-        throw new IOException("the task was cancelled");
-      }
+      stopIfCancelled(context);
       // Everything before the first event of the others can be copied at once.
       int end = endOfRun(next, open(sources));
       if (out == null) {
@@ -84,6 +92,12 @@ final class BucketCompaction implements Closeable {
     Written.Part part = out == null || out.rows() == 0 ? null : out.finish(new String[0]);
     done = true;
     return part;
+  }
+
+  private static void stopIfCancelled(TaskContext context) throws IOException {
+    if (context.isInterrupted()) {
+      throw new IOException("the task was cancelled");
+    }
   }
 
   /** The file with the first event of all, opened, taken out of the queue. */
@@ -136,7 +150,7 @@ final class BucketCompaction implements Closeable {
     int first = -1;
     int last = -1;
     for (int at = events.position(); at < end; at++) {
-      if (!isDeleted(events, at)) {
+      if (!live || !deletes.isDeleted(events.writeId(at), events.bucketValue(at), events.rowNumber(at))) {
         kept[size++] = events.row(at);
         first = first < 0 ? at : first;
         last = at;
@@ -152,11 +166,6 @@ final class BucketCompaction implements Closeable {
       // A row of a base is its insert event; who changed what is over.
       to.cols[4] = from.cols[1];
     }
-    if (operation == AcidFile.DELETE) {
-      from.cols[5].isRepeating = true;
-      from.cols[5].noNulls = false;
-      from.cols[5].isNull[0] = true;
-    }
     to.size = size;
     if (kept[size - 1] - kept[0] == size - 1 && kept[0] == 0) {
       to.selectedInUse = false;
@@ -168,25 +177,6 @@ final class BucketCompaction implements Closeable {
         to,
         events.writeId(first), events.bucketValue(first), events.rowNumber(first),
         events.writeId(last), events.bucketValue(last), events.rowNumber(last));
-  }
-
-  /** Whether the next event of the deletes is about this row; those about earlier rows are passed over. */
-  private boolean isDeleted(Events events, int at) throws IOException {
-    for (Events next = open(deletes); next != null; next = open(deletes)) {
-      int order =
-          AcidFile.compare(
-              next.writeId(), next.bucketValue(), next.rowNumber(),
-              events.writeId(at), events.bucketValue(at), events.rowNumber(at));
-      if (order >= 0) {
-        return order == 0;
-      }
-      deletes.poll();
-      next.advanceTo(next.position() + 1);
-      if (!next.hasEnded()) {
-        deletes.add(next);
-      }
-    }
-    return false;
   }
 
   @Override

@@ -16,7 +16,8 @@ import org.apache.orc.TypeDescription;
 /**
  * The events of one file in their order, batch by batch, without those of write ids that a compaction does not see.
  *
- * <p>Not opened before somebody looks at it: until then its first key is the least that its directory can hold.
+ * <p>Not opened before somebody looks at it: until then its first key is the least that its directory can hold. What it
+ * takes to read it, which is a megabyte and more, goes as soon as it ends.
  */
 final class Events implements Closeable {
   private static final int OPERATION = 0;
@@ -35,7 +36,7 @@ final class Events implements Closeable {
   private RecordReader records;
   private VectorizedRowBatch batch;
   private final LongColumnVector[] header = new LongColumnVector[ROW];
-  private int[] rows = new int[VectorizedRowBatch.DEFAULT_SIZE];
+  private int[] rows;
   private int count;
   private int position;
   private boolean ended;
@@ -81,6 +82,7 @@ final class Events implements Closeable {
         header[i] = (LongColumnVector) batch.cols[i];
       }
       records = reader.rows(reader.options().schema(schema).include(include).isSchemaEvolutionCaseAware(false));
+      rows = new int[VectorizedRowBatch.DEFAULT_SIZE];
       nextBatch();
     } catch (IOException failure) {
       throw unreadable(failure);
@@ -98,7 +100,10 @@ final class Events implements Closeable {
       do {
         if (!records.nextBatch(batch)) {
           ended = true;
-          records.close();
+          close();
+          batch = null;
+          rows = null;
+          Arrays.fill(header, null);
           return;
         }
         check();
@@ -167,7 +172,11 @@ final class Events implements Closeable {
   }
 
   long current() {
-    return value(CURRENT, rows[position]);
+    return current(position);
+  }
+
+  long current(int at) {
+    return value(CURRENT, rows[at]);
   }
 
   /** Keys by position among the events of the batch that count. */
@@ -229,8 +238,9 @@ final class Events implements Closeable {
 
   @Override
   public void close() throws IOException {
-    if (records != null && !ended) {
+    if (records != null) {
       records.close();
+      records = null;
     }
   }
 }

@@ -12,6 +12,7 @@ import org.apache.orc.TypeDescription;
 import org.apache.orc.mapred.OrcOutputFormat;
 import org.apache.spark.sql.execution.datasources.orc.OrcUtils;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 
@@ -55,6 +56,19 @@ final class Layout implements Serializable {
         .add("rowId", DataTypes.LongType)
         .add("currentTransaction", DataTypes.LongType)
         .add("row", row);
+  }
+
+  /** The six columns with nothing in the row, for those who want the identities alone. */
+  static TypeDescription withoutRow() {
+    TypeDescription found = TypeDescription.createStruct();
+    for (StructField column : events(new StructType()).fields()) {
+      TypeDescription type =
+          column.dataType() instanceof StructType
+              ? TypeDescription.createStruct()
+              : TypeDescription.fromString(column.dataType().simpleString());
+      found.addField(column.name(), type);
+    }
+    return found;
   }
 
   private static String codec(String name) {
