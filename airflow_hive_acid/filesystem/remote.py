@@ -1,8 +1,15 @@
-"""HDFS and object stores, through fsspec."""
+"""HDFS and object stores, through fsspec.
+
+An object store has no directories and no renames: a directory is what its objects' names say, and renaming copies
+objects one by one. Objects are therefore listed, copied and deleted by their exact names (fsspec's own recursive calls
+read ``[`` and ``*`` in names as patterns, and s3fs's bulk delete says nothing of what it could not delete).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import fsspec
@@ -14,6 +21,9 @@ from airflow_hive_acid.format import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+
+_THREADS = 8
 
 
 class FsspecFilesystem:
@@ -78,7 +88,7 @@ class FsspecFilesystem:
             raise FileNotFoundError(f"{source} is no directory; it cannot become {target}")
         if self._fs.exists(target_path):
             raise FileExistsError(f"{target} exists already; {source} was left where it is")
-        self._fs.mv(source_path, target_path, recursive=True)
+        self._move(source_path, target_path)
 
     def rename(self, source: str, target: str) -> None:
         """See the protocol. Not atomic on object stores."""
@@ -87,17 +97,62 @@ class FsspecFilesystem:
             raise FileExistsError(f"{target} exists already; {source} was left where it is")
         if not self._fs.exists(source_path):
             raise FileNotFoundError(f"there is no {source}; it cannot become {target}")
-        self._fs.mv(source_path, target_path, recursive=self._fs.isdir(source_path))
+        self._move(source_path, target_path)
+
+    def _move(self, source: str, target: str) -> None:
+        if not self._is_object_store:
+            self._fs.mv(source, target, recursive=self._fs.isdir(source))
+            return
+        names = self._objects(source)
+        copies = [(name, target + name[len(source) :]) for name in names if not name.endswith("/")]
+        # R4: all copies before the first delete. One that finds no source, because it was fenced, is an error.
+        self._for_each(lambda pair: self._fs.cp_file(*pair), copies)
+        self._delete_objects(source, names)
 
     def delete(self, uri: str, *, inside: str) -> bool:
         """See the protocol."""
         paths.require_inside(inside, uri)
         path = self._path(uri)
+        if self._is_object_store:
+            names = self._objects(path)
+            there = bool(names) or bool(self._fs.exists(path))
+            self._delete_objects(path, names)
+            return there
         try:
             self._fs.rm(path, recursive=True)
         except FileNotFoundError:
             return False
         return True
+
+    def _objects(self, path: str) -> list[str]:
+        """Names of the object ``path`` and of all below it, with those that stand for directories (``…/``)."""
+        try:
+            return [str(name) for name in self._fs.find(path)]
+        except FileNotFoundError:
+            return []
+
+    def _delete_objects(self, path: str, names: Sequence[str]) -> None:
+        self._for_each(self._delete_object, names)
+        # Behind them an object of the directory's own name shows, and what a writer put there meanwhile.
+        self._for_each(self._delete_object, self._objects(path) if names else ())
+        # Some stores keep directories beside the objects.
+        if self._fs.isdir(path) and not self._objects(path):
+            self._fs.rm(path, recursive=True)
+
+    def _delete_object(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(name)
+
+    def _for_each(self, call: Callable[[Any], object], items: Sequence[Any]) -> None:
+        """Call for all of them, several at a time; the first error is raised once all have ended."""
+        if len(items) < 2:
+            for item in items:
+                call(item)
+            return
+        with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="objects") as pool:
+            waiting = [pool.submit(call, item) for item in items]
+        for one in waiting:
+            one.result()
 
     def read_text(self, uri: str) -> str:
         """See the protocol."""

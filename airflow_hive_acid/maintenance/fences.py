@@ -2,6 +2,11 @@
 
 Fence first: the staging directory becomes a file. Whoever forgets a txn then looks at the table again and removes what
 had been published before. Shared by reaper and Cleaner; fencing twice does no harm.
+
+On an object store a file does not fence. There the record of the job does (decision 11): Spark writes to staging only,
+and whoever publishes has to record the manifest first, which is refused once the job is marked. If the manifest is
+recorded already, publishing means copying objects out of staging: they are removed, so that no further copy can begin,
+and the job counts as fenced when copies that had begun must have ended.
 """
 
 from __future__ import annotations
@@ -24,6 +29,11 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.jobs import Job
 
 log = logging.getLogger(__name__)
+
+COPIES_SETTLE_MS = 15 * 60_000
+"""Within this time an object store has carried out, or refused, a copy that was asked for."""
+COPIED_AT_ONCE_BYTES = 5 * 1024**3
+"""A larger object is copied in parts, whose last step needs no source any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +92,34 @@ def _fence(client: MetastoreClient, filesystem: Filesystem, job: Job, why: str) 
         else:
             fenced = fence_staging(filesystem, job.staging, inside=job.table_location, note=note)
         if not fenced:
-            application = job.application_id or "not known"
-            return f"a file does not fence on this storage; make sure that its application ({application}) is dead"
+            return _fence_by_record(client, job, note, undoable=manifest is None)
     client.jobs.mark_fenced(job.job_id, note)
     return None
+
+
+def _fence_by_record(client: MetastoreClient, job: Job, note: str, *, undoable: bool) -> str | None:
+    """On an object store, where staging has been removed just now.
+
+    :param undoable: whether removing directories of its write id undoes what it published.
+    """
+    if client.jobs.mark_fenced_unless_publishing(job.job_id, note):
+        return None
+    application = job.application_id or "not known"
+    by_hand = f"make sure that its process and its application ({application}) are dead, then mark it as fenced"
+    if not undoable:
+        return f"a file does not fence on this storage, and it may be moving files of a plain table; {by_hand}"
+    if _largest(client.jobs.get(job.job_id)) > COPIED_AT_ONCE_BYTES:
+        return f"a file does not fence on this storage, and it may be copying objects in parts; {by_hand}"
+    if client.jobs.note_staging_removed(job.job_id, note, COPIES_SETTLE_MS):
+        return None
+    minutes = COPIES_SETTLE_MS // 60_000
+    return f"it was publishing; its staging is removed, and it counts as fenced {minutes} minutes after that"
+
+
+def _largest(job: Job) -> int:
+    """Bytes of the largest file it was about to publish; 0 if it named directories only, of small files."""
+    directories = (job.manifest or {}).get("directories", ())
+    return max((size for d in directories if not isinstance(d, str) for _, size in d["files"]), default=0)
 
 
 def _plain_manifest(client: MetastoreClient, job: Job, note: str) -> PlainManifest | None:

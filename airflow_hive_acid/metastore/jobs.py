@@ -64,6 +64,16 @@ _SET_MANIFEST = _UPDATE.where(_J.HAJ_STATE.in_(("r", "p"))).values(
     HAJ_MANIFEST=bindparam("manifest"), HAJ_STATE="p", HAJ_UPDATED=clock_ms()
 )
 _SET_STATE = _UPDATE.values(HAJ_STATE=bindparam("state"), HAJ_ERROR=bindparam("error"), HAJ_UPDATED=clock_ms())
+_MARK_UNPUBLISHED_FENCED = _UPDATE.where(_J.HAJ_STATE == "r", _J.HAJ_MANIFEST.is_(None)).values(
+    HAJ_STATE="f", HAJ_ERROR=bindparam("error"), HAJ_UPDATED=clock_ms()
+)
+#: The first note of a publishing job counts: what it waits for began then.
+_NOTE_STAGING_REMOVED = _UPDATE.where(_J.HAJ_STATE == "p", _J.HAJ_ERROR.is_(None)).values(
+    HAJ_ERROR=bindparam("error"), HAJ_UPDATED=clock_ms()
+)
+_MARK_SETTLED_FENCED = _UPDATE.where(
+    _J.HAJ_STATE == "p", _J.HAJ_ERROR.is_not(None), _J.HAJ_UPDATED < clock_ms() - bindparam("age")
+).values(HAJ_STATE="f", HAJ_UPDATED=clock_ms())
 _TXN_ENDED = ~exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == "o")
 _TXN_COMMITTED = exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == "c")
 #: Our commit marks its jobs, so a job that is not marked and whose txn has no row any more was not committed (R17).
@@ -239,6 +249,30 @@ class Jobs:
     def mark_fenced(self, job_id: str, error: str | None = None) -> None:
         """It can write nothing any more, and what it published is removed (R4)."""
         self._update(job_id, _SET_STATE, {"state": JobState.FENCED.value, "error": error})
+
+    def mark_fenced_unless_publishing(self, job_id: str, error: str) -> bool:
+        """Fence by this record alone: a job without a manifest gets none any more, so it never publishes (R4).
+
+        :return: False when its manifest is recorded.
+        """
+        values = {"job_id": job_id, "error": error}
+        if self._database.run(lambda conn: conn.execute(_MARK_UNPUBLISHED_FENCED, values).rowcount):
+            return True
+        job = self.get(job_id)
+        return job.state is JobState.FENCED and job.manifest is None
+
+    def note_staging_removed(self, job_id: str, note: str, settled_ms: int) -> bool:
+        """A publishing job has lost its staging, so that copies which have not begun cannot begin any more.
+
+        :param settled_ms: after how long those that had begun have ended.
+        :return: whether that is over since the first note; the job is marked as fenced then.
+        """
+
+        def operation(conn: Connection) -> bool:
+            conn.execute(_NOTE_STAGING_REMOVED, {"job_id": job_id, "error": note})
+            return conn.execute(_MARK_SETTLED_FENCED, {"job_id": job_id, "age": settled_ms}).rowcount == 1
+
+        return self._database.run(operation)
 
     def get(self, job_id: str) -> Job:
         """One attempt."""

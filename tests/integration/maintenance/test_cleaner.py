@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 
+from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem import Filesystem, open_filesystem
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.maintenance.fences import COPIES_SETTLE_MS
 from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType, Resource
 from airflow_hive_acid.metastore.jobs import JobState
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
+    HIVE_ACID_JOB,
     MIN_HISTORY_LEVEL,
     MIN_HISTORY_WRITE_ID,
     TXN_COMPONENTS,
@@ -402,6 +406,55 @@ def test_a_dead_dynamic_partition_write_is_found_in_every_partition(
     assert rows(client, TXN_COMPONENTS) == []
 
 
+@pytest.mark.rule("R5")
+def test_what_our_own_jobs_were_to_publish_is_looked_for_where_they_say(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of 300 partitions, an aborted write into two of them: only these are listed, the catalog is not asked."""
+    table = make_table("default.p", "k")
+    client.catalog.add_partitions("default.p", [f"k={i}" for i in range(300)])
+    for number, partitions in enumerate((["k=7", "k=new"], [])):
+        txn = table.begin()
+        staging = start_job(client, table, txn, f"job{number}")
+        written = [table.put(txn, 1, partition) for partition in partitions]
+        if written:
+            found = [{"place": uri.rpartition("/")[0], "name": uri.rpartition("/")[2]} for uri in written]
+            client.jobs.record_manifest(f"job{number}", {"directories": found})
+        assert staging
+        txn.abort("a test")
+    listed: list[str] = []
+    usual = type(fs).list_files
+
+    def list_files(self: Filesystem, uri: str, *more: Any, **options: Any) -> Any:
+        listed.append(uri)
+        return usual(self, uri, *more, **options)
+
+    monkeypatch.setattr(type(fs), "list_files", list_files)
+    monkeypatch.setattr(type(client.catalog), "list_partitions", None)
+    assert [(o.kind, len(o.removed)) for o in run_cleaner(client, fs)] == [(Kind.CLEANED, 2)]
+    assert {uri.rpartition("/")[2] for uri in listed if "_tmp_" not in uri} == {"k=7", "k=new"}
+    assert rows(client, TXN_COMPONENTS) == []
+
+
+@pytest.mark.rule("R4")
+def test_what_is_not_where_our_jobs_said_is_looked_for_everywhere(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    """Somebody has moved the partition with the aborted rows in it."""
+    table = make_table("default.p", "k")
+    client.catalog.add_partitions("default.p", ["k=a", "k=b"])
+    for number in range(2):
+        txn = table.begin()
+        start_job(client, table, txn, f"job{number}")
+        uri = table.put(txn, 1, "k=a")
+        found = {"place": uri.rpartition("/")[0], "name": uri.rpartition("/")[2]}
+        client.jobs.record_manifest(f"job{number}", {"directories": [found]})
+        txn.abort("a test")
+    fs.rename_directory(table.place("k=a"), table.place("k=moved"))
+    assert [(o.kind, len(o.removed)) for o in run_cleaner(client, fs)] == [(Kind.CLEANED, 2)]
+    assert table.directories("k=moved") == []
+
+
 def test_aborts_above_an_open_writer_wait_for_it(client: MetastoreClient, fs: Filesystem, table: Any) -> None:
     table.abort()
     writer = table.begin()
@@ -492,28 +545,98 @@ def test_an_orphaned_job_is_fenced_before_its_txn_is_forgotten(
         assert len(table.read(snapshot)) == 1
 
 
-@pytest.mark.rule("R4")
-def test_where_a_file_does_not_fence_the_components_stay_until_the_application_is_dead(
-    client: MetastoreClient, make_table: Callable[..., Any]
-) -> None:
+@pytest.fixture
+def stored(client: MetastoreClient, make_table: Callable[..., Any]) -> Any:
+    """A table on an object store, where a file does not fence."""
     from airflow_hive_acid.metastore.catalog_model import TableDefinition
 
-    store = open_filesystem("memory://bucket/w")
-    client.catalog.create_table(TableDefinition("default", "o", client.catalog.get_table(make_table().name).columns,
-                                                location="memory://bucket/w/o"))  # fmt: skip
-    table = type(make_table("default.x"))(client, store, "default.o", False)
-    txn = table.begin()
-    start_job(client, table, txn, "job2")
-    table.put(txn, 1)
+    place = f"memory://bucket-{uuid.uuid4().hex}/w"
+    columns = client.catalog.get_table(make_table().name).columns
+    client.catalog.create_table(TableDefinition("default", "o", columns, location=f"{place}/o"))
+    return type(make_table("default.x"))(client, open_filesystem(place), "default.o", False)
+
+
+@pytest.mark.rule("R4")
+def test_on_an_object_store_a_job_that_has_not_begun_to_publish_is_fenced_by_its_record(
+    client: MetastoreClient, stored: Any
+) -> None:
+    """
+    t1  a driver stages files, its task dies, the txn is aborted
+    t2  the reaper marks the job: a manifest of it is not taken any more
+    t3  its control plane wakes up and wants to publish: refused, and staging is gone
+    """
+    txn = stored.begin()
+    staging = start_job(client, stored, txn, "job2")
     txn.abort("task killed")
-    table.abort()
-    outcome = run_cleaner(client, store)[0]
-    assert outcome.kind is Kind.KEPT
-    assert outcome.blocked_by == (f"job job2 of txn {txn.txn_id}",)
+    stored.abort()
+    assert [job.job_id for job in run_reaper(client, stored.fs).fenced] == ["job2"]
+    with pytest.raises(PublishError, match=r"job job2 .* publishes nothing: it is fenced"):
+        client.jobs.record_manifest("job2", {"directories": []})
+    assert not stored.fs.exists(staging)
+    assert run_cleaner(client, stored.fs)[0].kind is Kind.CLEANED
+    assert rows(client, TXN_COMPONENTS) == []
+
+
+@pytest.mark.rule("R4")
+def test_on_an_object_store_a_job_that_was_publishing_is_fenced_when_its_copies_must_have_ended(
+    client: MetastoreClient, stored: Any
+) -> None:
+    """
+    t1  A has recorded its manifest and copied one of two directories; the txn is aborted
+    t2              the reaper removes staging; the components stay, because a copy may be under way
+    t3  A goes on: there is nothing to copy any more
+    t4              a quarter of an hour after t2 the job counts as fenced, and the Cleaner removes what A had copied
+    """
+    txn = stored.begin()
+    staging = start_job(client, stored, txn, "job3")
+    stored.fs.write_text(f"{staging}/data/delta_9/bucket_00000", "rows")
+    copied = stored.put(txn, 1)
+    manifest = {"directories": [{"files": [["bucket_00000", 4]]}, {"files": [["bucket_00000", 4]]}]}
+    client.jobs.record_manifest("job3", manifest)
+    txn.abort("task killed")
+    stored.abort()
+    for _ in range(2):
+        ((job, why),) = run_reaper(client, stored.fs).alive
+        assert (job.job_id, "15 minutes" in why) == ("job3", True)
+    outcome = run_cleaner(client, stored.fs)[0]
+    assert (outcome.kind, outcome.blocked_by) == (Kind.KEPT, (f"job job3 of txn {txn.txn_id}",))
     assert [row["TC_TXNID"] for row in rows(client, TXN_COMPONENTS)] == [txn.txn_id]
-    client.jobs.mark_fenced("job2", "its application is gone")
-    change(client, sa.insert(TXN_COMPONENTS).values(rows(client, TXN_COMPONENTS)[0]))
-    assert run_cleaner(client, store)[0].kind is Kind.CLEANED
+    with pytest.raises(FileNotFoundError):
+        stored.fs.rename_directory(f"{staging}/data/delta_9", f"{stored.location}/delta_9")
+    change(client, sa.update(HIVE_ACID_JOB).values(HAJ_UPDATED=HIVE_ACID_JOB.c.HAJ_UPDATED - COPIES_SETTLE_MS - 1000))
+    assert [job.job_id for job in run_reaper(client, stored.fs).fenced] == ["job3"]
+    stored.abort()
+    assert run_cleaner(client, stored.fs)[0].kind is Kind.CLEANED
+    assert rows(client, TXN_COMPONENTS) == []
+    assert not stored.fs.exists(copied)
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        pytest.param({"directories": [{"files": [["bucket_00000", 5 * 1024**3 + 1]]}]}, id="copied-in-parts"),
+        pytest.param(
+            {"kind": "plain", "table": "default.o", "job_id": "job4", "files": [], "replaced": []}, id="plain"
+        ),
+    ],
+)
+def test_on_an_object_store_what_might_still_publish_is_left_to_people(
+    client: MetastoreClient, stored: Any, manifest: dict[str, Any]
+) -> None:
+    """The last step of a copy in parts needs no source, and files of a plain table carry no write id."""
+    txn = stored.begin()
+    start_job(client, stored, txn, "job4")
+    client.jobs.record_manifest("job4", manifest)
+    txn.abort("task killed")
+    stored.abort()
+    for _ in range(2):
+        ((job, why),) = run_reaper(client, stored.fs).alive
+        assert (job.job_id, "mark it as fenced" in why) == ("job4", True)
+        change(client, sa.update(HIVE_ACID_JOB).values(HAJ_UPDATED=1000))
+    client.jobs.mark_fenced("job4", "its application is gone")
+    assert run_reaper(client, stored.fs).alive == ()
+    assert run_cleaner(client, stored.fs)[0].kind is Kind.CLEANED
     assert rows(client, TXN_COMPONENTS) == []
 
 
