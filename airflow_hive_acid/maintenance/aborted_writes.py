@@ -7,10 +7,13 @@ directories is left (R4). Only directories whose names prove that every row in t
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.maintenance.cleaner_rules import aborted_directories, retry_pause_ms
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter
@@ -67,9 +70,9 @@ def _clean(
         blocker = f"txn {writes.min_open_txn}, which is open and older"
         return CleaningOutcome(resource, Kind.WAITING, f"an older writer is open: {blocker}", numbers, (), (blocker,))
     fences = fence_jobs_of(client, filesystem, [txn.txn_id for txn in due], "its txn is aborted")
-    locations = _locations(client, writes)
-    removed = _remove(filesystem, locations, due)
-    left = _find(filesystem, locations, due)
+    places = _places(client, filesystem, writes, due)
+    removed = _remove(filesystem, places, due)
+    left = _find(filesystem, places, due)
     forgotten = [txn.txn_id for txn in due if txn.txn_id not in fences.alive_txns]
     numbers["removed"] = len(removed)
     if left:
@@ -77,46 +80,77 @@ def _clean(
         raise FileExistsError(f"{shown} came back while the aborted writes of {resource} were removed")
     if forgotten:
         numbers["forgotten_components"] = client.compactions.forget_aborted(writes, forgotten)
-    paths = tuple(entry.path for _, entry in removed)
+    gone = tuple(entry.path for _, entry in removed)
     if fences.alive:
         jobs = tuple(f"job {job.job_id} of txn {job.txn_id}" for job, _ in fences.alive)
-        return CleaningOutcome(resource, Kind.KEPT, "jobs may still write here", numbers, paths, jobs)
+        return CleaningOutcome(resource, Kind.KEPT, "jobs may still write here", numbers, gone, jobs)
     reason = f"{len(removed)} directories of {len(due)} aborted txns were removed"
-    return CleaningOutcome(resource, Kind.CLEANED, reason, numbers, paths)
+    return CleaningOutcome(resource, Kind.CLEANED, reason, numbers, gone)
 
 
-def _locations(client: MetastoreClient, writes: AbortedWrites) -> list[str]:
-    """Where the aborted txns may have written: the partition, or the table with all its partitions.
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where directories of aborted txns may be.
 
+    :param direct: directories to look for them in.
+    :param below: directories to look for them in at any depth.
+    """
+
+    direct: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
+
+
+def _places(
+    client: MetastoreClient, filesystem: Filesystem, writes: AbortedWrites, due: Sequence[AbortedTxn]
+) -> _Places:
+    """Where the aborted txns may have written: the partition, or those of a table that their jobs were to publish into.
+
+    The jobs of a txn say it all (R5): they record a manifest before their first rename, and after the fence they get
+    none. Every partition is looked at for a txn without jobs (a Hive's, or one that a program of its own wrote in), and
+    when something of a manifest is not in its place: it was not published, or the partition has another name by now.
     A table that the catalog does not know was dropped, and its files with it.
     """
     resource = writes.resource
     name = str(resource.table_name)
     table = client.catalog.find_tables([name]).get(name)
     if table is None:
-        return []
+        return _Places()
     if resource.partition is not None:
         known = client.catalog.find_partitions(name, [resource.partition]).get(resource.partition)
         # A partition that never made it into the catalog lies where Hive would put it.
-        return [known.location if known is not None else f"{table.location}/{resource.partition}"]
+        return _Places((known.location if known is not None else f"{table.location}/{resource.partition}",))
     if not table.is_partitioned:
-        return [table.location]
+        return _Places((table.location,))
+    jobs = [client.jobs.of_txn(txn.txn_id) for txn in due]
+    if all(jobs):
+        manifests = [job.manifest for found in jobs for job in found if job.table == name and job.manifest]
+        published = {(d["place"], d["name"]) for manifest in manifests for d in manifest.get("directories", ())}
+        direct = tuple(sorted({place for place, _ in published if paths.is_inside(table.location, place)}))
+        listed = list_many(filesystem, direct, recursive=False)
+        if published <= {(place, entry.name) for place, found in listed.items() for entry in found or ()}:
+            return _Places(direct)
     elsewhere = {partition.location for partition in client.catalog.list_partitions(name)}
     inside = f"{table.location}/"
-    return [table.location, *sorted(place for place in elsewhere if not place.startswith(inside))]
+    return _Places(below=(table.location, *sorted(place for place in elsewhere if not place.startswith(inside))))
 
 
-def _find(filesystem: Filesystem, locations: Sequence[str], due: Sequence[AbortedTxn]) -> list[tuple[str, FileInfo]]:
+def _find(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn]) -> list[tuple[str, FileInfo]]:
     write_ids = {txn.write_id for txn in due if txn.write_id is not None}
     compactions = {txn.txn_id for txn in due if txn.is_compaction}
     found = []
-    for location, listing in list_many(filesystem, locations, recursive=True, descend=enter).items():
-        found += [(location, entry) for entry in aborted_directories(listing or (), write_ids, compactions)]
+    for recursive, chosen in ((False, places.direct), (True, places.below)):
+        for location, listing in list_many(filesystem, chosen, recursive, descend=_is_on_the_way).items():
+            found += [(location, entry) for entry in aborted_directories(listing or (), write_ids, compactions)]
     return found
 
 
-def _remove(filesystem: Filesystem, locations: Sequence[str], due: Sequence[AbortedTxn]) -> list[tuple[str, FileInfo]]:
-    found = _find(filesystem, locations, due)
+def _is_on_the_way(info: FileInfo) -> bool:
+    """Whether partitions may lie below a directory: not below a base or delta."""
+    return enter(info) and parse_directory(info.name) is None
+
+
+def _remove(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn]) -> list[tuple[str, FileInfo]]:
+    found = _find(filesystem, places, due)
     for location, entry in found:
         filesystem.delete(entry.path, inside=location)
     return found

@@ -121,3 +121,12 @@ def test_more_tasks_than_a_directory_has_files_are_merged(spark: SparkSession) -
     few = spark.range(0, 10, 1, 3)
     assert most_tasks(few) < 100
     assert spread(few, None) is few
+
+
+def test_rows_that_join_a_base_fill_the_buckets_that_are_left(spark: SparkSession) -> None:
+    many = spark.range(0, 10, 1, 5000)
+    assert spread(many, None, 4000).rdd.getNumPartitions() == 96
+    few = spark.range(0, 10, 1, 3)
+    assert spread(few, None, 4095).rdd.getNumPartitions() == 1
+    with pytest.raises(InvalidArgumentsError, match="a directory holds 4096; commit"):
+        spread(few, None, 4096)
