@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
-    from airflow_hive_acid.sql.statements import Compact
+    from airflow_hive_acid.sql.alterations import Compact
 
 #: States in which a request still has work before it.
 _WAITING = (CompactionState.INITIATED, CompactionState.WORKING)
@@ -50,7 +50,13 @@ def request_compaction(context: Context, statement: Compact) -> None:
             "rows of a bucketed table have their places"
         )
     answer = context.client.compactions.enqueue(
-        table.qualified_name, partition, kind, number_of_buckets=statement.buckets, order_by=statement.order_by
+        table.qualified_name,
+        partition,
+        kind,
+        properties=statement.properties or None,
+        pool=statement.pool,
+        number_of_buckets=statement.buckets,
+        order_by=statement.order_by,
     )
     if not answer.accepted:
         raise InvalidArgumentsError(f"{table.qualified_name}: {answer.message}")

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP of databases and tables: rows in the catalog, directories in the warehouse.
+"""CREATE and DROP of databases and tables: rows in the catalog, directories in the warehouse.
 
 Each is a txn with Hive's locks (metastore.md 4.4): CREATE TABLE shares its database, DROP has what it drops to itself.
 The catalog changes in the txn's commit; directories are made or removed after it. R4: under the lock nobody can be at
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.engine.locking import is_legacy
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
@@ -19,7 +20,7 @@ from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, table_lock
 from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.sql.statements import AlterProperties, CreateDatabase, CreateTable, DropDatabase, DropTable
+from airflow_hive_acid.sql.statements import CreateDatabase, CreateTable, DropDatabase, DropTable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.ddl import DdlTransaction
     from airflow_hive_acid.metastore.locks.interface import LockComponent
 
-DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable | AlterProperties
+DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable
 
 
 def run_ddl(context: Context, statement: DdlStatement) -> None:
@@ -43,13 +44,6 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
             _create_table(context, statement)
         case DropTable():
             _drop_table(context, statement)
-        case AlterProperties():
-            context.client.catalog.alter_properties(
-                str(statement.table),
-                statement.properties,
-                files=WarehouseFiles(context.client, context.filesystem),
-                agent_info=context.agent_info,
-            )
 
 
 def _settle_warehouse(context: Context) -> None:
@@ -73,6 +67,11 @@ def _create_table(context: Context, statement: CreateTable) -> None:
     properties = dict(statement.properties)
     if statement.comment is not None:
         properties["comment"] = statement.comment
+    if is_legacy(context) and not statement.external and properties.get("transactional", "true").lower() == "true":
+        raise UnsupportedStatementError(
+            f"{statement.table} would be an ACID table, and DummyTxnManager has no transactions; say TBLPROPERTIES "
+            "('transactional'='false'), or set hive.txn.manager to DbTxnManager"
+        )
     definition = TableDefinition(
         db=statement.table.database,
         name=statement.table.name,

@@ -106,16 +106,16 @@ class Engine:
             statements that are going to be run: their tables are declared. R10: all of them are locked and pinned
             together, now.
         """
-        context = self._context
+        context, locks = self._context, None
         if isinstance(what, Mapping):
             operations = {str(table).lower(): _operation(str(operation)) for table, operation in what.items()}
         else:
             texts = [what] if isinstance(what, str) else list(what)
-            operations = declared_operations(context, [s for text in texts for s in parse_script(text)])
+            operations, locks = declared_operations(context, [s for text in texts for s in parse_script(text)])
         if not operations:
             raise InvalidArgumentsError("a transaction needs at least one transactional table; none was named")
         self._application.ready()
-        return EngineTransaction(context, StatementTransaction(context, operations))
+        return EngineTransaction(context, StatementTransaction(context, operations, locks))
 
     def run_compactions(self, worker_id: str, limit: int | None = None) -> list[CompactionOutcome]:
         """Run compactions that wait in the queue.

@@ -11,31 +11,42 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.engine.aborts import abort
+from airflow_hive_acid.engine.alter import run_alter
 from airflow_hive_acid.engine.blocks import Block, kind_of
-from airflow_hive_acid.engine.compactions import request_compaction
 from airflow_hive_acid.engine.ctas import columns_of
 from airflow_hive_acid.engine.ddl import run_ddl
 from airflow_hive_acid.engine.events import StatementFinished, StatementStarted
+from airflow_hive_acid.engine.explain import explain, explain_locks
+from airflow_hive_acid.engine.locking import locks_of, locks_of_ctas, require_manager
 from airflow_hive_acid.engine.queries import run_query
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.shows import show
 from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.engine.truncate import truncate
-from airflow_hive_acid.errors import AlreadyExistsError, CommitStateUnknownError, HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    CommitStateUnknownError,
+    HiveAcidError,
+    InvalidArgumentsError,
+    UnsupportedStatementError,
+)
 from airflow_hive_acid.sql import plan
+from airflow_hive_acid.sql.alterations import Alteration
 from airflow_hive_acid.sql.multi_insert import in_order
 from airflow_hive_acid.sql.plans import combine_operations
 from airflow_hive_acid.sql.statements import (
-    AlterProperties,
-    Compact,
+    Abort,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
     Delete,
     DropDatabase,
     DropTable,
+    Explain,
     Fragment,
     Insert,
+    Load,
     Merge,
     MultiInsert,
     Origin,
@@ -50,8 +61,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.results import Rows
+    from airflow_hive_acid.metastore.beginning import Locks
     from airflow_hive_acid.sql.plans import Plan
-    from airflow_hive_acid.sql.statements import DataStatement, Statement
+    from airflow_hive_acid.sql.statements import DataStatement, PlainStatement, Statement
 
 
 class Script:
@@ -76,9 +89,9 @@ class Script:
         begin = block.begin
         if begin is not None:
             self._numbered(begin, lambda: StatementResult(begin.text, "begin"))
-        operations = declared_operations(self._context, block.statements)
+        operations, locks = declared_operations(self._context, block.statements)
         if operations:
-            self._in_transaction(block, operations)
+            self._in_transaction(block, operations, locks)
         else:
             # Views, or queries of constants: there is nothing to lock, nothing to commit.
             for statement in block.statements:
@@ -102,16 +115,19 @@ class Script:
         if query is None:
             raise AssertionError("CREATE TABLE … AS without a query")
         origin = {f.name: getattr(statement, f.name) for f in dataclasses.fields(Origin)}
-        select = Select(query, **origin)
+        select = _query_of(statement, query)
         name = str(statement.table)
         if context.client.catalog.find_tables([name]):
             if not statement.if_not_exists:
                 raise AlreadyExistsError(f"table {name} exists already; drop it, or INSERT into it")
             return StatementResult(statement.text, kind_of(statement))
-        columns = columns_of(run_query(context, plan_of(context, select), limit=0))
+        planned = plan_of(context, select)
+        columns = columns_of(run_query(context, planned, limit=0))
         run_ddl(context, dataclasses.replace(statement, columns=columns, query=None, if_not_exists=False))
         try:
-            written = _run_write(context, Insert(statement.table, query, **origin))
+            transactional = context.table(name).is_transactional
+            locks = locks_of_ctas(context, statement.table, planned, transactional=transactional)
+            written = _run_write(context, Insert(statement.table, query, **origin), locks)
         except CommitStateUnknownError:
             raise
         except BaseException as failure:
@@ -122,9 +138,18 @@ class Script:
             raise
         return dataclasses.replace(written, kind=kind_of(statement))
 
-    def _in_transaction(self, block: Block, operations: dict[str, str]) -> None:
+    def _explain(self, statement: PlainStatement, *, locks: bool) -> Rows:
+        """What a statement would do; nothing is done."""
+        plans: list[Plan] = []
+        if isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
+            plans = plans_of(self._context, statement)
+        elif isinstance(statement, CreateTable) and statement.query is not None:
+            plans = [plan_of(self._context, _query_of(statement, statement.query))]
+        return (explain_locks if locks else explain)(self._context, statement, plans)
+
+    def _in_transaction(self, block: Block, operations: dict[str, str], locks: Locks) -> None:
         self._context.application.ready()
-        transaction = StatementTransaction(self._context, operations)
+        transaction = StatementTransaction(self._context, operations, locks)
         with transaction:
             self.run_inside(transaction, block.statements)
             if isinstance(block.end, Rollback):
@@ -155,22 +180,41 @@ class Script:
                 return truncate(context, statement)
             case CreateTable(query=Fragment()):
                 return self._create_table_as(statement)
-            case CreateTemporaryView():
-                create_view(context, statement)
             case Show():
                 rows = show(context.client, statement)
-            case Compact():
-                request_compaction(context, statement)
-            case CreateDatabase() | DropDatabase() | CreateTable() | DropTable() | AlterProperties():
-                run_ddl(context, statement)
+            case Abort():
+                rows = abort(context, statement)
+            case Explain(statement=explained):
+                rows = self._explain(explained, locks=statement.locks)
             case _:
-                raise AssertionError(f"{kind_of(statement)} is no statement of its own")
+                _run_without_result(context, statement)
         return StatementResult(statement.text, kind_of(statement), rows=rows)
+
+
+def _run_without_result(context: Context, statement: Statement) -> None:
+    """Statements that only change the catalog or the session."""
+    match statement:
+        case CreateTemporaryView():
+            create_view(context, statement)
+        case Load():
+            _refuse_load(context, statement)
+        case Alteration():
+            require_manager(context, [context.table(str(statement.table))])
+            run_alter(context, statement)
+        case DropTable():
+            require_manager(context, context.client.catalog.find_tables([str(statement.table)]).values())
+            run_ddl(context, statement)
+        case CreateDatabase() | DropDatabase() | CreateTable():
+            run_ddl(context, statement)
+        case _:
+            raise AssertionError(f"{kind_of(statement)} is no statement of its own")
 
 
 def plan_of(context: Context, statement: DataStatement) -> Plan:
     """The plan of a statement, by the catalog and the session's views as they are now."""
-    planned = plan(statement, context.table, context.views)
+    guarded = context.settings.flag("hive.txn.xlock.mergeinsert")
+    planned = plan(statement, context.table, context.views, guarded_merge=guarded)
+    require_manager(context, [context.table(table) for table in planned.operations])
     _check_partition_mode(context, planned)
     return planned
 
@@ -195,8 +239,8 @@ def _check_partition_mode(context: Context, planned: Plan) -> None:
         )
 
 
-def declared_operations(context: Context, statements: Sequence[Statement]) -> dict[str, str]:
-    """What a transaction for these statements must declare; views are made, because later statements read them."""
+def declared_operations(context: Context, statements: Sequence[Statement]) -> tuple[dict[str, str], Locks]:
+    """What a transaction for these statements must declare and lock; views are made, because later ones read them."""
     plans = []
     for statement in statements:
         with named(statement):
@@ -204,7 +248,7 @@ def declared_operations(context: Context, statements: Sequence[Statement]) -> di
                 create_view(context, statement)
             elif isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
                 plans += plans_of(context, statement)
-    return combine_operations(plans)
+    return combine_operations(plans), locks_of(context, plans)
 
 
 def create_view(context: Context, statement: CreateTemporaryView) -> None:
@@ -233,11 +277,14 @@ def named(statement: Statement) -> Iterator[None]:
         raise
 
 
-def _run_write(context: Context, statement: Insert | MultiInsert | Update | Delete | Merge) -> StatementResult:
-    operations = combine_operations(plans_of(context, statement))
+def _run_write(
+    context: Context, statement: Insert | MultiInsert | Update | Delete | Merge, locks: Locks | None = None
+) -> StatementResult:
+    plans = plans_of(context, statement)
     # Before the transaction: nobody should wait for our locks while a JVM starts.
     context.application.ready()
-    with StatementTransaction(context, operations) as transaction:
+    wanted = locks_of(context, plans) if locks is None else locks
+    with StatementTransaction(context, combine_operations(plans), wanted) as transaction:
         return _run_planned(context, transaction, statement)
 
 
@@ -255,6 +302,21 @@ def _run_planned(
         inserted=sum(result.inserted for result in results),
         write_ids={table: write_id for result in results for table, write_id in result.write_ids.items()},
         directories=tuple(directory for result in results for directory in result.directories),
+    )
+
+
+def _query_of(statement: CreateTable, query: Fragment) -> Select:
+    """The query of CREATE TABLE … AS as a statement of its own."""
+    return Select(query, **{f.name: getattr(statement, f.name) for f in dataclasses.fields(Origin)})
+
+
+def _refuse_load(context: Context, statement: Load) -> None:
+    """LOAD DATA, in Hive's words: files of somebody else have no row ids."""
+    table = context.table(str(statement.table))
+    what = "transactional tables" if table.is_transactional else "plain tables here either"
+    raise UnsupportedStatementError(
+        f"LOAD DATA … statement is not supported with {what}: {table.qualified_name}; CREATE TEMPORARY VIEW … USING "
+        "the files, then INSERT INTO … SELECT"
     )
 
 

@@ -22,11 +22,13 @@ from airflow_hive_acid.engine.events import (
     TransactionCommitted,
     TransactionOpened,
 )
+from airflow_hive_acid.engine.listed import buckets_in_bases, published, require_same_places, writes
+from airflow_hive_acid.engine.locking import locks_declared, require_manager
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.plain_writes import PlainWrites
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.engine.snapshots import table_snapshot
-from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError, PublishError
+from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
     Target,
@@ -39,10 +41,9 @@ from airflow_hive_acid.filesystem.publishing import (
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.buckets import MAX_STATEMENT
 from airflow_hive_acid.format.jobs import Insert, JobSpec, PartitionRef
-from airflow_hive_acid.format.names import ACID_VERSION_FILE, parse_bucket_file, staging_name
+from airflow_hive_acid.format.names import staging_name
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
 from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.write_events import Write
 from airflow_hive_acid.sql.plans import STRENGTH
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
     from airflow_hive_acid.metastore import Transaction
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.beginning import Locks
+    from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.plans import Plan, TableRead, TableWrite
 
 
@@ -76,9 +77,10 @@ class StatementTransaction:
     """An open transaction in which planned statements run.
 
     :param operations: what each table was declared for; a statement may do that and less.
+    :param locks: what to lock; by default what the operations need.
     """
 
-    def __init__(self, context: Context, operations: Mapping[str, str]) -> None:
+    def __init__(self, context: Context, operations: Mapping[str, str], locks: Locks | None = None) -> None:
         self._context = context
         self._operations = dict(operations)
         self._written: dict[str, _Written] = {}
@@ -87,6 +89,7 @@ class StatementTransaction:
         self._ended = False
         started = time.monotonic()
         tables = {name: context.table(name) for name in operations}
+        require_manager(context, tables.values())
         self._plain = PlainWrites(context)
         self._plain_statements = 0
         self._txn: Transaction = context.client.begin(
@@ -94,6 +97,7 @@ class StatementTransaction:
             partitioned={name: table.is_partitioned for name, table in tables.items()},
             plain=[name for name, table in tables.items() if not table.is_transactional],
             agent_info=context.agent_info,
+            locks=locks_declared(context, self._operations) if locks is None else locks,
         )
         try:
             context.emit(
@@ -268,7 +272,7 @@ class StatementTransaction:
         step = plan.step(target=snapshot, write_id=write_id, statement_ids=ids)
         joins_base = self._joins_base(write, written)
         if joins_base and isinstance(step, Insert):
-            offset = _buckets_in_bases(written.manifests, write.only_partition or "")
+            offset = buckets_in_bases(written.manifests, write.only_partition or "")
             step = replace(step, overwrite=True, bucket_offset=offset)
         spec = JobSpec(job_id, step, views, plan.sources, staging)
         session = context.application.ready()
@@ -295,7 +299,7 @@ class StatementTransaction:
         written.manifests.append(manifest)
         written.partitions[write.operation] |= {d.partition for d in manifest.directories}
         self._learn_partitions(table, target, manifest)
-        context.emit(_published(manifest, time.monotonic() - started))
+        context.emit(published(manifest, time.monotonic() - started))
         return result, manifest
 
     def _write_plain(
@@ -469,44 +473,6 @@ class StatementTransaction:
                 catalog = context.client.catalog
                 new = catalog.add_partitions_in(connection, key, list(made), write_id=write_id)
                 others = find_partitions(connection, table, sorted(set(made) - set(new)))
-                _require_same_places(made, others)
-            writes = _writes(table_name(name), self._txn.write_ids[name], written.manifests)
-            context.client.write_events.acid_written(connection, self.txn_id, writes)
-
-
-def _buckets_in_bases(manifests: Iterable[Manifest], partition: str) -> int:
-    """The first bucket number that no base of a partition has yet."""
-    names = [
-        parse_bucket_file(file)
-        for manifest in manifests
-        for directory in manifest.directories
-        if directory.partition == partition and directory.name.startswith("base_")
-        for file, _ in directory.files
-    ]
-    return max((name.bucket + 1 for name in names if name is not None), default=0)
-
-
-def _writes(table: TableName, write_id: int, manifests: Iterable[Manifest]) -> list[Write]:
-    """The files of each partition, for those who copy the table."""
-    files: dict[str, list[tuple[str, str]]] = {}
-    for directory in (d for manifest in manifests for d in manifest.directories):
-        listed = files.setdefault(directory.partition, [])
-        # Side files (_orc_acid_version) are no data.
-        names = [file for file, _ in directory.files if not file.startswith(("_", "."))]
-        listed += [(f"{directory.uri}/{file}", directory.name) for file in names]
-    return [Write(table, write_id, partition, tuple(listed)) for partition, listed in sorted(files.items())]
-
-
-def _require_same_places(made: Mapping[str, PartitionRef], others: Mapping[str, Partition]) -> None:
-    """Somebody else added a partition meanwhile: our files must be where readers will look for them."""
-    for name, other in others.items():
-        if paths.parse_location(other.location) != paths.parse_location(made[name].location):
-            raise PublishError(
-                f"partition {name} was added at {other.location} while this txn wrote it at {made[name].location}; "
-                "the txn is not committed, run it again"
-            )
-
-
-def _published(manifest: Manifest, seconds: float) -> Published:
-    sizes = [size for directory in manifest.directories for name, size in directory.files if name != ACID_VERSION_FILE]
-    return Published(manifest.table, len(manifest.directories), len(sizes), sum(sizes), seconds)
+                require_same_places(made, others)
+            told = writes(table_name(name), self._txn.write_ids[name], written.manifests)
+            context.client.write_events.acid_written(connection, self.txn_id, told)

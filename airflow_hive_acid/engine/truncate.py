@@ -10,11 +10,15 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.locking import require_manager
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFile
 from airflow_hive_acid.format.names import METADATA_FILE, PLAIN_FILES, TRUNCATED, base_name
+from airflow_hive_acid.metastore.beginning import Locks
+from airflow_hive_acid.sql.ddl_locks import ddl_locks
+from airflow_hive_acid.sql.lock_rules import LockSettings
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
@@ -39,7 +43,10 @@ def truncate(context: Context, statement: Truncate) -> StatementResult:
             "rows, or set 'external.table.purge'='true'"
         )
     _check_partition(table, statement)
-    with StatementTransaction(context, {name: "overwrite"}) as transaction:
+    require_manager(context, [table])
+    planned = ddl_locks(statement, context.table, LockSettings.of(context.settings))
+    locks = Locks(tuple(lock.component for lock in planned))
+    with StatementTransaction(context, {name: "overwrite"}, locks) as transaction:
         table = transaction.table(name)
         given = dict(statement.partition)
         chosen = [p for p in transaction.partitions(table) if _is_meant(table, p, given)]

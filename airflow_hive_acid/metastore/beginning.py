@@ -23,6 +23,7 @@ from airflow_hive_acid.metastore.conflicts import early_conflict, early_step
 from airflow_hive_acid.metastore.database import Step, finish_batch
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
 from airflow_hive_acid.metastore.history import register_steps
+from airflow_hive_acid.metastore.locks.interface import LockResponse
 from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 from airflow_hive_acid.metastore.snapshots import (
     FEW,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.client import MetastoreClient
-    from airflow_hive_acid.metastore.locks.interface import LockResponse
+    from airflow_hive_acid.metastore.locks.interface import LockComponent
     from airflow_hive_acid.metastore.objects import TableName
     from airflow_hive_acid.metastore.requests import TableUse
 
@@ -65,6 +66,17 @@ def _cleanable(number: int | None) -> sa.CompoundSelect[Any]:
             _CC.CC_STATE == "s", _CC.CC_TXN_ID > 0, is_one_of(_CC.CC_DATABASE, _CC.CC_TABLE, number)
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Locks:
+    """What a transaction locks; nothing at all is possible.
+
+    :param exclusive_ctas: a conflict fails at once: two CREATE TABLE AS SELECT of one name.
+    """
+
+    components: tuple[LockComponent, ...]
+    exclusive_ctas: bool = False
 
 
 @dataclass(slots=True)
@@ -98,15 +110,17 @@ def begin(
     agent_info: str | None,
     kind: TxnType,
     sleep: Callable[[float], None] | None = None,
+    locks: Locks | None = None,
 ) -> Begun:
     """Open, lock and prepare a transaction; start over while others' commits make it hopeless.
 
+    :param locks: what to lock instead of what the uses ask for.
     :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
     :raises WriteConflictError: when it had to start over ``hive.txn.retrysnapshot.max.count`` times.
     """
     tries = max(1, client.settings.integer("hive.txn.retrysnapshot.max.count"))
     for _ in range(tries):
-        pending = start(client, uses, agent_info, kind)
+        pending = start(client, uses, agent_info, kind, locks)
         try:
             wait_for_locks(pending, sleep)
             begun = prepare(pending)
@@ -123,13 +137,18 @@ def begin(
 
 
 def start(
-    client: MetastoreClient, uses: tuple[TableUse, ...], agent_info: str | None, kind: TxnType
+    client: MetastoreClient,
+    uses: tuple[TableUse, ...],
+    agent_info: str | None,
+    kind: TxnType,
+    locks: Locks | None = None,
 ) -> PendingTransaction:
     """Open a txn and ask for its locks, without waiting."""
+    wanted = Locks(tuple(use.component() for use in uses)) if locks is None else locks
     txn_id = client.open_txn(agent_info=agent_info, type=kind)
     client.heartbeats.add(txn_id)
     try:
-        response = client.lock([use.component() for use in uses], txn_id=txn_id, agent_info=agent_info)
+        response = _ask(client, wanted, txn_id, agent_info)
         if response.state is LockState.NOT_ACQUIRED:
             raise LockDeniedError(response.message or f"the locks of txn {txn_id} were refused")
     except BaseException as error:
@@ -137,6 +156,12 @@ def start(
         _abort_quietly(client, txn_id, error)
         raise
     return PendingTransaction(client, txn_id, uses, response)
+
+
+def _ask(client: MetastoreClient, locks: Locks, txn_id: int, agent_info: str | None) -> LockResponse:
+    if not locks.components:
+        return LockResponse(0, LockState.ACQUIRED)  # the settings have it that nothing is locked
+    return client.lock(locks.components, txn_id=txn_id, agent_info=agent_info, exclusive_ctas=locks.exclusive_ctas)
 
 
 def wait_for_locks(pending: PendingTransaction, sleep: Callable[[float], None] | None = None) -> None:
@@ -165,7 +190,7 @@ def prepare(pending: PendingTransaction) -> Begun | None:
         early = [early_step(txn_id)] if written else []
         if not tables:
             snapshot = take_snapshot(conn, tables, txn_id, gap)
-            return Begun(txn_id, pending.response.lock_id, pending.uses, snapshot.valid_txns, {}, {})
+            return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, {}, {})
         few = len(tables) <= FEW
         of_tables = Step(_cleanable(len(tables) if few else None), table_parameters(tables))
         snapshot, results = take_snapshot_and(conn, tables, txn_id, gap, [*early, of_tables] if few else early)
@@ -179,7 +204,7 @@ def prepare(pending: PendingTransaction) -> Begun | None:
             return None
         write_ids = _allocate(conn, client, txn_id, written)
         lists = {t: with_own(w, write_ids.get(t)) for t, w in snapshot.write_ids.items()}
-        return Begun(txn_id, pending.response.lock_id, pending.uses, snapshot.valid_txns, lists, write_ids)
+        return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, lists, write_ids)
 
     pinned: Snapshot | None = None
     while True:

@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
-from airflow_hive_acid.metastore.beginning import PendingTransaction, begin, prepare, start
+from airflow_hive_acid.metastore.beginning import Locks, PendingTransaction, begin, prepare, start
 from airflow_hive_acid.metastore.codes import AbortReason, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.exclusive import hold_exclusively
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
@@ -84,13 +84,15 @@ class MetastoreClient(Verbs):
         plain: Iterable[str] = (),
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
+        locks: Locks | None = None,
     ) -> Transaction:
         """Open, lock (waiting for others), pin, take the snapshot and allocate write ids.
 
+        :param locks: what to lock; by default what Hive locks with its own settings.
         :param plain: those of the tables that have no transactions: they are locked, and that is all.
         :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
         """
-        return Transaction(self, begin(self, table_uses(tables, partitioned, plain), agent_info, type))
+        return Transaction(self, begin(self, table_uses(tables, partitioned, plain), agent_info, type, locks=locks))
 
     def start(
         self,
@@ -118,9 +120,10 @@ class MetastoreClient(Verbs):
         *,
         plain: Iterable[str] = (),
         agent_info: str | None = None,
+        locks: Locks | None = None,
     ) -> ReaderSnapshot:
         """A snapshot for reading, to be used as a context manager; registered, locked and kept alive (R16)."""
-        return self.open_snapshot(tables, plain=plain, agent_info=agent_info)
+        return self.open_snapshot(tables, plain=plain, agent_info=agent_info, locks=locks)
 
     def open_snapshot(
         self,
@@ -128,13 +131,15 @@ class MetastoreClient(Verbs):
         *,
         plain: Iterable[str] = (),
         agent_info: str | None = None,
+        locks: Locks | None = None,
     ) -> ReaderSnapshot:
         """A snapshot that stays open until ``close()``.
 
         :param plain: those of the tables that have no transactions.
+        :param locks: what to lock; by default every table, for reading.
         """
         uses = table_uses([tables] if isinstance(tables, str) else list(tables), plain=plain)
-        return ReaderSnapshot(self, begin(self, uses, agent_info, TxnType.READ_ONLY))
+        return ReaderSnapshot(self, begin(self, uses, agent_info, TxnType.READ_ONLY, locks=locks))
 
     def resume_snapshot(self, document: Mapping[str, Any]) -> ReaderSnapshot:
         """Go on with a snapshot of another process: same lists, kept alive from here.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
+    from airflow_hive_acid.metastore.catalog_storage import CatalogStorage
     from airflow_hive_acid.metastore.client import MetastoreClient
 
 
@@ -110,12 +110,12 @@ class ClientBase:
         return schema.check_schema(self.database)
 
     @cached_property
-    def catalog(self) -> CatalogDdl:
+    def catalog(self) -> CatalogStorage:
         """Databases, tables and partitions."""
-        from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
+        from airflow_hive_acid.metastore.catalog_storage import CatalogStorage
 
         # Every client is one; only its last layer knows.
-        return CatalogDdl(cast("MetastoreClient", self))
+        return CatalogStorage(cast("MetastoreClient", self))
 
     @cached_property
     def write_events(self) -> WriteEvents:

@@ -1,15 +1,15 @@
-"""Transactions, SHOW and compaction requests, read word by word."""
+"""Transactions, SHOW, ABORT, LOAD and TRUNCATE, read word by word."""
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.format.buckets import MAX_BUCKET
 from airflow_hive_acid.sql.statements import (
-    AlterProperties,
+    Abort,
     Begin,
     Commit,
-    Compact,
+    Load,
     Rollback,
     Show,
     ShowKind,
@@ -19,7 +19,8 @@ from airflow_hive_acid.sql.statements import (
 if TYPE_CHECKING:
     from airflow_hive_acid.sql.cursor import Cursor
 
-_COMPACTION_TYPES = ("major", "minor", "rebalance")
+_SHOWN = ("LOCKS", "TRANSACTIONS", "COMPACTIONS")
+_COMPACTION_FILTERS = ("POOL", "TYPE", "STATUS", "STATE", "ORDER", "ORDER BY", "LIMIT")
 
 
 def parse_transaction(cursor: Cursor, origin: dict[str, Any]) -> Begin | Commit | Rollback:
@@ -45,74 +46,100 @@ def parse_transaction(cursor: Cursor, origin: dict[str, Any]) -> Begin | Commit 
 def parse_show(cursor: Cursor, origin: dict[str, Any]) -> Show:
     """Read what follows SHOW."""
     if cursor.accept("LOCKS"):
-        if cursor.at("DATABASE") or cursor.at("SCHEMA"):
-            raise cursor.unsupported("SHOW LOCKS DATABASE is not supported; SHOW LOCKS lists all of them")
-        table = None if cursor.at_end or cursor.at("EXTENDED") else cursor.table_name()
-        partition = partition_values(cursor) if table is not None and cursor.at("PARTITION") else ()
+        return _show_locks(cursor, origin)
+    if cursor.accept("COMPACTIONS"):
+        return _show_compactions(cursor, origin)
+    if cursor.accept("TRANSACTIONS"):
+        cursor.end()
+        return Show(ShowKind.TRANSACTIONS, **origin)
+    said = cursor.word()
+    near = difflib.get_close_matches(said, _SHOWN, 1)
+    hint = f"did you mean SHOW {near[0]}?" if near else f"supported are SHOW {', SHOW '.join(_SHOWN)}"
+    raise cursor.unsupported(f"SHOW {said or '…'} is not supported; {hint}")
+
+
+def _show_locks(cursor: Cursor, origin: dict[str, Any]) -> Show:
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+        database = cursor.name("a database name")
         cursor.accept("EXTENDED")
         cursor.end()
-        return Show(ShowKind.LOCKS, table, partition, **origin)
+        return Show(ShowKind.LOCKS, database=database, **origin)
+    table = None if cursor.at_end or cursor.at("EXTENDED") else cursor.table_name()
+    partition = partition_values(cursor) if table is not None and cursor.at("PARTITION") else ()
+    extended = cursor.accept("EXTENDED")
+    cursor.end()
+    return Show(ShowKind.LOCKS, table, partition, extended=extended, **origin)
+
+
+def _show_compactions(cursor: Cursor, origin: dict[str, Any]) -> Show:
+    """Hive's order: COMPACT_ID alone, or DATABASE or a table, PARTITION, POOL, TYPE, STATUS, ORDER BY, LIMIT."""
+    if cursor.accept("COMPACT_ID"):
+        cursor.accept("=")
+        request = cursor.number("the id of a compaction")
+        cursor.end()
+        return Show(ShowKind.COMPACTIONS, id=request, **origin)
+    filters: dict[str, Any] = {}
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+        filters["database"] = cursor.name("a database name")
+    elif not cursor.at_end and cursor.word() not in _COMPACTION_FILTERS:
+        filters["table"] = cursor.table_name()
+        if cursor.at("PARTITION"):
+            filters["partition"] = partition_values(cursor)
+    for word, name in (("POOL", "pool"), ("TYPE", "type"), ("STATUS", "state"), ("STATE", "state")):
+        if cursor.accept(word):
+            filters[name] = cursor.string(f"the {name}")
+            if name != "pool":
+                filters[name] = filters[name].lower()
+    if cursor.accept("ORDER", "BY"):
+        filters["order"] = _order(cursor)
+    if cursor.accept("LIMIT"):
+        filters["limit"] = cursor.number("a number of rows")
+    cursor.end()
+    return Show(ShowKind.COMPACTIONS, **filters, **origin)
+
+
+def _order(cursor: Cursor) -> tuple[tuple[str, bool], ...]:
+    found: list[tuple[str, bool]] = []
+    while True:
+        name = cursor.column_name()
+        descends = cursor.accept("DESC")
+        if not descends:
+            cursor.accept("ASC")
+        found.append((name, descends))
+        if not cursor.accept(","):
+            return tuple(found)
+
+
+def parse_abort(cursor: Cursor, origin: dict[str, Any]) -> Abort:
+    """Read what follows ABORT."""
     for kind in (ShowKind.TRANSACTIONS, ShowKind.COMPACTIONS):
         if cursor.accept(kind.value.upper()):
-            cursor.end()
-            return Show(kind, **origin)
+            ids: list[int] = []
+            while not cursor.at_end:
+                ids.append(cursor.number(f"the id of one of the {kind.value}"))
+                cursor.accept(",")
+            if not ids:
+                raise cursor.expected(f"ids of {kind.value}")
+            return Abort(kind, tuple(dict.fromkeys(ids)), **origin)
     raise cursor.unsupported(
-        f"SHOW {cursor.word() or '…'} is not supported; supported are SHOW LOCKS, SHOW TRANSACTIONS, SHOW COMPACTIONS"
+        f"ABORT {cursor.word() or '…'} is not supported; supported are ABORT TRANSACTIONS id … and ABORT COMPACTIONS "
+        "id …"
     )
 
 
-def parse_alter(cursor: Cursor, origin: dict[str, Any]) -> Compact | AlterProperties:
-    """Read what follows ALTER."""
-    if not cursor.accept("TABLE"):
-        raise cursor.unsupported(
-            f"ALTER {cursor.word() or '…'} is not supported; supported is ALTER TABLE … COMPACT 'major'"
-        )
-    table = cursor.table_name()
-    if cursor.accept("SET", "TBLPROPERTIES"):
-        properties = properties_in_parentheses(cursor)
-        cursor.end()
-        return AlterProperties(table, properties, **origin)
-    partition = partition_values(cursor) if cursor.at("PARTITION") else ()
-    if not cursor.accept("COMPACT"):
-        raise cursor.unsupported(
-            f"ALTER TABLE … {cursor.word() or '…'} is not supported; supported is ALTER TABLE … COMPACT 'major'|'minor'"
-            "|'rebalance' and SET TBLPROPERTIES"
-        )
-    kind = cursor.string("'major', 'minor' or 'rebalance'").lower()
-    if kind not in _COMPACTION_TYPES:
-        cursor.position -= 1
-        raise cursor.unsupported(f"COMPACT '{kind}' is not supported; supported are 'major', 'minor', 'rebalance'")
-    buckets = _rebalance_buckets(cursor) if kind == "rebalance" and cursor.at("CLUSTERED") else None
-    wait = cursor.accept("AND", "WAIT")
-    for words in (("CLUSTERED",), ("POOL",), ("WITH",), *(() if kind == "rebalance" else (("ORDER", "BY"),))):
-        if cursor.at(*words):
-            raise cursor.unsupported(f"{words[0]} is not supported with COMPACT '{kind}'; leave it out")
-    order_by = _rebalance_order(cursor) if cursor.at("ORDER", "BY") else None
-    cursor.end()
-    return Compact(table, kind, partition, wait, buckets, order_by, **origin)
-
-
-def _rebalance_buckets(cursor: Cursor) -> int:
-    cursor.expect("CLUSTERED")
+def parse_load(cursor: Cursor, origin: dict[str, Any]) -> Load:
+    """Read what follows LOAD."""
+    cursor.expect("DATA")
+    cursor.accept("LOCAL")
+    cursor.expect("INPATH")
+    cursor.string("a path")
+    overwrite = cursor.accept("OVERWRITE")
     cursor.expect("INTO")
-    token = cursor.next("a number of buckets")
-    cursor.position -= 1
-    count = cursor.number("a number of buckets")
-    if not 1 <= count <= MAX_BUCKET + 1:
-        raise cursor.error(f"a rebalance makes 1 to {MAX_BUCKET + 1} buckets, not {count}", token)
-    cursor.expect("BUCKETS")
-    return count
-
-
-def _rebalance_order(cursor: Cursor) -> str:
-    """The text from ORDER BY on, which is kept in the queue as Hive keeps it."""
-    begin = cursor.tokens[cursor.position].start
-    cursor.expect("ORDER", "BY")
-    if cursor.at_end:
-        raise cursor.expected("what to order by")
-    end = cursor.tokens[-1].end
-    cursor.position = len(cursor.tokens)
-    return cursor.source.text[begin : end + 1]
+    cursor.expect("TABLE")
+    table = cursor.table_name()
+    partition = partition_values(cursor) if cursor.at("PARTITION") else ()
+    cursor.until()
+    return Load(table, overwrite, partition, **origin)
 
 
 def parse_truncate(cursor: Cursor, origin: dict[str, Any]) -> Truncate:
@@ -139,6 +166,16 @@ def properties_in_parentheses(cursor: Cursor) -> dict[str, str]:
             break
     cursor.expect(")")
     return properties
+
+
+def names_of_properties(cursor: Cursor) -> tuple[str, ...]:
+    """Read ``('key', …)``."""
+    cursor.expect("(")
+    names = [cursor.string("a property name")]
+    while cursor.accept(","):
+        names.append(cursor.string("a property name"))
+    cursor.expect(")")
+    return tuple(dict.fromkeys(names))
 
 
 def partition_values(cursor: Cursor) -> tuple[tuple[str, str], ...]:

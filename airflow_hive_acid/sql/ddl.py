@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 SOURCE_FORMATS = ("csv", "orc", "parquet", "json")
 _OPENING, _CLOSING = "(<", ")>"
+_AFTER_A_TYPE = (
+    ",", ")", "COMMENT", "NOT", "DEFAULT", "PRIMARY", "UNIQUE", "CHECK", "CASCADE", "RESTRICT", "FIRST", "AFTER",
+)  # fmt: skip
 
 
 def parse_create(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase | CreateTable | CreateTemporaryView:
@@ -95,7 +98,7 @@ def _create_table(cursor: Cursor, external: bool, origin: dict[str, Any]) -> Cre
     if cursor.at("LIKE"):
         raise _no_create_like(cursor)
     # CREATE TABLE … AS takes its columns from the query.
-    columns = _column_definitions(cursor) if cursor.at("(") or not _leads_to_a_query(cursor) else ()
+    columns = column_definitions(cursor) if cursor.at("(") or not _leads_to_a_query(cursor) else ()
     clauses = _Clauses(cursor)
     while not (cursor.at_end or cursor.at("AS")):
         for words, name, read in _TABLE_CLAUSES:
@@ -158,7 +161,8 @@ def _no_create_like(cursor: Cursor) -> Exception:
     return cursor.unsupported("CREATE TABLE … LIKE is not supported; CREATE TABLE with its columns")
 
 
-def _stored_as(cursor: Cursor) -> str:
+def stored_as(cursor: Cursor) -> str:
+    """Read a file format; the name by which job specs call it."""
     token = cursor.next("a file format")
     stored = KEYWORDS.get(token.text.upper())
     if stored is None:
@@ -200,7 +204,8 @@ def _sorted_by(cursor: Cursor) -> tuple[tuple[str, bool], ...]:
     return tuple(order)
 
 
-def _column_definitions(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+def column_definitions(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+    """Read ``(name type [COMMENT '…'], …)``."""
     cursor.expect("(")
     columns: list[ColumnDefinition] = []
     while True:
@@ -208,19 +213,25 @@ def _column_definitions(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
             raise cursor.unsupported("constraints are not supported, and Hive does not enforce them: leave it out")
         token = cursor.next("a column name")
         cursor.position -= 1
-        name = cursor.column_name()
-        if any(column.name == name for column in columns):
-            raise cursor.error(f"column {name} is defined twice", token)
-        type_text = _type(cursor)
-        for words in (("NOT", "NULL"), ("DEFAULT",), ("PRIMARY",), ("UNIQUE",), ("CHECK",)):
-            if cursor.at(*words):
-                raise cursor.unsupported(f"{' '.join(words)} is not supported; leave it out")
-        comment = cursor.string("a comment") if cursor.accept("COMMENT") else None
-        columns.append(ColumnDefinition(name, type_text, comment))
+        column = column_definition(cursor)
+        if any(other.name == column.name for other in columns):
+            raise cursor.error(f"column {column.name} is defined twice", token)
+        columns.append(column)
         if not cursor.accept(","):
             break
     cursor.expect(")")
     return tuple(columns)
+
+
+def column_definition(cursor: Cursor) -> ColumnDefinition:
+    """Read ``name type [COMMENT '…']``."""
+    name = cursor.column_name()
+    type_text = _type(cursor)
+    for words in (("NOT", "NULL"), ("DEFAULT",), ("PRIMARY",), ("UNIQUE",), ("CHECK",)):
+        if cursor.at(*words):
+            raise cursor.unsupported(f"{' '.join(words)} is not supported; leave it out")
+    comment = cursor.string("a comment") if cursor.accept("COMMENT") else None
+    return ColumnDefinition(name, type_text, comment)
 
 
 def _type(cursor: Cursor) -> str:
@@ -229,7 +240,7 @@ def _type(cursor: Cursor) -> str:
     depth = 0
     while not cursor.at_end:
         word = cursor.word()
-        if depth == 0 and (word in (",", ")", "COMMENT", "NOT", "DEFAULT", "PRIMARY", "UNIQUE", "CHECK")):
+        if depth == 0 and word in _AFTER_A_TYPE:
             break
         depth += sum(word.count(c) for c in _OPENING) - sum(word.count(c) for c in _CLOSING)
         cursor.position += 1
@@ -248,7 +259,7 @@ def _create_temporary_view(cursor: Cursor, replace: bool, origin: dict[str, Any]
     name = cursor.name("a view name")
     if cursor.at("."):
         raise cursor.error("a temporary view belongs to no database; give it a name of one part")
-    columns = _column_definitions(cursor) if cursor.at("(") else ()
+    columns = column_definitions(cursor) if cursor.at("(") else ()
     if cursor.at("AS"):
         raise cursor.unsupported(
             "CREATE TEMPORARY VIEW … AS is not supported; put the query into the statement, WITH name AS (…)"
@@ -307,8 +318,8 @@ class _Clauses:
 
 _TABLE_CLAUSES: tuple[tuple[tuple[str, ...], str, Callable[[Cursor], Any]], ...] = (
     (("COMMENT",), "comment", lambda cursor: cursor.string("a comment")),
-    (("PARTITIONED", "BY"), "partition_columns", lambda cursor: _column_definitions(cursor)),
-    (("STORED", "AS"), "stored_as", _stored_as),
+    (("PARTITIONED", "BY"), "partition_columns", lambda cursor: column_definitions(cursor)),
+    (("STORED", "AS"), "stored_as", stored_as),
     (("LOCATION",), "location", lambda cursor: cursor.string("a location")),
     (("TBLPROPERTIES",), "properties", properties_in_parentheses),
 )

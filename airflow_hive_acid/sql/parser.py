@@ -11,29 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot.tokenizer_core import TokenType
 
-from airflow_hive_acid.sql import commands, ddl, dml, multi_insert
+from airflow_hive_acid.sql import alter, commands, ddl, dml, multi_insert
 from airflow_hive_acid.sql.cursor import Cursor
 from airflow_hive_acid.sql.source import SourceText, line_of
+from airflow_hive_acid.sql.statements import Explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sqlglot.tokenizer_core import Token
 
-    from airflow_hive_acid.sql.statements import Statement
+    from airflow_hive_acid.sql.statements import PlainStatement, Statement
 
 _UNSUPPORTED = {
-    "ABORT": "hive-acid aborts what its reaper finds; COMMIT or ROLLBACK ends your own transaction",
     "ANALYZE": "statistics are not used; leave it out",
     "CACHE": "leave it out",
     "CALL": "leave it out",
     "DESC": "SELECT * FROM the table shows its columns",
     "DESCRIBE": "SELECT * FROM the table shows its columns",
-    "EXPLAIN": "run the statement in a transaction and ROLLBACK",
     "EXPORT": "SELECT the rows",
     "GRANT": "access is a matter of the warehouse's filesystem and the metastore database",
     "IMPORT": "CREATE TEMPORARY VIEW … USING, then INSERT INTO … SELECT",
-    "LOAD": "CREATE TEMPORARY VIEW … USING, then INSERT INTO … SELECT",
     "LOCK": "BEGIN … COMMIT takes the locks its statements need",
     "MSCK": "partitions are registered by the transactions that write them",
     "REFRESH": "every statement reads a fresh snapshot; leave it out",
@@ -82,7 +80,32 @@ def _statement(source: SourceText, tokens: list[Token], default_database: str) -
         "offset": first.start,
         "default_database": default_database,
     }
-    cursor = Cursor(source, tokens, default_database)
+    if Cursor(source, tokens, default_database).word() == "EXPLAIN":
+        return _explain(source, tokens, origin)
+    return _plain(source, tokens, origin)
+
+
+def _explain(source: SourceText, tokens: list[Token], origin: dict[str, Any]) -> Explain:
+    """``EXPLAIN [LOCKS] statement``; Hive's other variants are refused by name."""
+    cursor = Cursor(source, tokens, origin["default_database"])
+    cursor.position = 1
+    locks = cursor.accept("LOCKS")
+    for word in () if locks else _EXPLAIN_WORDS:
+        if cursor.at(word):
+            raise cursor.unsupported(f"EXPLAIN {word} is not supported; EXPLAIN and EXPLAIN LOCKS are")
+    rest = cursor.rest()
+    if not rest:
+        raise cursor.expected("a statement")
+    if cursor.at("EXPLAIN"):
+        raise cursor.error("EXPLAIN explains a statement, and not another EXPLAIN")
+    first, last = rest[0], rest[-1]
+    inner = {**origin, "text": source.text[first.start : last.end + 1], "offset": first.start}
+    return Explain(_plain(source, rest, {**inner, "line": line_of(source.text, first.start)}), locks, **origin)
+
+
+def _plain(source: SourceText, tokens: list[Token], origin: dict[str, Any]) -> PlainStatement:
+    first = tokens[0]
+    cursor = Cursor(source, tokens, origin["default_database"])
     word = cursor.word()
     if word in ("BEGIN", "START", "COMMIT", "ROLLBACK"):
         return commands.parse_transaction(cursor, origin)
@@ -97,7 +120,7 @@ def _statement(source: SourceText, tokens: list[Token], default_database: str) -
         return dml.parse_select(cursor, origin)
     if word in _UNSUPPORTED:
         raise cursor.unsupported(f"{word} is not supported; instead: {_UNSUPPORTED[word]}")
-    known = [*_PARSERS, "SELECT", "WITH", "VALUES", "BEGIN", "COMMIT", "ROLLBACK", "START"]
+    known = [*_PARSERS, "EXPLAIN", "SELECT", "WITH", "VALUES", "BEGIN", "COMMIT", "ROLLBACK", "START"]
     near = difflib.get_close_matches(word, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"statements begin with {', '.join(sorted(known))}"
     raise cursor.error(f"no statement begins with {first.text[:40]!r}; {hint}")
@@ -124,13 +147,17 @@ def _check_tokens(source: SourceText, tokens: list[Token]) -> None:
         raise source.syntax_error("this parenthesis is never closed", opened[-1].start, opened[-1].end)
 
 
+_EXPLAIN_WORDS = ("EXTENDED", "AST", "AUTHORIZATION", "CBO", "DEBUG", "DEPENDENCY", "FORMATTED", "REOPTIMIZATION",
+                  "VECTORIZATION", "ANALYZE", "LOGICAL", "CODEGEN", "COST", "DDL")  # fmt: skip
 _NEVER_LAST = (TokenType.ON, TokenType.WHERE, TokenType.HAVING, TokenType.AND, TokenType.OR)
-_PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], Statement]] = {
-    "ALTER": commands.parse_alter,
+_PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
+    "ABORT": commands.parse_abort,
+    "ALTER": alter.parse_alter,
     "CREATE": ddl.parse_create,
     "DELETE": dml.parse_delete,
     "DROP": ddl.parse_drop,
     "INSERT": dml.parse_insert,
+    "LOAD": commands.parse_load,
     "MERGE": dml.parse_merge,
     "SHOW": commands.parse_show,
     "TRUNCATE": commands.parse_truncate,

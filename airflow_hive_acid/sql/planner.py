@@ -14,7 +14,6 @@ from sqlglot import exp
 from airflow_hive_acid.format import jobs
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.sql import targets
-from airflow_hive_acid.sql.locks import lock_components
 from airflow_hive_acid.sql.plans import (
     DeleteTemplate,
     InsertTemplate,
@@ -26,6 +25,7 @@ from airflow_hive_acid.sql.plans import (
     TableLookup,
     TableWrite,
     UpdateTemplate,
+    is_external,
 )
 from airflow_hive_acid.sql.pruning import KEEP_ALL, PartitionFilter, partition_filter
 from airflow_hive_acid.sql.references import References, belongs, partition_columns
@@ -40,11 +40,18 @@ if TYPE_CHECKING:
 _NO_VIEWS: Mapping[str, jobs.Source] = {}
 
 
-def plan(statement: DataStatement, table_of: TableLookup, views: Mapping[str, jobs.Source] = _NO_VIEWS) -> Plan:
+def plan(
+    statement: DataStatement,
+    table_of: TableLookup,
+    views: Mapping[str, jobs.Source] = _NO_VIEWS,
+    *,
+    guarded_merge: bool = True,
+) -> Plan:
     """Plan a statement that reads or changes data.
 
     :param table_of: facts of a table by ``db.table``; its NoSuchObjectError passes through.
     :param views: temporary views of the session, by lower-case name.
+    :param guarded_merge: a MERGE that only inserts conflicts with others as an UPDATE (``hive.txn.xlock.mergeinsert``).
     :raises InvalidArgumentsError: for columns that do not exist or do not fit.
     :raises UnsupportedStatementError: for changes that ACID tables do not allow.
     """
@@ -57,7 +64,7 @@ def plan(statement: DataStatement, table_of: TableLookup, views: Mapping[str, jo
         case Delete():
             return _plan_delete(statement, references)
         case Merge():
-            return _plan_merge(statement, references)
+            return _plan_merge(statement, references, guarded_merge)
         case Select():
             query = references.rewrite(statement.query)
             return _plan(references, "select", None, SelectTemplate(query))
@@ -66,7 +73,7 @@ def plan(statement: DataStatement, table_of: TableLookup, views: Mapping[str, jo
 def _plan(references: References, kind: str, write: TableWrite | None, template: StepTemplate) -> Plan:
     reads = tuple(references.reads.values())
     sources = tuple(references.sources.values())
-    return Plan(references.statement, kind, write, reads, sources, lock_components(write, reads), template)
+    return Plan(references.statement, kind, write, reads, sources, template)
 
 
 def _plan_insert(statement: Insert, references: References) -> Plan:
@@ -88,7 +95,10 @@ def _plan_insert(statement: Insert, references: References) -> Plan:
     operation = "overwrite" if statement.overwrite else "insert"
     written = _static_filter(facts, static)
     partitioned = bool(facts.partition_columns)
-    write = TableWrite(facts.qualified_name, operation, written, partitioned, static, dynamic, facts.is_transactional)
+    write = TableWrite(
+        facts.qualified_name, operation, written, partitioned, static, dynamic, facts.is_transactional,
+        is_external(facts),
+    )  # fmt: skip
     return _plan(references, "insert", write, template)
 
 
@@ -113,7 +123,7 @@ def _plan_delete(statement: Delete, references: References) -> Plan:
     return _plan(references, "delete", write, DeleteTemplate(statement.alias, where))
 
 
-def _plan_merge(statement: Merge, references: References) -> Plan:
+def _plan_merge(statement: Merge, references: References, guarded_merge: bool) -> Plan:
     facts = references.table_of(str(statement.table))
     targets.require_changeable(statement, facts)
     target = _target_scope(facts, statement.alias, statement.table.name).relations[0]
@@ -123,6 +133,8 @@ def _plan_merge(statement: Merge, references: References) -> Plan:
     clauses = tuple(_clause(statement, when, facts, references, both, source_only) for when in statement.whens)
     actions = {clause.action for clause in clauses}
     operation = next(name for name in ("update", "delete", "insert") if name in actions)
+    if operation == "insert" and guarded_merge:
+        operation = "update"  # two such MERGEs at a time would both insert what both missed
     write = _change(facts, operation, _touched(facts, statement.on, both))
     template = MergeTemplate(statement.alias, query, statement.source_alias, on, clauses, bool(facts.bucket_columns))
     return _plan(references, "merge", write, template)

@@ -16,7 +16,6 @@ from airflow_hive_acid.format import jobs
 from airflow_hive_acid.format.partitions import partition_name
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.locks.interface import LockComponent
     from airflow_hive_acid.sql.pruning import PartitionFilter
     from airflow_hive_acid.sql.statements import DataStatement
 
@@ -48,6 +47,13 @@ class TableFacts(Protocol):
     def is_insert_only(self) -> bool: ...
     @property
     def bucket_columns(self) -> Sequence[str]: ...
+    @property
+    def type(self) -> str: ...
+
+
+def is_external(facts: TableFacts) -> bool:
+    """Whether a table's files belong to somebody else."""
+    return facts.type == "EXTERNAL_TABLE"
 
 
 TableLookup = Callable[[str], TableFacts]
@@ -63,6 +69,7 @@ class TableRead:
     :param partitions: which partitions can matter: ``partitions.keeps(values)``.
     :param pseudo_columns: the statement asks for ROW__ID of this table.
     :param transactional: false for a plain ORC table.
+    :param external: its files belong to somebody else.
     """
 
     table: str
@@ -70,6 +77,7 @@ class TableRead:
     partitions: PartitionFilter
     pseudo_columns: bool = False
     transactional: bool = True
+    external: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,7 @@ class TableWrite:
     :param static_partition: columns and values the statement fixes.
     :param dynamic_partition: partition columns whose values come from the rows.
     :param transactional: false for a plain table.
+    :param external: its files belong to somebody else.
     """
 
     table: str
@@ -92,6 +101,7 @@ class TableWrite:
     static_partition: tuple[tuple[str, str], ...] = ()
     dynamic_partition: tuple[str, ...] = ()
     transactional: bool = True
+    external: bool = False
 
     @property
     def only_partition(self) -> str | None:
@@ -243,7 +253,6 @@ class Plan:
     :param reads: the tables its query texts read, in the order of their first appearance; the target of an UPDATE,
         DELETE or MERGE is among them only if a query of the statement mentions it once more.
     :param sources: the temporary views it reads.
-    :param locks: the lock components that Hive 4.1 would ask for.
     :param template: the step without the ids of its transaction.
     """
 
@@ -252,7 +261,6 @@ class Plan:
     write: TableWrite | None
     reads: tuple[TableRead, ...]
     sources: tuple[jobs.Source, ...]
-    locks: tuple[LockComponent, ...]
     template: StepTemplate
 
     @property

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.sql.columns import column_names, no_such_column, unknown_column
-from airflow_hive_acid.sql.plans import TableFacts, TableLookup, TableRead
+from airflow_hive_acid.sql.plans import TableFacts, TableLookup, TableRead, is_external
 from airflow_hive_acid.sql.pruning import PartitionFilter, partition_filter
 from airflow_hive_acid.sql.query_checks import span
 from airflow_hive_acid.sql.scopes import ROW_ID, Relation, Scope, Scopes
@@ -156,7 +156,8 @@ class References:
         if known is not None:
             partitions = known.partitions.either(partitions)
         view = known.view if known is not None else self._new_view(facts)
-        read = TableRead(facts.qualified_name, view, partitions, pseudo_columns, facts.is_transactional)
+        transactional, external = facts.is_transactional, is_external(facts)
+        read = TableRead(facts.qualified_name, view, partitions, pseudo_columns, transactional, external)
         self.reads[key] = read
         return read
 

@@ -10,66 +10,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sqlglot import exp
+from airflow_hive_acid.sql.alterations import AlterStatement
+from airflow_hive_acid.sql.origins import ColumnDefinition, Fragment, Origin, TableName
 
+if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
 
-
-@dataclass(frozen=True, slots=True)
-class TableName:
-    """A qualified table name."""
-
-    database: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.database}.{self.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Where a statement stands.
-
-    :param text: its own text without the semicolon.
-    :param line: the line of the script it begins on, from 1.
-    :param script: the script it is part of; places in it are counted in characters from its beginning.
-    :param offset: the character of the script it begins at, from 0.
-    :param default_database: database of unqualified table names.
-    """
-
-    text: str = ""
-    line: int = 1
-    script: str = field(default="", repr=False, compare=False)
-    offset: int = field(default=0, repr=False, compare=False)
-    default_database: str = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """A query or an expression.
-
-    :param tree: what it means, in Hive's dialect; names and literals in it know their places in the script.
-    :param ranges: where its text stands: first character and the one after the last. Two ranges for
-        ``WITH … INSERT … SELECT``, whose query is divided.
-    """
-
-    tree: exp.Expr
-    ranges: tuple[tuple[int, int], ...]
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """First and last character."""
-        return self.ranges[0][0], self.ranges[-1][1] - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnDefinition:
-    """A column of CREATE TABLE; the type in Hive's lower-case spelling."""
-
-    name: str
-    type: str
-    comment: str | None = None
+__all__ = ["ColumnDefinition", "Fragment", "Origin", "TableName"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,42 +202,47 @@ class ShowKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Show(Origin):
-    """``SHOW LOCKS [t [PARTITION (…)]]``, ``SHOW TRANSACTIONS``, ``SHOW COMPACTIONS``.
+    """``SHOW LOCKS …``, ``SHOW TRANSACTIONS``, ``SHOW COMPACTIONS …``.
 
-    :param partition: of SHOW LOCKS, column and value.
+    :param partition: column and value.
+    :param database: of SHOW LOCKS DATABASE and SHOW COMPACTIONS DATABASE.
+    :param extended: SHOW LOCKS … EXTENDED; prints the same columns, as in Hive with DbTxnManager.
+    :param id: of SHOW COMPACTIONS COMPACT_ID; likewise ``pool``, ``type`` and ``state``, in lower case.
+    :param order: columns of ORDER BY, and whether each descends.
     """
 
     kind: ShowKind
     table: TableName | None = None
     partition: tuple[tuple[str, str], ...] = ()
+    database: str | None = None
+    extended: bool = False
+    id: int | None = None
+    pool: str | None = None
+    type: str | None = None
+    state: str | None = None
+    order: tuple[tuple[str, bool], ...] = ()
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Compact(Origin):
-    """``ALTER TABLE t [PARTITION (…)] COMPACT 'major'|'minor'|'rebalance' [AND WAIT]``.
+class Abort(Origin):
+    """``ABORT TRANSACTIONS id …`` and ``ABORT COMPACTIONS id …``."""
 
-    :param buckets: of a rebalance, ``CLUSTERED INTO n BUCKETS``.
-    :param order_by: of a rebalance: the text from ORDER BY on.
-    """
+    kind: ShowKind
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Origin):
+    """``LOAD DATA … INTO TABLE t``: read so that it can be refused in Hive's words."""
 
     table: TableName
-    type: str
+    overwrite: bool = False
     partition: tuple[tuple[str, str], ...] = ()
-    wait: bool = False
-    buckets: int | None = None
-    order_by: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AlterProperties(Origin):
-    """``ALTER TABLE t SET TBLPROPERTIES (…)``; with ``'transactional'='true'`` a plain table becomes transactional."""
-
-    table: TableName
-    properties: dict[str, str]
 
 
 DataStatement = Insert | Update | Delete | Merge | Select
-Statement = (
+PlainStatement = (
     CreateDatabase
     | DropDatabase
     | CreateTable
@@ -303,6 +255,18 @@ Statement = (
     | Commit
     | Rollback
     | Show
-    | Compact
-    | AlterProperties
+    | Abort
+    | Load
+    | AlterStatement
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Origin):
+    """``EXPLAIN [LOCKS] statement``."""
+
+    statement: PlainStatement
+    locks: bool = False
+
+
+Statement = PlainStatement | Explain

@@ -70,7 +70,7 @@ def test_embedded_metastore_is_made_at_the_first_use(home):
     first = call("sql", "-e", "CREATE DATABASE w; SHOW COMPACTIONS", "--format", "csv")
     assert first.returncode == 0, first.stderr
     assert f"sqlite:///{home}/metastore.db is ready; warehouse file:{home}/warehouse" in first.stderr
-    assert first.stdout.startswith("compaction_id,database,table,")
+    assert first.stdout.startswith("compactionid,dbname,tabname,")
     second = call("sql", "-f", "-", "--format", "json", stdin="SHOW TRANSACTIONS;")
     assert (second.returncode, second.stdout) == (0, "[]\n")
     assert "is ready" not in second.stderr

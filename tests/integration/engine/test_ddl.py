@@ -120,8 +120,8 @@ def test_compaction_is_requested(engine, client):
     engine.run("INSERT INTO w.p PARTITION (k='1') VALUES (1)")
     engine.run("ALTER TABLE w.t COMPACT 'major'; ALTER TABLE w.p PARTITION (k='1') COMPACT 'minor'")
     shown = engine.run("SHOW COMPACTIONS")[0].rows.to_dicts()
-    assert {(r["table"], r["partition"], r["type"], r["state"]) for r in shown} == {
-        ("t", None, "major", "initiated"), ("p", "k=1", "minor", "initiated"),
+    assert {(r["tabname"], r["partname"], r["type"], r["state"]) for r in shown} == {
+        ("t", None, "MAJOR", "initiated"), ("p", "k=1", "MINOR", "initiated"),
     }  # fmt: skip
     with pytest.raises(InvalidArgumentsError, match="already scheduled"):
         engine.run("ALTER TABLE w.t COMPACT 'major'")

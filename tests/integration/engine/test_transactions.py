@@ -18,7 +18,6 @@ from airflow_hive_acid.errors import (
     WriteConflictError,
 )
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore.codes import LockState
 from airflow_hive_acid.settings import Source
 
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
@@ -513,10 +512,10 @@ def test_show_locks_and_transactions_while_a_job_runs(engine, other, fake):
     fake.meanwhile = lambda spec: shown.extend(other.run("SHOW LOCKS w.t; SHOW TRANSACTIONS; SHOW COMPACTIONS"))
     engine.run(INSERT)
     locks, transactions, compactions = (result.rows.to_dicts() for result in shown)
-    assert [(r["database"], r["table"], r["state"], r["type"], r["agent_info"]) for r in locks] == [
-        ("w", "t", LockState.ACQUIRED.name.lower(), "shared_write", "tests")
+    assert [(r["database"], r["table"], r["lock_state"], r["lock_type"], r["agent_info"]) for r in locks] == [
+        ("w", "t", "ACQUIRED", "SHARED_WRITE", "tests")
     ]
-    assert [(r["transaction_id"], r["state"], r["type"]) for r in transactions] == [
-        (locks[0]["transaction_id"], "open", "default")
+    assert [(r["txnid"], r["state"], r["type"]) for r in transactions] == [
+        (locks[0]["transaction_id"], "OPEN", "DEFAULT")
     ]
     assert compactions == []

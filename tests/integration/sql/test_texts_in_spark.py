@@ -29,6 +29,7 @@ class Facts:
     is_transactional: bool = True
     is_insert_only: bool = False
     bucket_columns: tuple[str, ...] = ()
+    type: str = "MANAGED_TABLE"
 
 
 _TABLES = {

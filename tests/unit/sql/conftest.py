@@ -27,6 +27,7 @@ class Facts:
     is_transactional: bool = True
     is_insert_only: bool = False
     bucket_columns: tuple[str, ...] = ()
+    type: str = "MANAGED_TABLE"
 
 
 def columns(text: str) -> tuple[Column, ...]:
@@ -41,6 +42,8 @@ _TABLES = (
     Facts("demo.airlines", columns("carrier:string name:string")),
     Facts("other.airlines", columns("carrier:string country:string")),
     Facts("demo.plain", columns("id:int"), is_transactional=False),
+    Facts("demo.ext", columns("id:int"), is_transactional=False, type="EXTERNAL_TABLE"),
+    Facts("demo.plainp", columns("id:int"), columns("ds:string h:int"), is_transactional=False),
     Facts("demo.logs", columns("id:int"), is_insert_only=True),
     Facts("demo.users", columns("id:int email:string"), bucket_columns=("id",)),
 )
@@ -55,6 +58,12 @@ def _table(name: str) -> Facts:
     if found is None:
         raise NoSuchObjectError(f"table {name} does not exist")
     return found
+
+
+@pytest.fixture
+def table_of() -> Callable[[str], Facts]:
+    """Facts of the test's tables."""
+    return _table
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ import pytest
 
 from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.alterations import AlterProperties, Compact
 from airflow_hive_acid.sql.statements import (
-    AlterProperties,
     Begin,
     ColumnDefinition,
     Commit,
-    Compact,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
@@ -68,7 +67,7 @@ def test_a_script_may_be_empty(script: str) -> None:
         ("COMMIT", Commit()),
         ("ROLLBACK WORK", Rollback()),
         ("SHOW LOCKS", Show(ShowKind.LOCKS)),
-        ("SHOW LOCKS demo.t EXTENDED", Show(ShowKind.LOCKS, TableName("demo", "t"))),
+        ("SHOW LOCKS demo.t EXTENDED", Show(ShowKind.LOCKS, TableName("demo", "t"), extended=True)),
         (
             "SHOW LOCKS t PARTITION (ds = '2024-01-01', h=-1)",
             Show(ShowKind.LOCKS, TableName("default", "t"), (("ds", "2024-01-01"), ("h", "-1"))),

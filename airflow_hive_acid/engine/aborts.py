@@ -1,0 +1,38 @@
+"""ABORT TRANSACTIONS and ABORT COMPACTIONS.
+
+R4: the jobs of a txn are fenced before it is marked aborted, so that nothing of it can be published later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.results import Rows
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.metastore.codes import AbortReason
+from airflow_hive_acid.sql.statements import ShowKind
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.sql.statements import Abort
+
+
+def abort(context: Context, statement: Abort) -> Rows:
+    """Abort what is named; one row for each id says what became of it."""
+    if statement.kind is ShowKind.COMPACTIONS:
+        answers = context.client.compactions.abort(statement.ids)
+        return _rows("compactionid", [[a.id, "Successful" if a.aborted else "Error", a.message] for a in answers])
+    fence_jobs_of(context.client, context.filesystem, statement.ids, "its txn is aborted by a query command")
+    done = context.client.abort_txns(statement.ids, AbortReason.QUERY)
+    said = {
+        **dict.fromkeys(done.aborted, ("Successful", "aborted")),
+        **dict.fromkeys(done.already_aborted, ("Successful", "was aborted before")),
+        **dict.fromkeys(done.committed, ("Error", "is committed, and stays so")),
+        **dict.fromkeys(done.missing, ("Error", "No such transaction, or it is no longer listed")),
+    }
+    return _rows("txnid", [[txn_id, *said[txn_id]] for txn_id in statement.ids])
+
+
+def _rows(name: str, rows: list[list[object]]) -> Rows:
+    return Rows((Column(name, "bigint"), Column("status", "string"), Column("message", "string")), rows)

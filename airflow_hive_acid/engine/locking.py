@@ -1,0 +1,135 @@
+"""From plans to the locks the engine takes, by the transaction manager that is configured.
+
+DbTxnManager takes Hive 4's locks. DummyTxnManager has no transactions: statements about transactional tables are
+refused, as in Hive, and the others take the S and X locks of the Hive Concurrency Model, or none where
+``hive.support.concurrency`` is off. S and X on an object and everything in it is what the metastore's SHARED_READ and
+EXCLUSIVE mean; the S of parents needs no lock of its own there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.partitions import KnownPartitions
+from airflow_hive_acid.errors import ConfigurationError, UnsupportedStatementError
+from airflow_hive_acid.metastore.beginning import Locks
+from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.locks.interface import LockComponent, merge_components
+from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
+from airflow_hive_acid.sql.legacy_locks import LegacyMode, legacy_data_locks
+from airflow_hive_acid.sql.lock_rules import LockSettings, PlannedLock
+from airflow_hive_acid.sql.locks import ctas_locks, data_locks, declared_locks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.sql.legacy_locks import LegacyLock
+    from airflow_hive_acid.sql.origins import TableName
+    from airflow_hive_acid.sql.plans import Plan
+
+
+def is_legacy(context: Context) -> bool:
+    """Whether DummyTxnManager is configured."""
+    return context.settings.string("hive.txn.manager") == DUMMY_TXN_MANAGER
+
+
+def concurrency(context: Context) -> bool:
+    """``hive.support.concurrency``."""
+    return context.settings.flag("hive.support.concurrency")
+
+
+def require_manager(context: Context, tables: Iterable[Table]) -> None:
+    """Refuse statements that the configured manager has no means for.
+
+    :raises UnsupportedStatementError: a transactional table with DummyTxnManager, in Hive's words.
+    :raises ConfigurationError: DbTxnManager without hive.support.concurrency.
+    """
+    if not is_legacy(context):
+        if not concurrency(context):
+            raise ConfigurationError(
+                "hive.support.concurrency is false, and DbTxnManager cannot do without locks: set it to true, or "
+                "hive.txn.manager to org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager for plain tables"
+            )
+        return
+    for table in tables:
+        if table.is_transactional:
+            raise UnsupportedStatementError(
+                f"This command is not allowed on an ACID table {table.qualified_name} with a non-ACID transaction "
+                "manager; set hive.txn.manager to org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
+            )
+
+
+def planned_locks(context: Context, plans: Sequence[Plan]) -> tuple[PlannedLock, ...]:
+    """Hive 4's locks for these plans, with their rules."""
+    return data_locks(plans, LockSettings.of(context.settings), read_partitions(context, plans))
+
+
+def planned_ctas_locks(
+    context: Context, table: TableName, query: Plan, *, transactional: bool
+) -> tuple[PlannedLock, ...]:
+    """Hive 4's locks for CREATE TABLE … AS."""
+    partitions = read_partitions(context, [query])
+    return ctas_locks(table, query, LockSettings.of(context.settings), partitions, transactional=transactional)
+
+
+def planned_legacy_locks(context: Context, plans: Sequence[Plan]) -> tuple[LegacyLock, ...]:
+    """The Hive Concurrency Model's locks for these plans, with their rules."""
+    return legacy_data_locks(plans, read_partitions(context, plans), concurrency=concurrency(context))
+
+
+def locks_of(context: Context, plans: Sequence[Plan]) -> Locks:
+    """What a transaction that runs these plans locks."""
+    if is_legacy(context):
+        return _of_legacy(planned_legacy_locks(context, plans))
+    return Locks(tuple(lock.component for lock in planned_locks(context, plans)))
+
+
+def locks_declared(context: Context, operations: Mapping[str, str]) -> Locks:
+    """What a transaction locks of which only tables and operations are known."""
+    settings = LockSettings.of(context.settings)
+    return Locks(tuple(lock.component for lock in declared_locks(operations, context.table, settings)))
+
+
+def locks_of_ctas(context: Context, table: TableName, query: Plan, *, transactional: bool) -> Locks:
+    """What the filling of a new table locks; two of one name fail at once (``hive.txn.xlock.ctas``)."""
+    planned = planned_ctas_locks(context, table, query, transactional=transactional)
+    # The database is shared while the table is made, not while it is filled.
+    components = tuple(lock.component for lock in planned if lock.component.table is not None)
+    return Locks(components, exclusive_ctas=LockSettings.of(context.settings).exclusive_ctas)
+
+
+def read_partitions(context: Context, plans: Sequence[Plan]) -> dict[str, list[str]]:
+    """Names of the partitions that are read, of the tables whose conditions leave some of them out.
+
+    A table of which all is read is locked as a whole: one lock instead of one for each partition.
+    """
+    found: dict[str, list[str]] = {}
+    whole = {r.table for plan in plans for r in plan.reads if not r.partitions.alternatives}
+    for read in (r for plan in plans for r in plan.reads):
+        if read.table not in whole:
+            known = KnownPartitions(context.client.catalog, context.table(read.table)).matching(read.partitions)
+            found[read.table] = sorted({*found.get(read.table, ()), *(ref.name for ref in known)})
+    return found
+
+
+def _of_legacy(planned: Iterable[LegacyLock]) -> Locks:
+    """S and X as the metastore's own locks; what it has no name for, the prefix of a partition, is the table."""
+    components = []
+    for lock in planned:
+        if lock.is_parent:
+            continue
+        database, table, *partition = lock.path
+        exclusive = lock.mode is LegacyMode.EXCLUSIVE
+        components.append(
+            LockComponent(
+                database,
+                table,
+                "/".join(partition) if partition and not lock.rule.endswith("that is known") else None,
+                LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ,
+                Operation.NO_TXN if exclusive else Operation.SELECT,
+                transactional=False,
+            )
+        )
+    return Locks(merge_components(components))

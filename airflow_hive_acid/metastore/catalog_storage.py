@@ -1,0 +1,186 @@
+"""The catalog's ALTER TABLE … SET SERDE, SERDEPROPERTIES and FILEFORMAT, ADD PARTITION and TOUCH.
+
+How files are read is said once for a table here: Hive keeps it per partition, too, and readers of ours go by the table.
+So a format may change only while no partition says something else, and never that of a transactional table, whose
+files are what they are (TransactionalValidationListener).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, func, insert, select, update
+
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
+from airflow_hive_acid.metastore import catalog_alter as alter
+from airflow_hive_acid.metastore import catalog_alter_rows as rows
+from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration, PartitionChange
+from airflow_hive_acid.metastore.catalog_alter_partition_rows import write_partition
+from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
+from airflow_hive_acid.metastore.catalog_formats import FORMATS, format_name
+from airflow_hive_acid.metastore.catalog_model import check_property
+from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.ddl import ddl_transaction, table_lock
+from airflow_hive_acid.metastore.objects import shorten, table_name
+from airflow_hive_acid.metastore.schema_catalog import PARTITIONS, SDS, SERDE_PARAMS, SERDES, TBLS
+from airflow_hive_acid.metastore.thrift_read import read_partition_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.catalog_model import Partition, PartitionSpec, Table
+
+_NONE: Mapping[str, str] = {}
+
+
+class CatalogStorage(CatalogDdl):
+    """The catalog with all of Hive's ALTER TABLE."""
+
+    def count_partitions(self, name: str) -> int:
+        """How many partitions a table has; none is read."""
+        key = table_name(name)
+
+        def operation(connection: Connection) -> int:
+            table = self.get_tables_in(connection, [key])[0]
+            counted = select(func.count()).select_from(PARTITIONS).where(PARTITIONS.c.TBL_ID == table.id)
+            return int(connection.execute(counted).scalar_one())
+
+        return self._database.read(operation)
+
+    def alter_storage(
+        self,
+        name: str,
+        *,
+        serde_properties: Mapping[str, str] = _NONE,
+        serde: str | None = None,
+        stored_as: str | None = None,
+        agent_info: str | None = None,
+    ) -> Table:
+        """Say how the files of a table are read.
+
+        :param serde_properties: to be set (SERDEPROPERTIES).
+        :param serde: another class (SET SERDE); it must be one that reads the table's format.
+        :param stored_as: ``orc``, ``parquet`` or ``text`` (SET FILEFORMAT); the class follows.
+        :raises InvalidArgumentsError: naming what cannot be, and the remedy; nothing was changed.
+        """
+        before = self.get_table(name)
+        partitioned = before.is_partitioned and bool(self.list_partitions(name, limit=1))
+        check_storage(before, serde_properties, serde, stored_as, has_partitions=partitioned)
+
+        def change(connection: Connection, table: Table) -> None:
+            check_storage(table, serde_properties, serde, stored_as, has_partitions=partitioned)
+            _write_storage(connection, table, serde_properties, serde, stored_as)
+            rows.write_parameters(connection, table, table.properties, self._user)
+
+        shared = serde is None and stored_as is None
+        return self._alter(table_name(name), LockType.SHARED_READ if shared else LockType.EXCLUSIVE, change, agent_info)
+
+    def add_locked_partitions(
+        self, name: str, partitions: Sequence[PartitionSpec], *, if_not_exists: bool = False,
+        agent_info: str | None = None,
+    ) -> list[Partition]:  # fmt: skip
+        """ADD PARTITION: under Hive's lock, with a write id of its own.
+
+        :return: those that are new.
+        :raises AlreadyExistsError: when one exists and ``if_not_exists`` is off; nothing was added then.
+        """
+        key = table_name(name)
+        table = self.get_table(name)
+        alter.require_table(table)
+        names = list(dict.fromkeys(table.partition_name(spec) for spec in partitions))
+        there = self.find_partitions(name, names)
+        if there and not if_not_exists:
+            raise AlreadyExistsError(
+                f"{table.qualified_name} has a partition {min(there)} already; ADD IF NOT EXISTS if that is fine"
+            )
+        if len(there) == len(names):
+            return []
+        lock = table_lock(key, LockType.EXCL_WRITE if if_not_exists else LockType.SHARED_READ)
+        with ddl_transaction(self._client, [lock], agent_info=agent_info) as ddl:
+            write_id = ddl.allocate(key) if table.is_transactional else None
+
+            def change(connection: Connection) -> list[str]:
+                found = self._locked(connection, key, table)
+                new = self.add_partitions_in(connection, key, names, write_id=write_id, if_not_exists=if_not_exists)
+                rows.advance_write_id(connection, found.id, write_id)
+                return new
+
+            new = ddl.commit(change)
+        return list(self.find_partitions(name, new).values())
+
+    def touch(self, name: str, spec: PartitionSpec | None = None) -> None:
+        """Note that a table or partition was altered, without altering it; takes no lock, as in Hive."""
+        key = table_name(name)
+
+        def operation(connection: Connection) -> None:
+            table = self.get_tables_in(connection, [key])[0]
+            if spec is None:
+                with self.events.altering_table(connection, table.id, write_id=None):
+                    rows.write_parameters(connection, table, table.properties, self._user)
+                return
+            part = self._partition(connection, table, spec)
+            before = read_partition_objects(connection, [part.id])[part.id]
+            same = PartitionChange(
+                dict(before.parameters), dict(before.storage.serde_parameters), before.storage.location or ""
+            )
+            with self.events.altering_partitions(connection, table.id, [part.id], write_id=None):
+                write_partition(connection, part.id, table, before, same, None, self._user)
+
+        self._database.run(self.events.finishing(operation))
+
+    def alter_partition_serde(
+        self, name: str, spec: PartitionSpec, properties: Mapping[str, str], agent_info: str | None = None
+    ) -> Partition:
+        """PARTITION (…) SET SERDEPROPERTIES."""
+        return self.alter_partition(
+            name, spec, PartitionAlteration(serde_properties=dict(properties)), agent_info=agent_info
+        )
+
+
+def check_storage(
+    table: Table, properties: Mapping[str, str], serde: str | None, stored_as: str | None, *, has_partitions: bool
+) -> None:
+    """Refuse what would leave files that cannot be read.
+
+    :raises InvalidArgumentsError: naming what cannot be, and the remedy.
+    """
+    alter.require_table(table)
+    where = f"table {table.qualified_name}"
+    for key, value in properties.items():
+        check_property(where, key, value)
+    if serde is not None and format_name(table.input_format, serde) is None:
+        known = next((f.serde for f in FORMATS.values() if f.input_format == table.input_format), None)
+        remedy = f"its files are read by {known}" if known else "SET FILEFORMAT names the class as well"
+        raise InvalidArgumentsError(f"{where}: {shorten(repr(serde))} does not read its files; {remedy}")
+    if stored_as is None or stored_as == table.format:
+        return
+    if table.is_transactional:
+        raise InvalidArgumentsError(
+            f"{where} is transactional and stored as {table.format or 'something else'}: its files would not be found "
+            f"as {stored_as}. Copy it: CREATE TABLE … STORED AS {FORMATS[stored_as].keyword} AS SELECT …"
+        )
+    if has_partitions:
+        raise InvalidArgumentsError(
+            f"{where} has partitions, which keep their files of format {table.format or 'unknown'}; all files of a "
+            "table are read in one format here. Copy it to a new table"
+        )
+
+
+def _write_storage(
+    connection: Connection, table: Table, properties: Mapping[str, str], serde: str | None, stored_as: str | None
+) -> None:
+    storage = select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == table.id)
+    serde_id = connection.execute(select(SDS.c.SERDE_ID).where(SDS.c.SD_ID.in_(storage))).scalar_one()
+    if stored_as is not None:
+        format = FORMATS[stored_as]
+        values = {"INPUT_FORMAT": format.input_format, "OUTPUT_FORMAT": format.output_format}
+        connection.execute(update(SDS).where(SDS.c.SD_ID.in_(storage)).values(values))
+        serde = format.serde
+    if serde is not None:
+        connection.execute(update(SERDES).where(SERDES.c.SERDE_ID == serde_id).values(SLIB=serde))
+    for key, value in properties.items():
+        of_key = (SERDE_PARAMS.c.SERDE_ID == serde_id) & (SERDE_PARAMS.c.PARAM_KEY == key)
+        connection.execute(delete(SERDE_PARAMS).where(of_key))
+        connection.execute(insert(SERDE_PARAMS), {"SERDE_ID": serde_id, "PARAM_KEY": key, "PARAM_VALUE": value})
