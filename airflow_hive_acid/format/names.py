@@ -25,6 +25,7 @@ STAGING_PREFIX = "_tmp_"
 PLAIN_FILES = "files"
 """In staging, the directory of files that go into a table without bases and deltas."""
 
+_FLUSHED_COPY = re.compile(STAGING_PREFIX + r"flushed-(?P<source>(?:delete_)?delta_[0-9_v]+)-[0-9a-f-]+")
 _DIRECTORY = re.compile(
     r"(?:(?P<base>base)_(?P<write_id>-?[0-9]+)"
     r"|(?P<kind>delta|delete_delta)_(?P<min>[0-9]+)_(?P<max>[0-9]+)(?:_(?P<statement>[0-9]+))?)"
@@ -173,6 +174,21 @@ def staging_name(job_id: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", job_id):
         raise InvalidArgumentsError(f"job id {job_id!r} must consist of letters, digits, '-' and '_', as a uuid does")
     return STAGING_PREFIX + job_id
+
+
+def flushed_copy_name(directory: str, unique: str) -> str:
+    """Name of the hidden directory, beside a streaming delta, for the part of its files that counts.
+
+    :param directory: name of the delta.
+    :param unique: a uuid.
+    """
+    return f"{STAGING_PREFIX}flushed-{directory}-{unique}"
+
+
+def source_of_flushed_copy(name: str) -> str | None:
+    """The delta that a hidden directory holds parts of, or None for any other name."""
+    match = _FLUSHED_COPY.fullmatch(name)
+    return None if match is None else match["source"]
 
 
 def _delta(kind: DirectoryKind, low: int, high: int, statement_id: int | None, visibility_txn_id: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state
+from airflow_hive_acid.format.names import source_of_flushed_copy
 from airflow_hive_acid.maintenance.cleaner_rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter, entries
@@ -21,6 +22,8 @@ from airflow_hive_acid.metastore.snapshots import take_snapshot, valid_write_ids
 from airflow_hive_acid.metastore.txns import txn_facts, was_committed
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from sqlalchemy import Connection
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
@@ -173,8 +176,10 @@ class Cleaning:
             return []
         highest = write_ids.high_watermark
         directories = [d for d in (*state.obsolete, *state.aborted) if d.directory.max_write_id <= highest]
+        gone = {d.name for d in directories}
         paths_of = [*(d.name for d in directories), *(f.path for f in state.obsolete_originals)]
-        return [by_path[path] for path in paths_of if path in by_path]
+        copies = [path for path in by_path if _is_left_over(path, by_path.keys() - gone)]
+        return [by_path[path] for path in (*paths_of, *copies) if path in by_path]
 
     def _left(self, location: str) -> list[FileInfo]:
         """What a fresh look still finds superfluous up to the compaction's mark."""
@@ -271,3 +276,12 @@ class Cleaning:
         return CleaningOutcome(
             self._request.resource, kind, reason, numbers or {}, tuple(self._removed), blocked_by, self._request.id
         )
+
+
+def _is_left_over(path: str, staying: Set[str]) -> bool:
+    """Whether a path is a copy that a reader made of a streaming delta, and the delta does not stay.
+
+    Whoever may need the copy may need the delta, so it goes no earlier.
+    """
+    source = source_of_flushed_copy(path)
+    return source is not None and source not in staying

@@ -2,8 +2,9 @@
 
 ``bucket_N_flush_length`` holds 8-byte lengths, one for each flush; the last one counts (Hive's OrcAcidUtils). Bytes
 behind it belong to a transaction that may never commit, and need not end in a readable footer. Spark's ORC source has
-no option for that, so of such a file the part that counts is copied into a hidden directory beside it, which is
-removed when the application ends. Writers flush and close before they commit, so this is rare.
+no option for that, so of such a file the part that counts is copied into a hidden directory beside it. It is removed
+when the application ends; what a killed one leaves goes with the delta, by its name. Writers flush and close before they
+commit, so this is rare.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CorruptTableError
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.names import FLUSH_LENGTH_SUFFIX, STAGING_PREFIX
+from airflow_hive_acid.format.names import FLUSH_LENGTH_SUFFIX, flushed_copy_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,7 @@ def flushed(fs: HadoopFilesystem, directory: StateDirectory, root: str, files: S
         if length == file.size:
             found.append(file)
         elif length > 0:
-            aside = paths.join(root, f"{STAGING_PREFIX}flushed-{uuid.uuid4()}")
+            aside = paths.join(root, flushed_copy_name(directory.name, str(uuid.uuid4())))
             copy = paths.join(aside, file.uri.rpartition("/")[2])
             fs.copy_beginning(file.uri, copy, length, aside)
             found.append(replace(file, uri=copy, size=length))

@@ -338,6 +338,29 @@ def test_two_cleaners_do_not_work_at_once(client: MetastoreClient, fs: Filesyste
     assert [o.kind for o in run_cleaner(client, fs)] == [Kind.CLEANED]
 
 
+def test_what_a_killed_reader_has_copied_of_a_streaming_delta_goes_with_the_delta(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: RunJob
+) -> None:
+    """One of a delta that was compacted, one of a delta that is gone; that of a later delta is still in use."""
+    table.insert()
+    table.insert()
+    client.compactions.enqueue("default.t")
+    base = run_worker(client, fs, compact_lines, "w")[0].directories[0]
+    later = table.insert()
+    used = f"_tmp_flushed-delta_{later:07d}_{later:07d}_0000-{uuid.uuid4()}"
+    for name in (
+        f"_tmp_flushed-delta_0000001_0000001_0000-{uuid.uuid4()}",
+        f"_tmp_flushed-delta_0000007_0000009-{uuid.uuid4()}",
+        used,
+    ):
+        table.directory(name)
+    table.settle()
+    assert [o.kind for o in run_cleaner(client, fs)] == [Kind.CLEANED]
+    left = [name for name in table.directories() if name.startswith("_tmp_flushed")]
+    assert left == [used]
+    assert base in table.directories()
+
+
 # --- aborted writes -----------------------------------------------------------------------------------------------
 
 

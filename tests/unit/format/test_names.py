@@ -16,11 +16,13 @@ from airflow_hive_acid.format.names import (
     bucket_file_name,
     delete_delta_name,
     delta_name,
+    flushed_copy_name,
     is_hidden,
     looks_like_acid_directory,
     parse_bucket_file,
     parse_directory,
     parse_original_file,
+    source_of_flushed_copy,
     staging_name,
 )
 
@@ -29,6 +31,16 @@ _ids = st.integers(0, 2**63 - 1)
 
 
 @pytest.mark.conformance("D09")
+def test_a_copy_of_a_streaming_delta_says_whose_it_is() -> None:
+    unique = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    for delta in ("delta_0000001_0000010", "delete_delta_0000001_0000010", "delta_0000001_0000010_v0000007"):
+        name = flushed_copy_name(delta, unique)
+        assert is_hidden(name)
+        assert source_of_flushed_copy(name) == delta
+    for other in (f"_tmp_{unique}", "delta_0000001_0000010", f"_tmp_flushed-base_0000001-{unique}", "_tmp_flushed-"):
+        assert source_of_flushed_copy(other) is None
+
+
 def test_names_are_padded_like_hives() -> None:
     assert delete_delta_name(1, 10) == "delete_delta_0000001_0000010"
     assert delete_delta_name(1, 10, 5) == "delete_delta_0000001_0000010_0005"
