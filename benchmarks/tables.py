@@ -38,7 +38,7 @@ AGGREGATE = (
 FILES = 8
 
 
-def session(cores: int) -> SparkSession:
+def session(cores: int, memory: str = "5g") -> SparkSession:
     """A local session with an ordinary JIT compiler, room for the table, and the optional jar if it was built."""
     jar = accelerator_jar()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -46,7 +46,7 @@ def session(cores: int) -> SparkSession:
     spark = (
         session_builder(f"local[{cores}]", "benchmark")
         .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC")
-        .config("spark.driver.memory", "5g")
+        .config("spark.driver.memory", memory)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "4")

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
 SPEC_VERSION = 1
+FETCH_DELETED_ROWS = "acid.fetch.deleted.rows"
+"""Table property, and option of a table in a query: show deleted rows, too (Hive's Constants)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,23 @@ class TableSnapshot:
 class View:
     """A table snapshot under the name by which the query texts of this spec refer to it.
 
-    ``pseudo_columns`` adds ``row__id`` (struct of writeid, bucketid, rowid) to the view.
+    ``pseudo_columns`` adds ``row__id`` (struct of writeid, bucketid, rowid) and ``row__is__deleted`` to the view;
+    ``deleted_rows`` shows the rows that are deleted among the others; None: if the table's property says so.
     """
 
     name: str
     snapshot: TableSnapshot
     pseudo_columns: bool = False
+    deleted_rows: bool | None = None
+
+    @property
+    def shows_deleted_rows(self) -> bool:
+        """Hive's ``acid.fetch.deleted.rows``, of the query or else of the table; only full ACID tables have them."""
+        wanted = self.deleted_rows
+        if wanted is None:
+            given = {key.lower(): value for key, value in self.snapshot.properties.items()}
+            wanted = given.get(FETCH_DELETED_ROWS, "").lower() == "true"
+        return wanted and self.snapshot.has_row_ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from airflow_hive_acid.errors import UnsupportedStatementError
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_model import Table
 
-_WRITER_PROPERTIES = ("orc.", "parquet.", "skip.header.", "skip.footer.", "serialization.null.format")
+_WRITER_PROPERTIES = ("orc.", "parquet.", "skip.header.", "skip.footer.", "serialization.null.format", "acid.fetch.")
 
 
 def require_format(table: Table) -> Literal["orc", "parquet", "text"]:

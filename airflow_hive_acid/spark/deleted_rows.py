@@ -13,16 +13,34 @@ from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.spark import in_place, originals, schema
-from airflow_hive_acid.spark.reader import data_columns, delete_events, insert_events, only_seen, open_table, project
+from airflow_hive_acid.spark.reader import (
+    data_columns,
+    delete_events,
+    insert_events,
+    only_seen,
+    open_table,
+    project,
+    read_snapshot,
+)
 from airflow_hive_acid.spark.scan import union
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.format.jobs import TableSnapshot, View
 
 IS_DELETED = "row__is__deleted"
 _OF_DELETE = f"{schema.INTERNAL_PREFIX}of_delete_"
+
+
+def read_view(spark: SparkSession, view: View) -> DataFrame:
+    """A view of a job: its rows, those that are deleted if it asks for them, and the pseudo columns it asks for."""
+    if view.shows_deleted_rows:
+        rows = read_with_deleted(spark, view.snapshot)
+        return rows if view.pseudo_columns else rows.drop(schema.PSEUDO_COLUMN, IS_DELETED)
+    if not view.pseudo_columns or not view.snapshot.has_row_ids:
+        return read_snapshot(spark, view.snapshot)
+    return read_snapshot(spark, view.snapshot, row_ids=True).selectExpr("*", f"false as {IS_DELETED}")
 
 
 def read_with_deleted(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame:

@@ -54,6 +54,14 @@ class OrcSummary(NamedTuple):
     max_bucket: int | None
 
 
+class OrcEvents(NamedTuple):
+    """What the footer of an ACID file says: rows, and the smallest and largest ``operation`` (None if empty)."""
+
+    rows: int
+    min_operation: int | None
+    max_operation: int | None
+
+
 class HadoopFilesystem:
     """Hadoop's FileSystem of whatever scheme a URI has, with the credentials of the Spark application."""
 
@@ -248,20 +256,21 @@ class HadoopFilesystem:
         finally:
             reader.close()
 
-    def orc_operations(self, uri: str) -> tuple[int, int] | None:
-        """The smallest and largest ``operation`` in an ACID file, from its footer; None for a file without rows.
+    def orc_events(self, uri: str) -> OrcEvents:
+        """Rows and kinds of events of an ACID file, from its footer.
 
         :raises CorruptTableError: when the footer cannot be read, or is not that of an ACID file.
         """
         reader = self._orc_reader(uri)
         try:
-            if int(reader.getNumberOfRows()) == 0:
-                return None
+            rows = int(reader.getNumberOfRows())
+            if rows == 0:
+                return OrcEvents(0, None, None)
             fields = reader.getSchema().getFieldNames()
             statistics = reader.getStatistics()[1] if fields is not None and fields.size() == _EVENT_COLUMNS else None
             if statistics is None or str(fields.get(0)).lower() != "operation":
                 raise CorruptTableError(f"{uri} is called like an ACID file, but does not have its six columns")
-            return int(statistics.getMinimum()), int(statistics.getMaximum())
+            return OrcEvents(rows, int(statistics.getMinimum()), int(statistics.getMaximum()))
         finally:
             reader.close()
 

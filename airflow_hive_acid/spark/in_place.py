@@ -42,8 +42,8 @@ def changing_files(fs: HadoopFilesystem, files: Iterable[EventFile]) -> frozense
     :raises CorruptTableError: when a footer cannot be read.
     """
     asked = [f.uri for f in files if f.may_update]
-    found = zip(asked, in_threads(fs.orc_operations, asked), strict=True)
-    return frozenset(uri for uri, kinds in found if kinds is not None and kinds[1] != schema.INSERTED)
+    found = zip(asked, in_threads(fs.orc_events, asked), strict=True)
+    return frozenset(uri for uri, events in found if events.rows and events.max_operation != schema.INSERTED)
 
 
 def groups(files: Iterable[EventFile], changing: frozenset[str]) -> frozenset[tuple[int, int]]:

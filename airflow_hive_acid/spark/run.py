@@ -21,11 +21,13 @@ from airflow_hive_acid.format.jobs import (
     Select,
     Update,
 )
-from airflow_hive_acid.spark import change, compact, insert, merge, plain_insert, select, sources
+from airflow_hive_acid.spark import change, compact, counting, insert, merge, plain_insert, select, sources
+from airflow_hive_acid.spark.accelerator import accelerator
+from airflow_hive_acid.spark.deleted_rows import read_view
 from airflow_hive_acid.spark.failures import explain, full_text
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.output import Staging, rows_in
-from airflow_hive_acid.spark.reader import open_table, read_snapshot
+from airflow_hive_acid.spark.reader import open_table
 from airflow_hive_acid.spark.session import require_utc, step_session
 
 if TYPE_CHECKING:
@@ -74,12 +76,16 @@ def _reason(spark: SparkSession, spec: JobSpec, failure: Exception) -> HiveAcidE
 
 
 def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
+    step = spec.step
+    if isinstance(step, Select) and accelerator(spark) is None:
+        counted = counting.counted(spark, step.query, spec.views)
+        if counted is not None:
+            found = select.write_rows(spark, counted, step)
+            return replace(_result(spark, spec, ()), columns=found.columns, rows=found.rows)
     for view in spec.views:
-        frame = read_snapshot(spark, view.snapshot, row_ids=view.pseudo_columns and view.snapshot.has_row_ids)
-        frame.createOrReplaceTempView(view.name)
+        read_view(spark, view).createOrReplaceTempView(view.name)
     for source in spec.sources:
         sources.create_view(spark, source)
-    step = spec.step
     if not isinstance(step, Select | Insert | Compact):
         _require_row_ids(step.target)
     match step:

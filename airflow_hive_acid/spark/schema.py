@@ -2,7 +2,8 @@
 
 Hive keeps types as text (``decimal(12,2)``, ``struct<a:int>``). Spark scans char and varchar as strings, so their
 length travels beside the type: readers pad, writers check. A Hive timestamp is Spark's timestamp under UTC, never
-TIMESTAMP_NTZ, which Spark's ORC writer stores as a bigint. Types without a faithful counterpart are refused.
+TIMESTAMP_NTZ, which Spark's ORC writer stores as a bigint. One with local time zone is an instant: Spark's timestamp as
+well, shown in UTC. Types without a faithful counterpart are refused.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ _SIMPLE: dict[str, T.DataType] = {
     "binary": T.BinaryType(),
     "date": T.DateType(),
     "timestamp": T.TimestampType(),
+    "timestamp with local time zone": T.TimestampType(),
 }
 _DECIMALS = ("decimal", "numeric", "dec")
 _CHARACTERS = ("char", "varchar")

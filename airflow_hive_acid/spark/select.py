@@ -37,7 +37,11 @@ class Selected(NamedTuple):
 
 def select(spark: SparkSession, step: Select) -> Selected:
     """Run a query and write its rows."""
-    found = spark.sql(step.query)
+    return write_rows(spark, spark.sql(step.query), step)
+
+
+def write_rows(spark: SparkSession, found: DataFrame, step: Select) -> Selected:
+    """Write the rows of a query to where the step wants them."""
     columns = tuple(ResultColumn(f.name, f.dataType.simpleString()) for f in found.schema.fields)
     if step.limit is not None:
         found = found.limit(step.limit)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from airflow_hive_acid.sql.scopes import ROW_ID
+from airflow_hive_acid.sql.scopes import PSEUDO_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +57,7 @@ def _unknown_name(around: Sequence[Scope], name: str, qualified: bool) -> str | 
         if scope.is_open or name in scope.names or any(relation.offers(name) for relation in scope.relations):
             return None
         offered.extend(column for relation in scope.relations for column in relation.columns or ())
-    if name == ROW_ID or name in _BARE_WORDS or not offered:
+    if name in PSEUDO_COLUMNS or name in _BARE_WORDS or not offered:
         return None
     aliases = [relation.alias for scope in around for relation in scope.relations]
     if qualified:

@@ -67,9 +67,10 @@ class TableRead:
     :param table: ``db.table``.
     :param view: name under which the Spark job offers the snapshot.
     :param partitions: which partitions can matter: ``partitions.keeps(values)``.
-    :param pseudo_columns: the statement asks for ROW__ID of this table.
+    :param pseudo_columns: the statement asks for ROW__ID or ROW__IS__DELETED of this table.
     :param transactional: false for a plain ORC table.
     :param external: its files belong to somebody else.
+    :param deleted_rows: whether the query asks for deleted rows; None: it leaves that to the table's property.
     """
 
     table: str
@@ -78,6 +79,11 @@ class TableRead:
     pseudo_columns: bool = False
     transactional: bool = True
     external: bool = False
+    deleted_rows: bool | None = None
+
+    def view_of(self, snapshot: jobs.TableSnapshot) -> jobs.View:
+        """The table as a job offers it to the query texts."""
+        return jobs.View(self.view, snapshot, self.pseudo_columns, self.deleted_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +307,7 @@ class Plan:
 
         :param snapshots: snapshot by view name, one for each of ``reads``.
         """
-        return tuple(jobs.View(read.view, snapshots[read.view], read.pseudo_columns) for read in self.reads)
+        return tuple(read.view_of(snapshots[read.view]) for read in self.reads)
 
 
 def combine_operations(plans: Sequence[Plan]) -> dict[str, str]:

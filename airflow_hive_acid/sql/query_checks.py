@@ -22,7 +22,7 @@ _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.DML, "a query cannot change data; write a statement of its own"),
     (exp.DDL, "a query cannot create anything; write a statement of its own"),
 )
-_VIRTUAL_COLUMNS = ("input__file__name", "block__offset__inside__file", "row__is__deleted")
+_VIRTUAL_COLUMNS = ("input__file__name", "block__offset__inside__file")
 
 
 def check_query(source: SourceText, query: exp.Expr, place: Span) -> None:
@@ -68,5 +68,7 @@ def span(node: exp.Expr, default: Span) -> Span:
 def _check_column(source: SourceText, column: exp.Column, place: Span) -> None:
     for part in column.parts:
         if part.name.lower() in _VIRTUAL_COLUMNS:
-            problem = f"{part.name.upper()} is not supported; of the virtual columns only ROW__ID is"
+            problem = (
+                f"{part.name.upper()} is not supported; of the virtual columns only ROW__ID and ROW__IS__DELETED are"
+            )
             raise source.unsupported(problem, *span(part, place))

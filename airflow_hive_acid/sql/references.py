@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format.jobs import FETCH_DELETED_ROWS
 from airflow_hive_acid.sql.columns import column_names, no_such_column, unknown_column
 from airflow_hive_acid.sql.plans import TableFacts, TableLookup, TableRead, is_external
 from airflow_hive_acid.sql.pruning import PartitionFilter, partition_filter
 from airflow_hive_acid.sql.query_checks import span
-from airflow_hive_acid.sql.scopes import ROW_ID, Relation, Scope, Scopes
-from airflow_hive_acid.sql.source import describe
+from airflow_hive_acid.sql.scopes import PSEUDO_COLUMNS, Relation, Scope, Scopes
+from airflow_hive_acid.sql.source import OPTIONS, TableOptions, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +43,7 @@ class References:
     statement: DataStatement
     table_of: TableLookup
     views: Mapping[str, Source]
-    reads: dict[tuple[str, bool], TableRead] = field(default_factory=dict)
+    reads: dict[tuple[str, bool, bool | None], TableRead] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
 
     def rewrite(self, fragment: Fragment, outer: Scope = _NOWHERE) -> str:
@@ -104,7 +105,7 @@ class References:
     def _column_edits(self, scopes: Scopes, column: exp.Column, fragment: Fragment) -> list[Edit]:
         parts = [part for part in column.parts if not isinstance(part, exp.Star)]
         names = [part.name.lower() for part in parts]
-        self._mark_row_id(scopes, column, names, fragment)
+        self._mark_pseudo(scopes, column, names, fragment)
         relation = _database_qualified(scopes, column, names) if len(names) > 2 or column.is_star else None
         if relation is None or relation.facts is None:
             problem = unknown_column(scopes, column)
@@ -115,20 +116,23 @@ class References:
             raise self.invalid(no_such_column(relation.facts, names[2]), parts[2], fragment)
         return [(parts[0].meta["start"], parts[1].meta["end"] + 1, _quoted(relation.alias))]
 
-    def _mark_row_id(self, scopes: Scopes, column: exp.Column, names: list[str], fragment: Fragment) -> None:
-        """Note which relations must offer ROW__ID."""
-        if ROW_ID not in names:
+    def _mark_pseudo(self, scopes: Scopes, column: exp.Column, names: list[str], fragment: Fragment) -> None:
+        """Note which relations must offer ROW__ID and ROW__IS__DELETED."""
+        asked = next((name for name in names if name in PSEUDO_COLUMNS), None)
+        if asked is None:
             return
-        qualifier = names[names.index(ROW_ID) - 1] if names.index(ROW_ID) > 0 else None
+        qualifier = names[names.index(asked) - 1] if names.index(asked) > 0 else None
         for scope in scopes.around(column):
             for relation in scope.relations:
                 if relation.facts is None or qualifier not in (None, relation.alias):
                     continue
                 if not relation.facts.is_transactional or relation.facts.is_insert_only:
                     what = relation.facts.qualified_name
-                    raise self._unsupported(f"{what} has no ROW__ID: it is not a full ACID table", column, fragment)
+                    raise self._unsupported(
+                        f"{what} has no {asked.upper()}: it is not a full ACID table", column, fragment
+                    )
                 relation.pseudo = True
-            if any(relation.pseudo or ROW_ID in (relation.columns or ()) for relation in scope.relations):
+            if any(relation.pseudo or asked in (relation.columns or ()) for relation in scope.relations):
                 return
 
     def _table_edits(self, scopes: Scopes, fragment: Fragment) -> list[Edit]:
@@ -144,20 +148,41 @@ class References:
             if node.args.get("sample") and not relation.aliased:
                 raise self._unsupported("a table with TABLESAMPLE needs an alias behind it", node, fragment)
             parts = [part for part in (node.args.get("db"), node.this) if part is not None]
-            view = self.read(facts, _pruned(facts, relation, scope), relation.pseudo).view
+            deleted, end = self._deleted_rows(node, facts, fragment)
+            view = self.read(facts, _pruned(facts, relation, scope), relation.pseudo, deleted).view
             text = view if relation.aliased else f"{view} AS {_quoted(relation.alias)}"
-            edits.append((parts[0].meta["start"], parts[-1].meta["end"] + 1, text))
+            edits.append((parts[0].meta["start"], (end or parts[-1].meta["end"]) + 1, text))
         return edits
 
-    def read(self, facts: TableFacts, partitions: PartitionFilter, pseudo_columns: bool = False) -> TableRead:
+    def _deleted_rows(self, node: exp.Table, facts: TableFacts, fragment: Fragment) -> tuple[bool | None, int | None]:
+        """Whether ``t('acid.fetch.deleted.rows'='true')`` asks for deleted rows, and where that ends."""
+        options: TableOptions | None = node.meta.get(OPTIONS)
+        if options is None:
+            return None, None
+        value = {"true": True, "false": False}.get(options.value.lower())
+        if options.key != FETCH_DELETED_ROWS or value is None:
+            problem = f"of a table's properties a query can set '{FETCH_DELETED_ROWS}', to 'true' or 'false'"
+            raise self._unsupported(problem, node, fragment)
+        if value and (not facts.is_transactional or facts.is_insert_only):
+            problem = f"{facts.qualified_name} has no deleted rows to show: it is not a full ACID table"
+            raise self._unsupported(problem, node, fragment)
+        return value, options.end
+
+    def read(
+        self,
+        facts: TableFacts,
+        partitions: PartitionFilter,
+        pseudo_columns: bool = False,
+        deleted_rows: bool | None = None,
+    ) -> TableRead:
         """Note that the statement reads a table; what it reads twice is one view of all it needs."""
-        key = (facts.qualified_name, pseudo_columns)
+        key = (facts.qualified_name, pseudo_columns, deleted_rows)
         known = self.reads.get(key)
         if known is not None:
             partitions = known.partitions.either(partitions)
         view = known.view if known is not None else self._new_view(facts)
         transactional, external = facts.is_transactional, is_external(facts)
-        read = TableRead(facts.qualified_name, view, partitions, pseudo_columns, transactional, external)
+        read = TableRead(facts.qualified_name, view, partitions, pseudo_columns, transactional, external, deleted_rows)
         self.reads[key] = read
         return read
 
@@ -215,16 +240,16 @@ def _database_qualified(scopes: Scopes, column: exp.Column, names: list[str]) ->
 
 
 def _star_edits(scope: Scope) -> list[Edit]:
-    """ROW__ID is no part of ``*``."""
+    """ROW__ID and ROW__IS__DELETED are no part of ``*``."""
     edits: list[Edit] = []
     pseudo = [relation for relation in scope.relations if relation.pseudo]
     for projection in scope.select.expressions if pseudo and scope.select is not None else ():
         star = projection.this if isinstance(projection, exp.Column) else projection
         if not isinstance(star, exp.Star) or any(star.args.values()):
             continue
-        names = [f"{_quoted(relation.alias)}.{ROW_ID}" for relation in pseudo]
+        names = [f"{_quoted(relation.alias)}.{name}" for relation in pseudo for name in PSEUDO_COLUMNS]
         if isinstance(projection, exp.Column):
-            names = [ROW_ID] if any(relation.alias == projection.table.lower() for relation in pseudo) else []
+            names = [*PSEUDO_COLUMNS] if any(relation.alias == projection.table.lower() for relation in pseudo) else []
         if names:
             edits.append((star.meta["start"], star.meta["end"] + 1, f"* EXCEPT ({', '.join(names)})"))
     return edits

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.sql.plans import TableFacts
 
-ROW_ID = "row__id"
+ROW_ID, IS_DELETED = "row__id", "row__is__deleted"
+PSEUDO_COLUMNS = (ROW_ID, IS_DELETED)
 _GENERATORS = (exp.Explode, exp.Inline, exp.Stack, exp.Aliases)
 _GENERATOR_NAMES = frozenset({"json_tuple", "inline_outer", "variant_explode", "variant_explode_outer"})
 _OUTER_JOINS = ("RIGHT", "FULL")
@@ -35,7 +36,7 @@ class Relation:
     :param facts: of a warehouse table.
     :param aliased: whether the script gives it an alias.
     :param optional: an outer join may put NULLs in the place of its rows.
-    :param pseudo: the query asks for its ROW__ID.
+    :param pseudo: the query asks for its ROW__ID or ROW__IS__DELETED.
     """
 
     alias: str
@@ -53,7 +54,7 @@ class Relation:
 
     def offers(self, column: str) -> bool:
         """Whether it surely has this column."""
-        return column in (self.columns or ()) or (column == ROW_ID and self.facts is not None)
+        return column in (self.columns or ()) or (column in PSEUDO_COLUMNS and self.facts is not None)
 
 
 @dataclass(slots=True)
