@@ -17,16 +17,14 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dml import WITHOUT, job, paths
+from dml import job, paths
 from measure import interleaved, jvm_pid, markdown
 from tables import BenchTable, generated, session, write_plain
 
 from airflow_hive_acid.format.jobs import Compact, Delete, Insert, Source
-from airflow_hive_acid.spark.accelerator import SESSION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,10 +46,10 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--only", default="", help="compactions to measure, by the start of their names")
     parser.add_argument("--memory", default="", help="numbers of deltas to show the memory of")
-    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    parser.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak:
-        show_peak(arguments.rows, arguments.deltas, arguments.cores, arguments.peak)
+        show_peak(arguments.rows, arguments.deltas, arguments.cores)
     elif arguments.memory:
         show_memory(arguments.rows, [int(n) for n in arguments.memory.split(",")], arguments.cores)
     else:
@@ -124,19 +122,15 @@ def with_deltas(
 
 
 def show_memory(rows: int, deltas: list[int], cores: int) -> None:
-    """Start an application for each number of deltas and way to write, and collect what they say."""
-    spark = session(cores)
-    ways = [name for name, _ in paths(spark)]
-    spark.stop()
+    """Start an application for each number of deltas, and collect what they say."""
     print(f"| {rows:,} rows | deltas and delete deltas | live heap before, MB | at its peak, MB | resident, MB | s |")
     print("|---|---|---|---|---|---|", flush=True)
-    for way in ways:
-        for number in deltas:
-            command = [sys.executable, __file__, "--rows", str(rows), "--deltas", str(number), "--cores", str(cores)]
-            subprocess.run([*command, "--peak", "off" if way == WITHOUT else "auto"], check=True)
+    for number in deltas:
+        command = [sys.executable, __file__, "--rows", str(rows), "--deltas", str(number), "--cores", str(cores)]
+        subprocess.run([*command, "--peak"], check=True)
 
 
-def show_peak(rows: int, deltas: int, cores: int, accelerator: str) -> None:
+def show_peak(rows: int, deltas: int, cores: int) -> None:
     """Compact one table of that many deltas: a line of the table above for each kind."""
     spark = session(cores)
     directory = Path(tempfile.mkdtemp(prefix="hive-acid-bench-"))
@@ -145,18 +139,18 @@ def show_peak(rows: int, deltas: int, cores: int, accelerator: str) -> None:
         # Two buckets, so that a bucket has as many files as there are deltas.
         write_plain(generated(spark, rows).coalesce(2), plain)
         table = with_deltas(spark, directory / "acid", plain, rows, deltas, deletes=True)
-        conf = {SESSION_KEY: accelerator}
-        for kind in ("major", "minor", "rebalance"):
-            step = Compact(table.snapshot(txn=TXN), kind, TXN)  # type: ignore[arg-type]
-            before = live_heap(spark)
-            started = time.perf_counter()
-            with Peak(spark) as peak:
-                result = table.run(replace(step), **conf)
-            seconds = time.perf_counter() - started
-            table.discard(result)
-            name = kind + (WITHOUT if accelerator == "off" else "")
-            numbers = [bytes_ >> 20 for bytes_ in (before, peak.bytes, resident(spark))]
-            print(f"| {name} | {deltas} | {' | '.join(map(str, numbers))} | {seconds:.1f} |", flush=True)
+        for label, conf in paths(spark):
+            for kind in ("major", "minor", "rebalance"):
+                step = Compact(table.snapshot(txn=TXN), kind, TXN)  # type: ignore[arg-type]
+                before = live_heap(spark)
+                forget_resident(spark)
+                started = time.perf_counter()
+                with Peak(spark) as peak:
+                    result = table.run(step, **conf)
+                seconds = time.perf_counter() - started
+                table.discard(result)
+                numbers = [bytes_ >> 20 for bytes_ in (before, peak.bytes, resident(spark))]
+                print(f"| {kind}{label} | {deltas} | {' | '.join(map(str, numbers))} | {seconds:.1f} |", flush=True)
     finally:
         spark.stop()
         shutil.rmtree(directory)
@@ -192,8 +186,13 @@ def live_heap(spark: SparkSession) -> int:
     return int(runtime.totalMemory()) - int(runtime.freeMemory())
 
 
+def forget_resident(spark: SparkSession) -> None:
+    """Let :func:`resident` begin anew."""
+    Path(f"/proc/{jvm_pid(spark)}/clear_refs").write_text("5")
+
+
 def resident(spark: SparkSession) -> int:
-    """The largest resident size the JVM has had, in bytes."""
+    """The largest resident size that the JVM has had lately, in bytes."""
     text = Path(f"/proc/{jvm_pid(spark)}/status").read_text()
     line = next(line for line in text.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) << 10

@@ -238,12 +238,12 @@ class StatementTransaction:
             return
         overwritten = written.partitions.get("overwrite")
         if overwritten and (plan.write.only_partition is None or plan.write.only_partition in overwritten):
-            if self._joins_base(plan.write, written):
+            if plan.write.operation == "overwrite" or self._joins_base(plan.write, written):
                 return
             raise InvalidArgumentsError(
                 f"txn {self.txn_id} has overwritten {written.table.qualified_name}, and what it writes there after "
-                "that could never be seen; of later statements only INSERT INTO the table, or into one overwritten "
-                "partition of it, can follow (full ACID, not bucketed). Commit first"
+                "that could never be seen; of later statements only INSERT OVERWRITE, and INSERT INTO the table, or "
+                "into one overwritten partition of it (full ACID, not bucketed), can follow. Commit first"
             )
 
     def _joins_base(self, write: TableWrite, written: _Written) -> bool:
@@ -294,7 +294,14 @@ class StatementTransaction:
         filesystem = context.filesystem
         manifest = read_staging(filesystem, staging, result, target)
         context.client.jobs.record_manifest(job_id, manifest.to_document())
-        (add_to_published if joins_base else publish)(filesystem, staging, manifest, table.location)
+        if joins_base:
+            add_to_published(filesystem, staging, manifest, table.location)
+        else:
+            # A second overwrite takes the place of the first: both are the base of one write id.
+            again = frozenset(d.uri for d in manifest.directories) if write.operation == "overwrite" else frozenset()
+            again &= {d.uri for earlier in written.manifests for d in earlier.directories}
+            written.manifests = [earlier.without(again) for earlier in written.manifests]
+            publish(filesystem, staging, manifest, table.location, again)
         written.statement_ids += ids
         written.manifests.append(manifest)
         written.partitions[write.operation] |= {d.partition for d in manifest.directories}

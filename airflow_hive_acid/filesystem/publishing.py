@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import PublishError
@@ -29,12 +29,13 @@ from airflow_hive_acid.format.names import (
 from airflow_hive_acid.format.partitions import partition_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from airflow_hive_acid.filesystem.protocol import Filesystem
     from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory
 
 _DATA = "data"
+_REPLACED = "replaced"
 _THREADS = 8
 
 
@@ -111,6 +112,10 @@ class Manifest:
         """As plain values for JSON."""
         return asdict(self)
 
+    def without(self, uris: Collection[str]) -> Manifest:
+        """The same without some directories."""
+        return replace(self, directories=tuple(d for d in self.directories if d.uri not in uris))
+
 
 def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target: Target) -> Manifest:
     """Compare what lies in staging with what the job reported.
@@ -139,19 +144,29 @@ def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target
     return Manifest(target.table, result.job_id, tuple(directories))
 
 
-def publish(filesystem: Filesystem, staging: str, manifest: Manifest, location: str) -> None:
+def publish(
+    filesystem: Filesystem, staging: str, manifest: Manifest, location: str, replaced: Collection[str] = ()
+) -> None:
     """Rename every directory of a manifest to its place and remove the staging directory.
 
     :param location: URI of the table directory; nothing outside it is removed.
+    :param replaced: URIs of directories that this transaction has published and that make way for new ones: bases of
+        an INSERT OVERWRITE after which there is another.
     :raises PublishError: when there is something in a place already, or staging is gone (fenced). What was renamed
         before stays: its write id will be aborted and cleaned.
     """
     for place in sorted({d.place for d in manifest.directories}):
         filesystem.make_directory(place)
 
+    numbers = {d.uri: number for number, d in enumerate(manifest.directories) if d.uri in replaced}
+    if numbers:
+        filesystem.make_directory(f"{staging}/{_REPLACED}")
+
     def move(directory: ManifestDirectory) -> None:
         partition = f"{directory.partition}/" if directory.partition else ""
         try:
+            if directory.uri in numbers:
+                filesystem.rename_directory(directory.uri, f"{staging}/{_REPLACED}/{numbers[directory.uri]}")
             filesystem.rename_directory(f"{staging}/{_DATA}/{partition}{directory.name}", directory.uri)
         except FileExistsError:
             raise PublishError(

@@ -3,8 +3,8 @@
 ``bucket_N_flush_length`` holds 8-byte lengths, one for each flush; the last one counts (Hive's OrcAcidUtils). Bytes
 behind it belong to a transaction that may never commit, and need not end in a readable footer. Spark's ORC source has
 no option for that, so of such a file the part that counts is copied into a hidden directory beside it. It is removed
-when the application ends; what a killed one leaves goes with the delta, by its name. Writers flush and close before they
-commit, so this is rare.
+when the application ends; what a killed one leaves goes with the delta, by its name. Writers flush and close before
+they commit, so this is rare.
 """
 
 from __future__ import annotations

@@ -65,8 +65,9 @@ def parse_multi_insert(cursor: Cursor, origin: dict[str, Any]) -> MultiInsert:
 def in_order(statement: MultiInsert, plans: Sequence[Plan]) -> list[int]:
     """In which order the branches run, so that none reads what another has written.
 
-    :raises InvalidArgumentsError: when there is no such order.
+    :raises InvalidArgumentsError: when there is no such order, or one would replace what another has written.
     """
+    _check_overwrites(statement, plans)
     read = {r.table for plan in plans for r in plan.reads}
     last = [i for i, plan in enumerate(plans) if plan.write is not None and plan.write.table in read]
     if len(last) > 1:
@@ -76,3 +77,18 @@ def in_order(statement: MultiInsert, plans: Sequence[Plan]) -> list[int]:
             "one would read the rows of the other; write them between BEGIN and COMMIT, in the order you mean"
         )
     return [i for i in range(len(plans)) if i not in last] + last
+
+
+def _check_overwrites(statement: MultiInsert, plans: Sequence[Plan]) -> None:
+    """Two branches may overwrite one table where the statement says that they mean different partitions."""
+    places: dict[str, list[str | None]] = {}
+    for plan in plans:
+        if plan.write is not None and plan.write.operation == "overwrite":
+            others = places.setdefault(plan.write.table, [])
+            if others and (plan.write.only_partition is None or {None, plan.write.only_partition} & {*others}):
+                raise InvalidArgumentsError(
+                    f"line {statement.line}: The same output cannot be present multiple times: {plan.write.table}"
+                    + (f" PARTITION ({plan.write.only_partition})" if plan.write.only_partition else "")
+                    + "; one INSERT OVERWRITE would replace the rows of the other"
+                )
+            others.append(plan.write.only_partition)

@@ -134,7 +134,33 @@ def test_an_insert_after_an_overwrite_of_the_same_transaction_joins_its_base(eng
     assert steps == [(True, 0, 0), (True, 1, 1), (True, 2, 2)]
 
 
-@pytest.mark.parametrize("sql", ["DELETE FROM w.t", "UPDATE w.t SET a = 1", "INSERT OVERWRITE w.t VALUES (2, 'y')"])
+def test_a_second_overwrite_of_the_same_transaction_replaces_the_first(engine, client, fake):
+    """Both make the base of one write id; what was written into the first is gone with it."""
+    fake.partitions = [("a",), ("b",)]
+    engine.run(
+        """BEGIN; INSERT OVERWRITE w.t VALUES (1, 'x'); INSERT INTO w.t VALUES (2, 'y');
+        INSERT OVERWRITE w.t SELECT a + 1, b FROM w.t; INSERT INTO w.t VALUES (3, 'z'); COMMIT;
+        BEGIN; INSERT OVERWRITE w.p SELECT a, b FROM w.t; INSERT OVERWRITE w.p PARTITION (k='a') SELECT a FROM w.t;
+        COMMIT"""
+    )
+    assert names_in(client, "w.t") == ["base_0000001"]
+    base = Path(client.catalog.get_table("w.t").location.removeprefix("file:")) / "base_0000001"
+    assert sorted(p.name for p in base.iterdir()) == ["_orc_acid_version", "bucket_00000", "bucket_00001"]
+    steps = [(spec.step.overwrite, spec.step.bucket_offset, spec.step.statement_id) for spec in fake.specs]
+    assert steps[:4] == [(True, 0, 0), (True, 1, 1), (True, 0, 2), (True, 1, 3)]
+    assert names_in(client, "w.p", "k=a") == names_in(client, "w.p", "k=b") == ["base_0000001"]
+
+
+@pytest.mark.parametrize("k", ["", " PARTITION (k='a')"])
+def test_two_branches_that_would_replace_each_other_are_refused(engine, fake, k):
+    one, other = ("SELECT a", "SELECT a, b") if k else ("SELECT a, b", "SELECT a, b")
+    table = "w.p" if k else "w.t"
+    with pytest.raises(InvalidArgumentsError, match="The same output cannot be present multiple times"):
+        engine.run(f"FROM w.t INSERT OVERWRITE {table}{k} {one} INSERT OVERWRITE {table} {other}")
+    assert fake.specs == []
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM w.t", "UPDATE w.t SET a = 1"])
 def test_what_cannot_join_a_base_is_refused(engine, client, sql):
     with pytest.raises(InvalidArgumentsError, match=r"has overwritten w\.t"):
         engine.run(f"BEGIN; INSERT OVERWRITE w.t VALUES (1, 'x'); {sql}; COMMIT")  # noqa: S608 - the statement is the test
