@@ -1,0 +1,319 @@
+"""ALTER TABLE, ABORT and LOAD through the engine: what they change, and what they refuse."""
+
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    InvalidArgumentsError,
+    NoSuchObjectError,
+    SqlSyntaxError,
+    UnsupportedStatementError,
+)
+from airflow_hive_acid.metastore.jobs import JobState
+from airflow_hive_acid.settings import Settings, Source
+
+
+def names(client, table="w.p"):
+    return [p.name for p in client.catalog.list_partitions(table)]
+
+
+def path_of(location):
+    return Path(location.removeprefix("file:"))
+
+
+@pytest.fixture
+def plain(engine):
+    """A plain partitioned table w.e."""
+    engine.run(
+        "CREATE TABLE w.e (a INT) PARTITIONED BY (k STRING) STORED AS TEXTFILE TBLPROPERTIES ('transactional'='false')"
+    )
+    return "w.e"
+
+
+def test_rename_moves_the_table(engine, client):
+    engine.run("INSERT INTO w.t VALUES (1, 'a')")
+    engine.run("ALTER TABLE w.t RENAME TO w.u")
+    assert client.catalog.list_tables("w") == ["p", "u"]
+    assert path_of(client.catalog.get_table("w.u").location).name == "u"
+
+
+def test_columns_are_added_replaced_and_changed(engine, client):
+    engine.run("ALTER TABLE w.t ADD COLUMNS (c INT COMMENT 'third')")
+    engine.run("ALTER TABLE w.t CHANGE COLUMN a id BIGINT COMMENT 'key'")
+    table = client.catalog.get_table("w.t")
+    assert [(c.name, c.type) for c in table.columns] == [("id", "bigint"), ("b", "string"), ("c", "int")]
+    assert table.comments == {"id": "key", "c": "third"}
+    engine.run("ALTER TABLE w.t REPLACE COLUMNS (id BIGINT, b STRING, c BIGINT, d DATE) CASCADE")
+    assert [c.name for c in client.catalog.get_table("w.t").columns] == ["id", "b", "c", "d"]
+
+
+def test_properties_are_set_and_unset(engine, client):
+    engine.run("ALTER TABLE w.t SET TBLPROPERTIES ('a'='1', 'b'='2')")
+    engine.run("ALTER TABLE w.t UNSET TBLPROPERTIES ('a')")
+    properties = client.catalog.get_table("w.t").properties
+    assert (properties.get("a"), properties["b"]) == (None, "2")
+    with pytest.raises(InvalidArgumentsError, match="IF EXISTS"):
+        engine.run("ALTER TABLE w.t UNSET TBLPROPERTIES ('a')")
+    engine.run("ALTER TABLE w.t UNSET TBLPROPERTIES IF EXISTS ('a')")
+
+
+def test_partitions_are_added_renamed_and_dropped(engine, client):
+    engine.run("ALTER TABLE w.p ADD PARTITION (k='a') PARTITION (k='b'), PARTITION (k='c')")
+    assert names(client) == ["k=a", "k=b", "k=c"]
+    assert all(path_of(p.location).is_dir() for p in client.catalog.list_partitions("w.p"))
+    with pytest.raises(AlreadyExistsError, match="k=a already"):
+        engine.run("ALTER TABLE w.p ADD PARTITION (k='a') PARTITION (k='d')")
+    engine.run("ALTER TABLE w.p ADD IF NOT EXISTS PARTITION (k='a') PARTITION (k='d')")
+    engine.run("ALTER TABLE w.p PARTITION (k='d') RENAME TO PARTITION (k='e')")
+    engine.run("ALTER TABLE w.p DROP PARTITION (k='a'), PARTITION (k>='c')")
+    assert names(client) == ["k=b"]
+
+
+def test_an_added_partition_has_a_write_id(engine, client):
+    before = client.max_allocated_write_id("w.p")
+    engine.run("ALTER TABLE w.p ADD PARTITION (k='a')")
+    assert client.max_allocated_write_id("w.p") == before + 1
+
+
+def test_dropping_what_is_not_there(engine, client):
+    engine.run("ALTER TABLE w.p ADD PARTITION (k='a')")
+    with pytest.raises(NoSuchObjectError, match=r"no partition \(k='z'\); nothing was dropped"):
+        engine.run("ALTER TABLE w.p DROP PARTITION (k='a'), PARTITION (k='z')")
+    assert names(client) == ["k=a"]
+    engine.run("ALTER TABLE w.p DROP IF EXISTS PARTITION (k='z'), PARTITION (k='a')")
+    assert names(client) == []
+
+
+def test_a_comparison_that_cannot_be_decided_drops_nothing(engine, client):
+    engine.run(
+        "CREATE TABLE w.n (a INT) PARTITIONED BY (k INT) STORED AS ORC;"
+        "ALTER TABLE w.n ADD PARTITION (k=1) PARTITION (k=20) PARTITION (k=3)"
+    )
+    with pytest.raises(InvalidArgumentsError, match="cannot be told"):
+        engine.run("ALTER TABLE w.n DROP PARTITION (k < 'two')")
+    with pytest.raises(InvalidArgumentsError, match="no partition column j"):
+        engine.run("ALTER TABLE w.n DROP PARTITION (j < 2)")
+    engine.run("ALTER TABLE w.n DROP PARTITION (k > 2)")
+    assert names(client, "w.n") == ["k=1"]
+
+
+def test_partitions_of_a_plain_table_go_with_their_files_if_those_are_its_own(engine, client, plain):
+    engine.run(f"ALTER TABLE {plain} ADD PARTITION (k='a') PARTITION (k='b')")
+    places = {p.name: path_of(p.location) for p in client.catalog.list_partitions(plain)}
+    engine.run(f"ALTER TABLE {plain} SET TBLPROPERTIES ('external.table.purge'='false')")
+    engine.run(f"ALTER TABLE {plain} DROP PARTITION (k='a')")
+    engine.run(f"ALTER TABLE {plain} DROP PARTITION (k='b') PURGE")
+    assert names(client, plain) == []
+    assert (places["k=a"].is_dir(), places["k=b"].exists()) == (True, False)
+
+
+def test_a_partition_has_properties_and_a_place(engine, client, tmp_path):
+    engine.run(
+        "ALTER TABLE w.p ADD PARTITION (k='a');"
+        "ALTER TABLE w.p PARTITION (k='a') SET TBLPROPERTIES ('x'='1');"
+        "ALTER TABLE w.p PARTITION (k='a') SET SERDEPROPERTIES ('field.delim'=';');"
+        f"ALTER TABLE w.p PARTITION (k='a') SET LOCATION 'file:{tmp_path}/elsewhere'"
+    )
+    assert client.catalog.partition_properties("w.p", "k=a")["x"] == "1"
+    assert client.catalog.get_partition("w.p", "k=a").location == f"file:{tmp_path}/elsewhere"
+
+
+def test_touch_changes_nothing_but_the_time(engine, client):
+    engine.run("ALTER TABLE w.p ADD PARTITION (k='a')")
+    before = client.catalog.get_table("w.t")
+    engine.run("ALTER TABLE w.t TOUCH; ALTER TABLE w.p TOUCH PARTITION (k='a')")
+    after = client.catalog.get_table("w.t")
+    assert after.properties["last_modified_by"] == client.user
+    assert (after.columns, after.location, after.write_id) == (before.columns, before.location, before.write_id)
+    assert client.catalog.partition_properties("w.p", "k=a")["last_modified_by"] == client.user
+    with pytest.raises(NoSuchObjectError):
+        engine.run("ALTER TABLE w.p TOUCH PARTITION (k='z')")
+
+
+def test_the_format_of_a_plain_table_without_partitions_may_change(engine, client, plain):
+    engine.run(f"ALTER TABLE {plain} SET SERDEPROPERTIES ('field.delim'='|')")
+    assert client.catalog.get_table(plain).serde_properties["field.delim"] == "|"
+    engine.run(f"ALTER TABLE {plain} SET FILEFORMAT PARQUET")
+    assert client.catalog.get_table(plain).format == "parquet"
+    engine.run(f"ALTER TABLE {plain} SET SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe'")
+    engine.run(f"ALTER TABLE {plain} ADD PARTITION (k='a')")
+    with pytest.raises(InvalidArgumentsError, match="has partitions, which keep their files of format parquet"):
+        engine.run(f"ALTER TABLE {plain} SET FILEFORMAT ORC")
+    with pytest.raises(InvalidArgumentsError, match=r"'com\.x\.Y' does not read its files; .* read by .*Par"):
+        engine.run(f"ALTER TABLE {plain} SET SERDE 'com.x.Y'")
+
+
+def test_the_format_of_a_transactional_table_stays(engine, client):
+    engine.run("ALTER TABLE w.t SET FILEFORMAT ORC")
+    with pytest.raises(InvalidArgumentsError, match="transactional and stored as orc"):
+        engine.run("ALTER TABLE w.t SET FILEFORMAT TEXTFILE")
+    assert client.catalog.get_table("w.t").format == "orc"
+
+
+def test_compaction_with_all_its_clauses(engine, client):
+    engine.run(
+        "ALTER TABLE w.t COMPACT 'rebalance' CLUSTERED INTO 3 BUCKETS ORDER BY a DESC POOL 'night' "
+        "WITH OVERWRITE TBLPROPERTIES ('compactor.mapreduce.map.memory.mb'='3072')"
+    )
+    (request,) = client.compactions.show()
+    assert (request.type.name, request.number_of_buckets, request.order_by, request.pool) == (
+        "REBALANCE", 3, "ORDER BY a DESC", "night",
+    )  # fmt: skip
+    assert request.properties == {"compactor.mapreduce.map.memory.mb": "3072"}
+
+
+def test_concatenate_is_a_major_compaction_as_in_hive(engine, client, fake, plain):
+    engine.run("INSERT INTO w.t VALUES (1, 'a'); INSERT INTO w.t VALUES (2, 'b')")
+    fake.fail("JobFailedError", "no compaction here")
+    with pytest.raises(Exception, match="no compaction here"):
+        engine.run("ALTER TABLE w.t CONCATENATE")
+    (request,) = client.compactions.show()
+    assert (request.resource.table, request.type.name) == ("t", "MAJOR")
+    with pytest.raises(UnsupportedStatementError, match=r"CONCATENATE is not supported for w\.e"):
+        engine.run(f"ALTER TABLE {plain} CONCATENATE")
+
+
+# --- SHOW COMPACTIONS and ABORT -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queue(engine):
+    engine.run("ALTER TABLE w.p ADD PARTITION (k='a') PARTITION (k='b')")
+    engine.run(
+        "ALTER TABLE w.t COMPACT 'major' POOL 'night'; ALTER TABLE w.p PARTITION (k='b') COMPACT 'minor';"
+        "ALTER TABLE w.p PARTITION (k='a') COMPACT 'major'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ("", [None, "k=b", "k=a"]),
+        ("w.p", ["k=b", "k=a"]),
+        ("w.p PARTITION (k='b')", ["k=b"]),
+        ("DATABASE w TYPE 'major'", [None, "k=a"]),
+        ("DATABASE other", []),
+        ("POOL 'night'", [None]),
+        ("STATUS 'initiated' ORDER BY cq_partition DESC LIMIT 2", ["k=b", "k=a"]),
+        ("ORDER BY tabname, partname", ["k=a", "k=b", None]),
+        ("STATE 'succeeded'", []),
+        ("COMPACT_ID = 2", ["k=b"]),
+        ("COMPACT_ID 9", []),
+    ],
+)
+def test_compactions_are_filtered(engine, queue, filters, expected):
+    (result,) = engine.run(f"SHOW COMPACTIONS {filters}")
+    assert [row["partname"] for row in result.rows.to_dicts()] == expected
+
+
+@pytest.mark.parametrize(
+    ("filters", "problem"),
+    [
+        ("TYPE 'mayor'", "'mayor' is no type of compactions; did you mean 'major'"),
+        ("STATUS 'runing'", "'runing' is no status of compactions"),
+        ("ORDER BY tabel", "'tabel' is no column of compactions; did you mean 'table'"),
+    ],
+)
+def test_filters_that_name_nothing_are_told(engine, queue, filters, problem):
+    with pytest.raises(InvalidArgumentsError, match=problem):
+        engine.run(f"SHOW COMPACTIONS {filters}")
+
+
+def test_compactions_are_aborted_until_they_have_begun(engine, client, queue):
+    client.compactions.claim("somebody")
+    (result,) = engine.run("ABORT COMPACTIONS 1 2 99")
+    assert [(r["compactionid"], r["status"]) for r in result.rows.to_dicts()] == [
+        (1, "Successful"), (2, "Error"), (99, "Error"),
+    ]  # fmt: skip
+    assert client.compactions.get(1).state.text == "aborted"
+
+
+@pytest.mark.rule("R4")
+def test_a_transaction_is_aborted_after_its_jobs_are_fenced(engine, client, warehouse):
+    txn = client.begin({"w.t": "insert"})
+    location = client.catalog.get_table("w.t").location
+    client.jobs.start(
+        job_id="j", txn_id=txn.txn_id, table="w.t", write_id=1, statement=0, kind="insert", table_location=location,
+        staging=f"{location}/_tmp_j",
+    )  # fmt: skip
+    (result,) = engine.run(f"ABORT TRANSACTIONS {txn.txn_id} 1 99999")
+    assert [(r["txnid"], r["status"]) for r in result.rows.to_dicts()] == [
+        (txn.txn_id, "Successful"), (1, "Error"), (99999, "Error"),
+    ]  # fmt: skip
+    assert client.jobs.get("j").state is JobState.FENCED
+    (row,) = [row for row in client.show_transactions() if row.txn_id == txn.txn_id]
+    assert (row.state.name, row.abort_reason) == ("ABORTED", "abort by query command")
+
+
+def test_locks_of_a_database_and_of_a_partition(engine, other, fake):
+    shown = []
+    fake.meanwhile = lambda spec: shown.extend(
+        other.run("SHOW LOCKS DATABASE w; SHOW LOCKS w.p PARTITION (k='x') EXTENDED; SHOW LOCKS DATABASE default")
+    )
+    engine.run("INSERT INTO w.p PARTITION (k='x') VALUES (1)")
+    assert [[row["partition"] for row in result.rows.to_dicts()] for result in shown] == [["k=x"], ["k=x"], []]
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_load_data_is_refused_as_in_hive(engine, plain):
+    with pytest.raises(UnsupportedStatementError, match=r"statement is not supported with transactional tables: w\.t"):
+        engine.run("LOAD DATA LOCAL INPATH '/x' OVERWRITE INTO TABLE w.t")
+    with pytest.raises(UnsupportedStatementError, match=r"plain tables here either: w\.e; CREATE TEMPORARY"):
+        engine.run(f"LOAD DATA INPATH '/x' INTO TABLE {plain} PARTITION (k='a')")
+
+
+@pytest.fixture
+def legacy(client, fake, warehouse):
+    """An engine with DummyTxnManager."""
+
+    def make(**settings):
+        given = {"hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager", **settings}
+        return Engine(client, fake, warehouse, settings=Settings({Source.REQUEST: given}), agent_info="legacy")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM w.t", "INSERT INTO w.t VALUES (1, 'a')", "DELETE FROM w.t", "TRUNCATE TABLE w.t",
+        "DROP TABLE w.t", "ALTER TABLE w.t COMPACT 'major'", "BEGIN; UPDATE w.t SET b = 'x'; COMMIT",
+        "CREATE TABLE w.n (a INT) STORED AS ORC", "EXPLAIN SELECT * FROM w.t",
+    ],
+)  # fmt: skip
+def test_dummy_txn_manager_refuses_acid_tables(engine, legacy, client, statement):
+    before = len(client.show_transactions(include_committed=True))
+    with pytest.raises(UnsupportedStatementError, match="ACID table"), legacy() as refusing:
+        refusing.run(statement)
+    assert len(client.show_transactions(include_committed=True)) == before
+
+
+@pytest.mark.parametrize(("concurrency", "expected"), [("true", [("w", "e", "k=x", "EXCLUSIVE")]), ("false", [])])
+def test_dummy_txn_manager_locks_plain_tables_by_the_concurrency_model(
+    engine, legacy, fake, other, plain, concurrency, expected
+):
+    held = []
+    fake.meanwhile = lambda spec: held.extend(other.run("SHOW LOCKS")[0].rows.to_dicts())
+    with legacy(**{"hive.support.concurrency": concurrency}) as writing:
+        writing.run("INSERT INTO w.e PARTITION (k='x') VALUES (1)")
+    assert [(r["database"], r["table"], r["partition"], r["lock_type"]) for r in held] == expected
+
+
+def test_db_txn_manager_needs_concurrency(engine, client, fake, warehouse):
+    settings = Settings({Source.REQUEST: {"hive.support.concurrency": "false"}})
+    with (
+        Engine(client, fake, warehouse, settings=settings) as refusing,
+        pytest.raises(Exception, match=r"hive\.support\.concurrency is false"),
+    ):
+        refusing.run("SELECT * FROM w.t")
+
+
+def test_a_script_that_does_not_parse_runs_nothing(engine, client):
+    with pytest.raises(SqlSyntaxError, match="line 2, column 15"):
+        engine.run("ALTER TABLE w.t TOUCH;\nALTER TABLE t ,")
+    assert "last_modified_by" not in client.catalog.get_table("w.t").properties
