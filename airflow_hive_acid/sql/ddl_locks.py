@@ -67,6 +67,7 @@ class Command(Enum):
     SET_SERDE = "SET SERDE"
     BUCKETING = "CLUSTERED BY"
     UNSET_PROPERTIES = "UNSET TBLPROPERTIES"
+    CONVERT = "conversion to a transactional table"
     SET_PROPERTIES = "SET TBLPROPERTIES"
     SET_SERDE_PROPERTIES = "SET SERDEPROPERTIES"
     UPDATE_STATISTICS = "UPDATE STATISTICS"
@@ -113,6 +114,7 @@ _SIMPLE: dict[Command, tuple[Part, ...]] = {
 _ALTERS = (
     Command.RENAME, Command.ADD_COLUMNS, Command.REPLACE_COLUMNS, Command.CHANGE_COLUMN, Command.CONSTRAINT,
     Command.SET_OWNER, Command.SET_FILEFORMAT, Command.SET_SERDE, Command.BUCKETING, Command.UNSET_PROPERTIES,
+    Command.CONVERT,
     Command.MSCK_DROP,
 )  # fmt: skip
 
@@ -239,7 +241,9 @@ def _command(statement: alter.AlterStatement, facts: TableFacts) -> Command:
             converts = not facts.is_transactional and any(
                 key.lower() == "transactional" and value.lower() == "true" for key, value in properties.items()
             )
-            return Command.UNSET_PROPERTIES if unset or converts else Command.SET_PROPERTIES
+            if converts:
+                return Command.CONVERT
+            return Command.UNSET_PROPERTIES if unset else Command.SET_PROPERTIES
         case alter.AlterColumns(replace=replace):
             return Command.REPLACE_COLUMNS if replace else Command.ADD_COLUMNS
         case alter.AlterSerde(serde=serde):

@@ -94,7 +94,7 @@ IN_PLACE = replace(HIVE, truncate_usebase=False, drop_partition_usebase=False)
 EXCLUSIVE_ALTERS = (
     Command.RENAME, Command.ADD_COLUMNS, Command.REPLACE_COLUMNS, Command.CHANGE_COLUMN, Command.CONSTRAINT,
     Command.SET_OWNER, Command.SET_FILEFORMAT, Command.SET_SERDE, Command.BUCKETING, Command.UNSET_PROPERTIES,
-    Command.MSCK_DROP,
+    Command.CONVERT, Command.MSCK_DROP,
 )  # fmt: skip
 COMMANDS = [
     (Command.CREATE_DATABASE, HIVE, []),
