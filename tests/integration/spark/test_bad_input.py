@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import CorruptTableError, HiveAcidError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.spark.accelerator import SESSION_KEY
 from airflow_hive_acid.spark.deleted_rows import read_with_deleted
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.reader import read_snapshot
@@ -41,12 +44,16 @@ def uncached(path: Any, content: bytes) -> None:
 
 def rows_of(table: Any) -> list[Any]:
     """The rows, with failures inside of Spark's tasks explained as a job would."""
+    return rows_of_frame(table.spark.newSession(), table)
+
+
+def rows_of_frame(session: SparkSession, table: Any) -> list[Any]:
     try:
-        found: list[Any] = table.rows()
+        found: list[Any] = read_snapshot(session, table.snapshot()).collect()
     except HiveAcidError:
         raise
     except Exception as failure:
-        raise explain(table.spark, failure, [table.location]) from failure
+        raise explain(session, failure, [table.location]) from failure
     return found
 
 
@@ -66,6 +73,76 @@ def test_a_file_without_acid_columns_inside_a_delta_is_damage_and_not_rows_of_nu
     uncached(table.root / place / "bucket_00000", flat.read_bytes())
     with pytest.raises(CorruptTableError, match=r"ACID columns|six columns"):
         rows_of(table)
+
+
+@pytest.mark.parametrize("way", ["auto", "off"], ids=["jar", "spark"])
+def test_a_column_of_another_kind_inside_a_delta_is_an_error_that_names_the_file(
+    spark: SparkSession, table: Any, tmp_path: Any, way: str
+) -> None:
+    query = (
+        "select 0 as operation, 2L as originalTransaction, 536870912 as bucket, 0L as rowId, 2L as currentTransaction, "
+        "named_struct('id', array(1, 2), 'name', 'two') as row"
+    )
+    spark.sql(query).coalesce(1).write.orc(str(tmp_path / "other"))
+    (made,) = (tmp_path / "other").glob("part-*.orc")
+    uncached(table.root / SECOND / "bucket_00000", made.read_bytes())
+    session = spark.newSession()
+    session.conf.set(SESSION_KEY, way)
+    with pytest.raises(HiveAcidError) as caught:
+        rows_of_frame(session, table)
+    assert type(caught.value) is CorruptTableError
+    assert f"{SECOND}/bucket_00000" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["auto", "off"], ids=["jar", "spark"])
+def test_partition_values_of_all_kinds_are_found_by_value_and_lead_nowhere_else(
+    spark: SparkSession, acid_table: Callable, way: str
+) -> None:
+    values = ["../x", "a/b", "%2F", "ünï 日本", ".", "..", "__HIVE_DEFAULT_PARTITION__", "x=y", " "]
+    t = acid_table("id int", partitioned_by="p string")
+    literals = ", ".join(f"({i}, '{v}')" for i, v in enumerate(values))
+    t.insert(f"select * from values {literals}, (20, ''), (21, null) as v(id, p)")  # noqa: S608
+    t.delete("id = 0")
+    t.insert("select 30, '../x'")
+    session = spark.newSession()
+    session.conf.set(SESSION_KEY, way)
+    frame = read_snapshot(session, t.snapshot())
+    for i, value in enumerate(values):
+        expected = [30] if i == 0 else [] if value == "__HIVE_DEFAULT_PARTITION__" else [i]
+        assert [r.id for r in frame.where(F.col("p") == value).collect()] == expected, value
+    assert sorted(r.id for r in frame.where("p is null").collect()) == [6, 20, 21]
+    inside = {path.resolve() for path in t.root.rglob("bucket_*")}
+    assert len(inside) == len([*t.root.rglob("bucket_*")])
+    assert all(t.root.resolve() in path.parents for path in inside)
+    assert [p.name for p in t.root.parent.iterdir()] == [t.root.name]
+
+
+def test_a_partition_that_lies_elsewhere_or_behind_a_link_is_read_there(acid_table: Callable, tmp_path: Any) -> None:
+    t = acid_table("id int", partitioned_by="p string")
+    t.insert("select cast(id as int), concat('v', id) from range(3)")
+    elsewhere = tmp_path / "elsewhere"
+    (t.root / "p=v0").rename(elsewhere)
+    (t.root / "p=v1").rename(tmp_path / "behind")
+    (t.root / "p=v1").symlink_to(tmp_path / "behind")
+    moved = [replace(p, location=f"file:{elsewhere}") if p.name == "p=v0" else p for p in t.snapshot().partitions]
+    found = read_snapshot(t.spark.newSession(), t.snapshot(partitions=tuple(moved)), row_ids=True)
+    assert sorted((r.id, r.p) for r in found.collect()) == [(0, "v0"), (1, "v1"), (2, "v2")]
+
+
+def test_foreign_directories_are_ignored_if_empty_or_hidden_and_named_otherwise(table: Any) -> None:
+    for name in ("empty", "_logs", ".hive-staging_hive_2026", "-tmp.delta_0000003_0000003_0000"):
+        (table.root / name).mkdir()
+    for name in ("_logs", ".hive-staging_hive_2026", "-tmp.delta_0000003_0000003_0000"):
+        (table.root / name / "bucket_00000").write_text("x")
+    assert table.rows() == [(1, "one"), (2, "two")]
+    (table.root / "backup").mkdir()
+    shutil.copy(table.root / FIRST / "bucket_00000", table.root / "backup" / "old.orc")
+    with pytest.raises(CorruptTableError, match=r"backup/old\.orc is neither a bucket file nor named like one"):
+        table.rows()
+    shutil.rmtree(table.root / "backup")
+    (table.root / "delta_1_x").mkdir()
+    with pytest.raises(CorruptTableError, match="'delta_1_x' is called like a base or delta"):
+        table.rows()
 
 
 def test_two_files_of_one_bucket_are_named_and_not_read_twice(table: Any) -> None:
@@ -106,6 +183,9 @@ def test_row_numbers_beyond_two_to_the_31_are_read_and_deleted(spark: SparkSessi
     assert sorted(key[2] for key in table.ids()) == [0, high, high + 1, high + 2]
     table.delete("id = 1")
     assert sorted(key[2] for key in table.ids()) == [0, high, high + 2]
+    for kind in ("minor", "major"):
+        table.compact(kind)
+        assert sorted(key[2] for key in table.ids()) == [0, high, high + 2]
 
 
 def test_a_table_location_that_is_a_symbolic_link_is_read_and_written_through_it(table: Any, tmp_path: Any) -> None:

@@ -112,9 +112,20 @@ final class SnapshotScanBuilder
     required = schema;
   }
 
-  /** count(*) of files in which every row is live: their footers know. */
+  /** The driver has all of the answer when it reads the footers itself. */
+  @Override
+  public boolean supportCompletePushDown(Aggregation aggregation) {
+    return footersKnow(aggregation) && files.size() <= CountScan.MOST_FILES;
+  }
+
   @Override
   public boolean pushAggregation(Aggregation aggregation) {
+    counts = footersKnow(aggregation) ? aggregation.aggregateExpressions().length : 0;
+    return counts > 0;
+  }
+
+  /** count(*) of files in which every row is live. */
+  private boolean footersKnow(Aggregation aggregation) {
     if (aggregation.groupByExpressions().length > 0 || filtered) {
       return false;
     }
@@ -128,8 +139,7 @@ final class SnapshotScanBuilder
         return false;
       }
     }
-    counts = aggregation.aggregateExpressions().length;
-    return counts > 0;
+    return aggregation.aggregateExpressions().length > 0;
   }
 
   @Override
@@ -140,6 +150,9 @@ final class SnapshotScanBuilder
       schema = new StructType();
       for (int i = 0; i < counts; i++) {
         schema = schema.add("count" + i, DataTypes.LongType, false);
+      }
+      if (files.size() <= CountScan.MOST_FILES) {
+        return new CountScan(table, schema, files);
       }
     } else {
       columns = table.spec.required(required);
