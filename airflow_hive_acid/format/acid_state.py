@@ -123,6 +123,14 @@ class AcidState:
         """Delete deltas."""
         return tuple(d for d in self.deltas if d.directory.kind is DirectoryKind.DELETE_DELTA)
 
+    @property
+    def files_of_older_hives(self) -> tuple[FileEntry, ...]:
+        """Files that may update or delete rows in place; ``orc_tail.event_counts`` of each says whether it does.
+
+        Only of a full ACID table; if one does, the table needs a major compaction.
+        """
+        return tuple(e for d in self.inserts if d.may_update_in_place for e, _ in d.bucket_files() if e.size)
+
 
 def acid_state(listing: Iterable[FileEntry], write_ids: ValidWriteIdList, txns: ValidTxnList) -> AcidState:
     """Decide what a snapshot reads, and what has become useless.

@@ -304,6 +304,28 @@ def test_staging_is_invisible_and_directories_without_files_exist() -> None:
     assert names_of(acid_state(entries, reader(5, aborted={3}), ALL_TXNS).aborted) == ["delta_0000003_0000003_0000"]
 
 
+def test_only_directories_without_a_later_hives_mark_may_update_in_place() -> None:
+    entries = [
+        FileEntry(f"{directory}/{name}", 9)
+        for directory, names in {
+            "base_0000002": ("bucket_00000", "bucket_00001"),
+            "delta_0000003_0000003": ("bucket_00000",),
+            "delta_0000004_0000004_0000": ("bucket_00000", "_orc_acid_version"),
+            "delta_0000005_0000005_0000": ("000000_0",),
+            "delta_0000006_0000007_v0000009": ("bucket_00000",),
+            "delete_delta_0000008_0000008_0000": ("bucket_00000",),
+        }.items()
+        for name in names
+    ]
+    found = acid_state(entries, reader(9), ALL_TXNS)
+    assert len(found.deltas) == 5
+    assert [e.path for e in found.files_of_older_hives] == [
+        "base_0000002/bucket_00000",
+        "base_0000002/bucket_00001",
+        "delta_0000003_0000003/bucket_00000",
+    ]
+
+
 def test_a_damaged_directory_name_is_an_error() -> None:
     with pytest.raises(CorruptTableError, match=r"directory 'delta_5_3' is called like a base or delta"):
         state(["delta_5_3"], reader(9))
