@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests of one file stay together: they share a Spark application and a database server with each other.
 PARALLEL ?= -n 2 --dist loadfile
 
-.PHONY: install accelerator demo test test-unit test-mariadb test-interop test-interop-long mariadb lint format bench clean lock help
+.PHONY: install accelerator demo test test-unit test-mariadb test-object-store bench-peers test-interop test-interop-long mariadb lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ demo: install
 
 ## make test           unit, integration and acceptance tests on SQLite and PostgreSQL, with real Spark jobs and DAG runs
 test: install
-	@$(BIN)/python -m pytest -q -m "not interop" $(PARALLEL)
+	@$(BIN)/python -m pytest -q -m "not interop and not storage" $(PARALLEL)
 
 ## make test-unit      the part that needs neither Spark nor Airflow
 test-unit: install
@@ -48,11 +48,15 @@ MARIADB_TESTS := tests/integration/metastore tests/integration/catalog tests/int
 test-mariadb: install mariadb
 	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(PARALLEL) $(MARIADB_TESTS)
 
+## make test-object-store  tables on an S3 server (s3a://) and on an HDFS, both started by the tests (needs Maven)
+test-object-store: install
+	@$(BIN)/python -m pytest -q -m storage tests/storage
+
 ## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
 test-interop: install mariadb
 	@$(BIN)/python -m pytest -q -m interop tests/interop
 
-## make test-interop-long   300 random programs shared with that Hive, an hour or more (PROGRAMS=40: so many)
+## make test-interop-long   300 random programs shared with that Hive, half an hour or more (PROGRAMS=100: so many)
 PROGRAMS ?= 300
 test-interop-long: install
 	@$(BIN)/python -m pytest -q -m interop --programs $(PROGRAMS) --durations 10 tests/interop/test_programs.py
@@ -83,6 +87,10 @@ bench: install
 	@$(BIN)/python benchmarks/dml.py
 	@$(BIN)/python benchmarks/read.py
 	@$(BIN)/python benchmarks/control_plane.py
+
+## make bench-peers    the same work by Delta Lake and Iceberg, in an environment of their own (needs Maven)
+bench-peers: install
+	@$(BIN)/python benchmarks/peers.py
 
 ## make lock           resolve the dependencies anew
 lock:

@@ -74,9 +74,16 @@ def jvm_pid(spark: SparkSession) -> int:
 
 
 def interleaved(
-    spark: SparkSession, variants: Mapping[str, Callable[[], object]], rounds: int, warm_up: int
+    spark: SparkSession,
+    variants: Mapping[str, Callable[[], object]],
+    rounds: int,
+    warm_up: int,
+    resets: Mapping[str, Callable[[], object]] | None = None,
 ) -> dict[str, Samples]:
-    """Run all variants in turn, round after round; rounds of the warm-up do not count."""
+    """Run all variants in turn, round after round; rounds of the warm-up do not count.
+
+    :param resets: what undoes a variant's work after each round, not measured.
+    """
     meter = CpuMeter(jvm_pid(spark))
     found = {name: Samples() for name in variants}
     for number in range(warm_up + rounds):
@@ -89,6 +96,8 @@ def interleaved(
             if number >= warm_up:
                 found[name].cpu.append(cpu)
                 found[name].wall.append(wall)
+            if resets is not None and name in resets:
+                resets[name]()
     return found
 
 

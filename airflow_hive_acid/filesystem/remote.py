@@ -3,6 +3,9 @@
 An object store has no directories and no renames: a directory is what its objects' names say, and renaming copies
 objects one by one. Objects are therefore listed, copied and deleted by their exact names (fsspec's own recursive calls
 read ``[`` and ``*`` in names as patterns, and s3fs's bulk delete says nothing of what it could not delete).
+
+HDFS is reached through libhdfs, or through WebHDFS where fsspec's configuration of ``webhdfs`` names the gateways:
+``{"namenodes": {"nn1:8020": "nn1:9870"}}``, the authorities of ``hdfs:`` URIs and where they are served.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.filesystem.protocol import FileInfo
 from airflow_hive_acid.filesystem.uris import FSSPEC_PROTOCOLS, OBJECT_STORES, scheme_of
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.paths import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,10 +39,12 @@ class FsspecFilesystem:
 
     def __init__(self, uri: str, options: Mapping[str, Any]) -> None:
         self._scheme = scheme_of(uri)
+        self._authority = parse_location(uri).authority
+        self._gateway = _gateway(self._scheme, self._authority)
         protocol = FSSPEC_PROTOCOLS[self._scheme]
         self._is_object_store = protocol in OBJECT_STORES
         try:
-            self._fs = fsspec.core.url_to_fs(self._translate(uri), use_listings_cache=False, **options)[0]
+            self._fs = _open(self._translate(uri), options)
         except (ImportError, ValueError) as error:
             raise ConfigurationError(
                 f"{uri}: fsspec cannot open {protocol!r} ({error}); install the package it names"
@@ -189,15 +195,38 @@ class FsspecFilesystem:
         scheme = scheme_of(uri)
         if scheme != self._scheme:
             raise InvalidArgumentsError(f"{uri} is on {scheme}, this filesystem serves {self._scheme}")
-        return FSSPEC_PROTOCOLS[scheme] + uri[len(scheme) :]
+        if self._gateway is None:
+            return FSSPEC_PROTOCOLS[scheme] + uri[len(scheme) :]
+        location = parse_location(uri)
+        if location.authority != self._authority:
+            raise InvalidArgumentsError(f"{uri} is not on {self._authority}, which this filesystem serves")
+        return f"webhdfs://{self._gateway}/" + "/".join(location.segments)
 
     def _path(self, uri: str) -> str:
         return str(self._fs._strip_protocol(self._translate(uri).rstrip("/")))
 
 
+def _open(url: str, options: Mapping[str, Any]) -> Any:
+    if not url.startswith("webhdfs:"):
+        return fsspec.core.url_to_fs(url, use_listings_cache=False, **options)[0]
+    from airflow_hive_acid.filesystem.webhdfs import CarefulWebHDFS
+
+    return CarefulWebHDFS(**{**CarefulWebHDFS._get_kwargs_from_urls(url), **options})
+
+
+def _gateway(scheme: str, authority: str) -> str | None:
+    """Where WebHDFS serves an ``hdfs:`` authority, None when nothing is configured for it."""
+    if scheme != "hdfs":
+        return None
+    known = fsspec.config.conf.get("webhdfs", {}).get("namenodes", {})
+    return str(known[authority]) if authority in known else None
+
+
 def _is_file(entries: Sequence[Mapping[str, Any]], where: str) -> bool:
-    """fsspec lists a file as itself."""
-    return len(entries) == 1 and entries[0]["type"] == "file" and str(entries[0]["name"]) == where
+    """fsspec lists a file as itself; WebHDFS does so without a name (and object stores list a directory's marker)."""
+    if len(entries) != 1 or entries[0]["type"] != "file":
+        return False
+    return str(entries[0]["name"]) == where or entries[0].get("pathSuffix") == ""
 
 
 def _describe(base: str, prefix: str, entry: Mapping[str, Any], where: str) -> FileInfo | None:

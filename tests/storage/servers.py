@@ -1,0 +1,140 @@
+"""What the storage tests run against: an S3 server and an HDFS of their own, on loopback, gone with the tests.
+
+The S3 server is moto's, in a process of its own. HDFS is Hadoop's MiniDFSCluster: name node and data node in one JVM.
+Jars come from Maven into ``build/storage/``, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RECIPE = Path(__file__).with_name("pom.xml")
+OUTPUT = RECIPE.parents[2] / "build" / "storage"
+SPARK_JARS = Path(pyspark.__file__).parent / "jars"
+START_SECONDS = 240
+
+
+class StorageError(Exception):
+    """A server or its jars cannot be had; the text says what is missing."""
+
+
+def jars(profile: str) -> list[Path]:
+    """The jars of a profile of the pom, fetched if they are not there.
+
+    :raises StorageError: without Maven, or when it fails.
+    """
+    output = OUTPUT / profile
+    stamp = output / "recipe.sha256"
+    fingerprint = hashlib.sha256(RECIPE.read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != fingerprint:
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise StorageError("Maven is needed to fetch Hadoop's jars: install it (Debian: apt-get install maven)")
+        shutil.rmtree(output, ignore_errors=True)
+        command = [maven, "-q", "-B", "-f", str(RECIPE), "package", f"-P{profile}", f"-Doutput={output}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise StorageError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-4000:]}")
+        stamp.write_text(fingerprint)
+    return sorted(output.glob("*.jar"))
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[str]:
+    """A running S3 server with nothing in it; its URL."""
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    with _process(command, folder / "s3.log", lambda: _answers(f"{url}/moto-api/")):
+        yield url
+
+
+@contextmanager
+def hdfs_cluster(folder: Path) -> Iterator[tuple[str, str]]:
+    """A running HDFS: authority of its ``hdfs:`` URIs, and address of its WebHDFS."""
+    settings, details = folder / "hdfs.xml", folder / "hdfs.json"
+    shared = ("hadoop-client-", "slf4j-", "log4j-", "jcl-over-", "commons-cli")
+    spark = [path for path in sorted(SPARK_JARS.glob("*.jar")) if path.name.startswith(shared)]
+    command = [
+        str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java",
+        "-Xmx400m",
+        "-Djava.net.preferIPv4Stack=true",
+        f"-Dtest.build.data={folder / 'hdfs'}",
+        "-cp",
+        os.pathsep.join(map(str, [*jars("hdfs"), *spark])),
+        "org.apache.hadoop.test.MiniDFSClusterManager",
+        *("-format", "-datanodes", "1", "-nnport", "0"),
+        *("-D", "dfs.replication=1", "-D", "dfs.permissions.enabled=false"),
+        *("-writeConfig", str(settings), "-writeDetails", str(details)),
+    ]
+    with _process(command, folder / "hdfs.log", lambda: _complete(details) and settings.exists()):
+        port = json.loads(details.read_text())["namenode_port"]
+        yield f"127.0.0.1:{port}", _setting(settings, "dfs.namenode.http-address")
+
+
+@contextmanager
+def _process(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=log.parent, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                end = log.read_text(errors="replace")[-4000:]
+                raise StorageError(f"{command[0]} … does not start; the end of its log:\n{end}")
+            time.sleep(0.1)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - a URL of our own
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+def _complete(path: Path) -> bool:
+    try:
+        json.loads(path.read_text())
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _setting(path: Path, name: str) -> str:
+    text = path.read_text()
+    head = f"<name>{name}</name><value>"
+    begin = text.index(head) + len(head)
+    return text[begin : text.index("</value>", begin)]

@@ -1,0 +1,217 @@
+"""A warehouse on an object store: s3a:// in Spark, s3fs in the control plane, an S3 server of moto between them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.filesystem import AnyFilesystem
+from airflow_hive_acid.maintenance.cleaner import run_cleaner
+from airflow_hive_acid.maintenance.reaper import run_reaper
+from airflow_hive_acid.metastore.jobs import JobState
+from airflow_hive_acid.metastore.schema_transactions import TXNS
+
+from .servers import SPARK_JARS, jars, s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.metastore import MetastoreClient
+
+    from .conftest import Life
+
+pytestmark = pytest.mark.storage
+BUCKET = "hive-acid-tests"
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of an S3 server with a bucket; the environment tells s3fs and Spark how to get there."""
+    import boto3
+
+    with s3_server(tmp_path_factory.mktemp("s3")) as url, pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL_S3": url,
+        }.items():
+            patch.setenv(name, value)
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        yield url
+
+
+@pytest.fixture
+def warehouse(endpoint: str, request: pytest.FixtureRequest) -> str:
+    """An empty directory of the bucket; a part of its name looks like a pattern."""
+    return f"s3a://{BUCKET}/{re.sub('[^a-z0-9]', '-', request.node.name)}[1]/warehouse"
+
+
+@pytest.fixture
+def conf(endpoint: str, tmp_path: Path) -> dict[str, str]:
+    """How Spark gets at the server, as docs/operations.md says."""
+    return {
+        "spark.jars": ",".join(map(str, jars("s3a"))),
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+        "spark.hadoop.fs.s3a.buffer.dir": str(tmp_path / "s3a"),
+    }
+
+
+@pytest.fixture
+def files(endpoint: str) -> AnyFilesystem:
+    return AnyFilesystem()
+
+
+def objects() -> list[str]:
+    """Names of all objects, below the bucket."""
+    import s3fs
+
+    return [name.partition("/")[2] for name in s3fs.S3FileSystem(use_listings_cache=False).find(BUCKET)]
+
+
+def put(name: str) -> None:
+    """An object without content; with a slash at its end it stands for a directory, as Hadoop makes them."""
+    import boto3
+
+    boto3.client("s3").put_object(Bucket=BUCKET, Key=name)
+
+
+def test_the_jars_are_those_of_the_hadoop_that_spark_comes_with() -> None:
+    versions = {p.stem.removeprefix("hadoop-client-api-") for p in SPARK_JARS.glob("hadoop-client-api-*.jar")}
+    assert [p.name for p in jars("s3a") if p.name.startswith("hadoop-aws")] == [f"hadoop-aws-{versions.pop()}.jar"]
+
+
+def test_renames_and_deletes_take_exactly_what_they_name(files: AnyFilesystem, warehouse: str) -> None:
+    """Names that look like patterns, neighbours with the same beginning, and objects that stand for directories."""
+    table = f"{warehouse}/t[ab]"
+    key = table.removeprefix(f"s3a://{BUCKET}/")
+    for name in ("_tmp_1/data/p=a%2Fb/delta_1/bucket_0", "_tmp_10/data/f", "ta/delta_1/f", "delta_1x/f"):
+        files.write_text(f"{table}/{name}", name)
+    neighbour = f"{warehouse}/ta"
+    files.write_text(f"{neighbour}/_tmp_1/data/f", "a neighbour")
+    for directory in ("_tmp_1/", "_tmp_1/data/", "_tmp_1/data/empty/", "_tmp_1/data/p=a%2Fb/delta_1/"):
+        put(f"{key}/{directory}")
+    assert [e.relative for e in files.list_files(f"{table}/_tmp_1/data")] == ["empty", "p=a%2Fb"]
+    assert files.list_files(f"{table}/_tmp_1/data/empty") == []
+    files.rename_directory(f"{table}/_tmp_1/data/p=a%2Fb/delta_1", f"{table}/p=a%2Fb/delta_1")
+    assert files.read_text(f"{table}/p=a%2Fb/delta_1/bucket_0") == "_tmp_1/data/p=a%2Fb/delta_1/bucket_0"
+    assert files.delete(f"{table}/_tmp_1", inside=table) is True
+    assert files.delete(f"{table}/_tmp_1", inside=table) is False
+    assert not files.exists(f"{table}/_tmp_1")
+    assert [e.relative for e in files.list_files(table, recursive=True) if not e.is_dir] == [
+        "_tmp_10/data/f",
+        "delta_1x/f",
+        "p=a%2Fb/delta_1/bucket_0",
+        "ta/delta_1/f",
+    ]
+    assert files.exists(f"{neighbour}/_tmp_1/data/f")
+    with pytest.raises(FileExistsError):
+        files.rename_directory(f"{table}/_tmp_10", f"{table}/ta")
+    with pytest.raises(FileNotFoundError):
+        files.rename_directory(f"{table}/_tmp_1", f"{table}/delta_2")
+    with pytest.raises(NotADirectoryError):
+        files.list_files(f"{table}/_tmp_10/data/f")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("accelerator", ["auto", "off"])
+def test_a_table_lives_on_an_object_store(
+    start_engine: Callable[..., Engine],
+    life: Callable[[Engine], Life],
+    warehouse: str,
+    conf: dict[str, str],
+    accelerator: str,
+) -> None:
+    table = life(start_engine(warehouse, conf, accelerator))
+    table.create_and_change()
+    table.compact_and_clean()
+    below = warehouse.removeprefix(f"s3a://{BUCKET}/")
+    assert [name for name in objects() if name.startswith(below) and "_tmp_" in name] == []
+    table.overwrite_and_end()
+
+
+@pytest.mark.spark
+@pytest.mark.rule("R4")
+def test_a_killed_job_is_fenced_by_its_record(
+    start_engine: Callable[..., Engine],
+    client: MetastoreClient,
+    files: AnyFilesystem,
+    warehouse: str,
+    conf: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """
+    t1  A's Spark job writes below its staging
+    t2  kill -9 of A's control plane; its Spark goes a moment later
+    t3                    the reaper aborts A's txn and fences its job: from now on no manifest of it is taken
+    t4  A is back and wants to publish what it wrote: refused
+    t5                    the Cleaner leaves nothing of it, and the next writer goes on
+    """
+    engine = start_engine(warehouse, conf)
+    engine.run(
+        "CREATE DATABASE w; CREATE TABLE w.t (a BIGINT) STORED AS ORC TBLPROPERTIES ('transactional'='true'); "
+        "INSERT INTO w.t VALUES (1)"
+    )
+    location = client.catalog.get_table("w.t").location
+    writer = subprocess.Popen(
+        [
+            str(Path(sys.executable).parent / "hive-acid"),
+            *("--metastore-url", str(client.database.url), "--spark-master", "local[1]"),
+            *(part for pair in conf.items() for part in ("--spark-conf", "=".join(pair))),
+            # The first task ends and its file becomes an object; the second one never would.
+            *(
+                "sql",
+                "-e",
+                "INSERT INTO w.t SELECT id FROM range(0, 10, 1, 1) UNION ALL "
+                "SELECT x.id FROM range(0, 1000000, 1, 1) x CROSS JOIN range(1000000) y",
+            ),
+        ],
+        env=os.environ | {"HIVE_ACID_CACHE": str(tmp_path / "cache"), "HIVE_ACID_HOME": str(tmp_path / "home")},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    family: list[psutil.Process] = []
+    try:
+        deadline = time.monotonic() + 300
+        while not any(entry.name.startswith("_tmp_") for entry in files.list_files(location)):
+            assert writer.poll() is None, writer.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        family = psutil.Process(writer.pid).children(recursive=True)
+        writer.kill()
+        for process in family:
+            process.kill()
+        psutil.wait_procs(family, timeout=20)
+    finally:
+        for process in family:
+            if process.is_running():
+                process.kill()
+        writer.kill()
+        writer.communicate()
+    (job,) = client.jobs.of_write_ids("w.t", [2])
+    assert job.state is JobState.RUNNING
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == job.txn_id).values(TXN_LAST_HEARTBEAT=1000))
+    report = run_reaper(client, files)
+    assert report.aborted == (job.txn_id,)
+    assert [fenced.job_id for fenced in report.fenced] == [job.job_id]
+    with pytest.raises(PublishError, match="it is fenced"):
+        client.jobs.record_manifest(job.job_id, {"directories": []})
+    run_cleaner(client, files)
+    assert [entry.name for entry in files.list_files(location)] == ["delta_0000001_0000001_0000"]
+    engine.run("INSERT INTO w.t VALUES (3)")
+    assert sorted(engine.query("SELECT a FROM w.t").rows) == [[1], [3]]
