@@ -86,7 +86,7 @@ class ClientBase:
             if txn_id:
                 txns.heartbeat_txn(conn, txn_id)
 
-        self.database.run(operation)
+        self.database.run(operation, hot=True)
 
     # --- schema and rooms -----------------------------------------------------------------------------------------
 

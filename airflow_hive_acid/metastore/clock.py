@@ -51,6 +51,23 @@ class clock_timestamp_before(FunctionElement[Any]):
         super().__init__(sa.literal(seconds, sa.Integer) if isinstance(seconds, int) else seconds)
 
 
+class smaller(FunctionElement[int]):
+    """The smaller of two numbers, each evaluated once; neither may be NULL."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(smaller)
+def _(element: smaller, compiler: Any, **options: Any) -> str:
+    return f"LEAST({compiler.process(element.clauses, **options)})"
+
+
+@compiles(smaller, "sqlite")
+def _(element: smaller, compiler: Any, **options: Any) -> str:
+    return f"min({compiler.process(element.clauses, **options)})"
+
+
 def now_ms(conn: Connection) -> int:
     """The database's clock now."""
     return int(conn.execute(_NOW).scalar_one())

@@ -28,7 +28,7 @@ from airflow_hive_acid.metastore.conflicts import (
     describe,
     first_conflict,
     is_conflict,
-    no_conflict_step,
+    record_step,
 )
 from airflow_hive_acid.metastore.database import (
     SAVEPOINT,
@@ -117,17 +117,12 @@ def _write_set(operations: tuple[str, ...]) -> sa.Insert:
     )
 
 
-_WRITE_SET_CHANGES = _write_set(("u", "d"))
-_WRITE_SET_ALL = _write_set(("i", "u", "d"))
+_CHANGES, _ALL_WRITES = ("u", "d"), ("i", "u", "d")
+_WRITE_SETS: dict[tuple[str, ...], sa.Insert] = {letters: _write_set(letters) for letters in (_CHANGES, _ALL_WRITES)}
 _SET_COMMIT_ID = (
     update(WRITE_SET)
     .where(WRITE_SET.c.WS_TXNID == _TXN, WRITE_SET.c.WS_COMMIT_ID == bindparam("temporary_id"))
     .values(WS_COMMIT_ID=bindparam("commit_id"))
-)
-_SET_COMMIT_ID_TO_LARGEST = (
-    update(WRITE_SET)
-    .where(WRITE_SET.c.WS_TXNID == _TXN)
-    .values(WS_COMMIT_ID=select(func.max(TXNS.c.TXN_ID)).scalar_subquery())
 )
 _MAX_TXN = select(func.max(TXNS.c.TXN_ID))
 _COMPLETE = insert(COMPLETED_TXN_COMPONENTS).from_select(
@@ -266,11 +261,12 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features, *, 
     plan = _Plan.of(kind, committed.operations, features, check=request.check_conflicts)
     # Negative, so that nobody takes it for a commit id; random, so that no other commit under way has the same.
     temporary_id = -random.getrandbits(62) - 1
-    steps = _steps(plan, txn_id, features, kind, temporary_id)
+    at_once = at_once and bool(plan.recorded) and conn.dialect.name == "postgresql" and kind not in COMPACTING_TYPES
+    steps = _steps(plan, txn_id, features, kind, None if at_once else temporary_id)
     if not plan.needs_lock:
         return _finish(conn, request, committed, steps)
 
-    if at_once and plan.write_set is not None and conn.dialect.name == "postgresql" and kind not in COMPACTING_TYPES:
+    if at_once:
         return _commit_at_once(conn, request, committed, plan, steps)
     # R15: all row changes first, then the lock, so that other clients' opens wait as briefly as possible.
     # R3: what is read under the lock is read in statements of its own.
@@ -289,7 +285,7 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features, *, 
         abort_rows(conn, [txn_id], features, AbortReason.WRITE_CONFLICT)
         return CommitOutcome(conflict=describe(conn, conflict, commit_id))
     after: list[Step] = []
-    if plan.write_set is not None:
+    if plan.recorded:
         after.append(Step(_SET_COMMIT_ID, {"txn_id": txn_id, "temporary_id": temporary_id, "commit_id": commit_id}))
     if kind in COMPACTING_TYPES:
         after.append(Step(_STAMP_QUEUE, {"txn_id": txn_id, "commit_id": commit_id}))
@@ -301,12 +297,10 @@ def _commit_at_once(
 ) -> CommitOutcome:
     """Lock, commit id, conflict check, events and COMMIT in one round trip: nobody waits for this client (R15).
 
-    R3: commit id and conflicts are read in statements of their own behind the lock.
+    R3: commit id and conflicts are read in a statement of its own behind the lock.
     """
-    me = {"txn_id": committed.txn_id}
-    under_lock = [open_txn_lock(conn, exclusive=True), Step(_SET_COMMIT_ID_TO_LARGEST, me)]
-    if plan.check:
-        under_lock.append(no_conflict_step(committed.txn_id, request.snapshot))
+    record = record_step(committed.txn_id, request.snapshot, plan.recorded, check=plan.check)
+    under_lock = [open_txn_lock(conn, exclusive=True), record]
     events = [] if request.hooks.events is None else request.hooks.events(conn, committed)
     try:
         finish_batch(conn, [*together(conn, steps), *under_lock, *events, *release_steps(conn)])
@@ -351,9 +345,12 @@ def _check(conn: Connection, request: CommitRequest) -> Committed | None:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a commit of this kind has to do."""
+    """What a commit of this kind has to do.
 
-    write_set: sa.Insert | None
+    :param recorded: letters of the components that go to the write set, if any does.
+    """
+
+    recorded: tuple[str, ...]
     needs_lock: bool
     check: bool
     completes: bool
@@ -362,16 +359,16 @@ class _Plan:
     @classmethod
     def of(cls, kind: TxnType, operations: frozenset[str], features: Features, *, check: bool) -> _Plan:
         if kind is TxnType.READ_ONLY:
-            return cls(None, False, False, False, False)
+            return cls((), False, False, False, False)
         if kind in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
-            return cls(None, True, False, kind is TxnType.SOFT_DELETE, False)
+            return cls((), True, False, kind is TxnType.SOFT_DELETE, False)
         changes = bool(operations & {"u", "d"})
         completes = kind is not TxnType.REBALANCE_COMPACTION
         # Without MIN_HISTORY_LEVEL the write set also protects TXN_TO_WRITE_ID, so inserts are recorded too.
-        recorded = _WRITE_SET_CHANGES if features.min_history_level else _WRITE_SET_ALL
+        recorded = _CHANGES if features.min_history_level else _ALL_WRITES
         needs_record = changes or (not features.min_history_level and "i" in operations)
         lock = needs_record or kind in COMPACTING_TYPES
-        return cls(recorded if needs_record else None, lock, changes and check, completes, changes)
+        return cls(recorded if needs_record else (), lock, changes and check, completes, changes)
 
 
 def _open_or_committed(conn: Connection, txn_id: int, rows: list[Any]) -> TxnFacts | None:
@@ -388,16 +385,21 @@ def _open_or_committed(conn: Connection, txn_id: int, rows: list[Any]) -> TxnFac
     return found
 
 
-def _steps(plan: _Plan, txn_id: int, features: Features, kind: TxnType, temporary_id: int) -> list[Step]:
-    """Row changes that every commit of this kind makes."""
+def _steps(plan: _Plan, txn_id: int, features: Features, kind: TxnType, temporary_id: int | None) -> list[Step]:
+    """Row changes that every commit of this kind makes.
+
+    :param temporary_id: of the write set until the commit id is known; None when it is recorded, and the components
+        are removed, behind the lock.
+    """
     me = {"txn_id": txn_id}
     steps = []
     if plan.completes:
         steps.append(Step(_COMPLETE, {**me, "flag": "Y" if plan.changes else "N"}))
-    if plan.write_set is not None:
-        steps.append(Step(plan.write_set, {**me, "commit_id": temporary_id}))
+    if plan.recorded and temporary_id is not None:
+        steps.append(Step(_WRITE_SETS[plan.recorded], {**me, "commit_id": temporary_id}))
     if kind is not TxnType.READ_ONLY:
-        steps.append(Step(_DELETE_COMPONENTS, me))
+        if temporary_id is not None:
+            steps.append(Step(_DELETE_COMPONENTS, me))
         if features.extensions:
             steps.append(committed_step(txn_id))
     if kind is TxnType.MATER_VIEW_REBUILD:

@@ -9,6 +9,7 @@ it committed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -77,10 +78,59 @@ _SEEN = and_(
         )
     ),
 )
-_NO_CONFLICT = select(
-    sa.literal(1, sa.Integer)
-    // sa.case((_CANDIDATES.where(~_SEEN).order_by(None).exists(), sa.literal(0, sa.Integer)), else_=1)
+#: PostgreSQL: what I wrote, taken out of my components by the statement that records it.
+_TAKEN = (
+    sa.delete(TXN_COMPONENTS)
+    .where(TXN_COMPONENTS.c.TC_TXNID == _TXN)
+    .returning(
+        TXN_COMPONENTS.c.TC_DATABASE,
+        TXN_COMPONENTS.c.TC_TABLE,
+        TXN_COMPONENTS.c.TC_PARTITION,
+        TXN_COMPONENTS.c.TC_OPERATION_TYPE,
+    )
+    .cte("taken")
 )
+_OVERLAPS = (
+    select(_TAKEN.c.TC_DATABASE)
+    .join(
+        _OTHER,
+        and_(
+            _OTHER.c.WS_DATABASE == _TAKEN.c.TC_DATABASE,
+            _OTHER.c.WS_TABLE == _TAKEN.c.TC_TABLE,
+            or_(
+                _OTHER.c.WS_PARTITION == _TAKEN.c.TC_PARTITION,
+                and_(_OTHER.c.WS_PARTITION.is_(None), _TAKEN.c.TC_PARTITION.is_(None)),
+            ),
+        ),
+    )
+    .where(
+        _OTHER.c.WS_TXNID != _TXN,
+        _OTHER.c.WS_COMMIT_ID >= _TXN,
+        _changes(_TAKEN.c.TC_OPERATION_TYPE),
+        _changes(_OTHER.c.WS_OPERATION_TYPE),
+        ~_SEEN,
+    )
+)
+_WS_COLUMNS = ("WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE")
+
+
+@cache
+def _recording(operations: tuple[str, ...], *, check: bool) -> sa.Select[Any]:
+    """Move my components to the write set under MAX(TXN_ID); fail where somebody else's are in the way."""
+    rows = select(
+        _TAKEN.c.TC_DATABASE,
+        _TAKEN.c.TC_TABLE,
+        _TAKEN.c.TC_PARTITION,
+        _TXN,
+        select(func.max(TXNS.c.TXN_ID)).scalar_subquery(),
+        _TAKEN.c.TC_OPERATION_TYPE,
+    ).where(or_(*(_TAKEN.c.TC_OPERATION_TYPE == letter for letter in operations)))
+    record = sa.insert(WRITE_SET).from_select(_WS_COLUMNS, rows.distinct()).cte("record")
+    one = sa.literal(1, sa.Integer)
+    answer = one // sa.case((_OVERLAPS.exists(), sa.literal(0, sa.Integer)), else_=1) if check else one
+    return select(answer).add_cte(record)
+
+
 _DIVISION_BY_ZERO = "22012"
 #: What is already there right after the grant: my components, whose partitions may not be known yet.
 _EARLY = (
@@ -171,16 +221,25 @@ def candidates_step(txn_id: int) -> Step:
     return Step(_CANDIDATES, {"txn_id": txn_id})
 
 
-def no_conflict_step(txn_id: int, snapshot: ValidTxnList | None) -> Step:
-    """The statement that fails when there is a conflict (PostgreSQL): then nothing after it in a batch is done."""
-    # Without snapshot every candidate counts: no txn id is small enough to have been seen.
-    mark = -1 if snapshot is None else snapshot.high_watermark
-    unseen = () if snapshot is None else snapshot.exceptions
-    return Step(_NO_CONFLICT, {"txn_id": txn_id, "seen_mark": mark, "unseen": ",".join(map(str, unseen))})
+def record_step(txn_id: int, snapshot: ValidTxnList | None, operations: tuple[str, ...], *, check: bool) -> Step:
+    """The statement that records what I changed, with its commit id, and takes it out of my components (PostgreSQL).
+
+    R3: it belongs behind the open-txn lock, where MAX(TXN_ID) and the others' changes are final.
+
+    :param operations: letters of the components to record.
+    :param check: fail when there is a conflict: then nothing after it in a batch is done.
+    """
+    parameters: dict[str, Any] = {"txn_id": txn_id}
+    if check:
+        # Without snapshot every candidate counts: no txn id is small enough to have been seen.
+        unseen = () if snapshot is None else snapshot.exceptions
+        mark = -1 if snapshot is None else snapshot.high_watermark
+        parameters |= {"seen_mark": mark, "unseen": ",".join(map(str, unseen))}
+    return Step(_recording(operations, check=check), parameters)
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether a batch ended because :func:`no_conflict_step` found a conflict."""
+    """Whether a batch ended because :func:`record_step` found a conflict."""
     return getattr(error, "sqlstate", None) == _DIVISION_BY_ZERO
 
 

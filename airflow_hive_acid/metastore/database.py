@@ -12,7 +12,6 @@ import contextlib
 import os
 import sqlite3
 import time
-import urllib.parse
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -23,14 +22,16 @@ from sqlalchemy import event
 
 from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 from airflow_hive_acid.metastore import pipeline
+from airflow_hive_acid.metastore.engines import READING, make_engine, read_only
 from airflow_hive_acid.metastore.failures import Failure, FailureRules, explain
+from airflow_hive_acid.metastore.kept import KeptConnections
 from airflow_hive_acid.metastore.schema_transactions import TXN_LOCK_TBL, TXNS
 from airflow_hive_acid.metastore.urls import normalize_url, safe_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from sqlalchemy.engine import Connection, Engine
+    from sqlalchemy.engine import Connection
     from sqlalchemy.sql.base import Executable
 
 T = TypeVar("T")
@@ -38,9 +39,7 @@ T = TypeVar("T")
 MAX_TRIES = 10
 IN_LIST = 1000
 """Longest list of values in one statement, as in Hive."""
-_CONNECT_SECONDS = 10
 _RETRY_SECONDS = 2.0
-_READING = "hive_acid_reading"
 
 
 class Repeat(Enum):
@@ -105,7 +104,12 @@ class Database:
         self._process = os.getpid()
         self._was_connected = False
         self._features: Features | None = None
-        self.engine = _make_engine(self.url, pool_size)
+        self.engine = make_engine(self.url, pool_size)
+        self._kept: KeptConnections | None = None
+        if self.dialect == "sqlite":
+            event.listen(self.engine, "begin", _begin_sqlite)
+        elif self.dialect == "postgresql":
+            self._kept = KeptConnections(self.engine, pool_size, _PREFER_INDEXES, _AS_USUAL)
 
     @property
     def path(self) -> Path | None:
@@ -114,6 +118,8 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        if self._kept is not None:
+            self._kept.close()
         self.engine.dispose()
 
     @contextlib.contextmanager
@@ -129,19 +135,28 @@ class Database:
             yield conn
 
     def run(
-        self, operation: Callable[[Connection], T], repeat: Repeat = Repeat.ALWAYS, *, retry_duplicates: bool = False
+        self,
+        operation: Callable[[Connection], T],
+        repeat: Repeat = Repeat.ALWAYS,
+        *,
+        retry_duplicates: bool = False,
+        hot: bool = False,
     ) -> T:
         """Run an operation in a transaction and commit; repeat it as a whole where that can help.
 
         :param retry_duplicates: a duplicate key means that a racer inserted the row first: look again.
+        :param hot: it runs for every write and looks up single rows only: on a connection kept for that.
         :raises OutcomeUnknownError: when the connection broke after COMMIT was sent and the operation may not be, or
             could not be, repeated.
         """
-        return self._retrying(operation, repeat, retry_duplicates=retry_duplicates, reading=False)
+        return self._retrying(operation, repeat, retry_duplicates=retry_duplicates, reading=False, hot=hot)
 
-    def read(self, operation: Callable[[Connection], T]) -> T:
-        """Run reads in one consistent view; repeat them where that can help."""
-        return self._retrying(operation, Repeat.ALWAYS, retry_duplicates=False, reading=True)
+    def read(self, operation: Callable[[Connection], T], *, one_statement: bool = False) -> T:
+        """Run reads in one consistent view; repeat them where that can help.
+
+        :param one_statement: it is a single one, which is a consistent view by itself, and looks up single rows.
+        """
+        return self._retrying(operation, Repeat.ALWAYS, retry_duplicates=False, reading=True, hot=one_statement)
 
     def features(self, conn: Connection) -> Features:
         """Which optional tables exist; looked up once."""
@@ -160,7 +175,13 @@ class Database:
         self._features = None
 
     def _retrying(
-        self, operation: Callable[[Connection], T], repeat: Repeat, *, retry_duplicates: bool, reading: bool
+        self,
+        operation: Callable[[Connection], T],
+        repeat: Repeat,
+        *,
+        retry_duplicates: bool,
+        reading: bool,
+        hot: bool = False,
     ) -> T:
         tries = 0
         commit_lost = False
@@ -168,6 +189,11 @@ class Database:
             tries += 1
             sent: dict[Any, Any] = {}
             try:
+                if hot and self._kept is not None:
+                    self._leave_parent()
+                    conn = self._kept.take()
+                    self._was_connected, sent = True, conn.info
+                    return self._once_kept(self._kept, conn, operation, sent)
                 with self._connected(reading=reading) as conn:
                     sent = conn.info
                     sent[_COMMIT_SENT] = False
@@ -193,6 +219,22 @@ class Database:
                     raise
             self._sleep(pause)
 
+    @staticmethod
+    def _once_kept(
+        kept: KeptConnections, conn: Connection, operation: Callable[[Connection], T], sent: dict[Any, Any]
+    ) -> T:
+        """The operation and its commit; the transaction begins with the first statement."""
+        sent[_COMMIT_SENT] = False
+        try:
+            result = operation(conn)
+            sent[_COMMIT_SENT] = True
+            kept.commit(conn)
+        except BaseException:
+            kept.recover(conn)
+            raise
+        kept.give_back(conn)
+        return result
+
     def _pause(self, failure: Failure, tries: int, *, retry_duplicates: bool) -> float | None:
         """Seconds to wait before the next try, None to give up (Hive's retry loop)."""
         if tries >= MAX_TRIES:
@@ -212,20 +254,29 @@ class Database:
 
     @contextlib.contextmanager
     def _connected(self, *, reading: bool = False) -> Iterator[Connection]:
+        self._leave_parent()
+        with self.engine.connect() as conn:
+            self._was_connected = True
+            if not reading:
+                yield conn
+                return
+            options: dict[str, Any] = {READING: True}
+            if self.dialect != "sqlite":
+                options["isolation_level"] = "REPEATABLE READ"
+            conn = conn.execution_options(**options)
+            if self.dialect != "postgresql":
+                yield conn
+                return
+            with read_only(conn):
+                yield conn
+
+    def _leave_parent(self) -> None:
         if os.getpid() != self._process:
             # Forked: the parent's connections are not ours to use, nor to close.
             self.engine.dispose(close=False)
+            if self._kept is not None:
+                self._kept.inherit()
             self._process = os.getpid()
-        with self.engine.connect() as conn:
-            self._was_connected = True
-            if reading:
-                options: dict[str, Any] = {_READING: True}
-                if self.dialect != "sqlite":
-                    options["isolation_level"] = "REPEATABLE READ"
-                if self.dialect == "postgresql":
-                    options["postgresql_readonly"] = True
-                conn = conn.execution_options(**options)
-            yield conn
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -246,6 +297,11 @@ def _is_database_error(error: BaseException) -> bool:
     )
 
 
+def _begin_sqlite(conn: Connection) -> None:
+    reads = conn.get_execution_options().get(READING)
+    conn.exec_driver_sql("BEGIN") if reads else conn.exec_driver_sql("BEGIN IMMEDIATE")
+
+
 # --- statements that wait, and nothing else (R3) ------------------------------------------------------------------
 
 _LOCK_OPENS_SHARED = sa.text('LOCK TABLE "TXN_LOCK_TBL" IN SHARE MODE')
@@ -258,6 +314,8 @@ SAVEPOINT = Step(sa.text("SAVEPOINT hive_acid_undo"))
 """Start of what a conflict undoes while the transaction goes on."""
 UNDO = Step(sa.text("ROLLBACK TO SAVEPOINT hive_acid_undo"))
 _COMMIT_SENT = "hive_acid_commit_sent"
+_PREFER_INDEXES = sa.text("SET enable_seqscan = off")
+_AS_USUAL = sa.text("RESET enable_seqscan")
 LISTEN = sa.text("LISTEN hive_acid_locks")
 
 
@@ -415,6 +473,8 @@ def together(conn: Connection, steps: Sequence[Step]) -> list[Step]:
 
 def _pipeline(conn: Connection, steps: Sequence[Step], *, commit: bool = False) -> list[Result]:
     driver: Any = conn.connection.driver_connection
+    if not commit and not conn.in_transaction():
+        conn.begin()  # what the batch begins is committed, or undone, by SQLAlchemy
     try:
         answers = pipeline.run(driver, conn.info, [(_compiled(conn, s.statement), s.parameters) for s in steps], commit)
     except BaseException as error:
@@ -438,63 +498,3 @@ def chunks(values: Sequence[T], size: int = IN_LIST) -> Iterator[Sequence[T]]:
     """The values in pieces short enough for one IN list."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
-
-
-# --- engines ------------------------------------------------------------------------------------------------------
-
-
-def _make_engine(url: sa.URL, pool_size: int) -> Engine:
-    match url.get_backend_name():
-        case "sqlite":
-            return _sqlite_engine(url, pool_size)
-        case "postgresql":
-            # No prepared statements of psycopg's own: it deallocates all, ours included, after each rollback.
-            arguments: dict[str, Any] = {
-                "connect_timeout": _CONNECT_SECONDS,
-                "application_name": "airflow-hive-acid",
-                "prepare_threshold": None,
-            }
-        case _:
-            arguments = {"connect_timeout": _CONNECT_SECONDS}
-    given = {k: v for k, v in arguments.items() if k not in url.query}
-    engine = sa.create_engine(
-        url, isolation_level="READ COMMITTED", pool_size=pool_size, max_overflow=20, connect_args=given
-    )
-    if url.get_backend_name() == "mysql":
-        event.listen(engine, "connect", _prepare_mysql)
-    return engine
-
-
-def _prepare_mysql(connection: Any, record: Any) -> None:
-    # Strict: a value that is too long is an error, not cut off. TXNS holds a row with id 0, which MySQL would otherwise
-    # replace by the next id.
-    connection.query("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'")
-    # UNIX_TIMESTAMP of a local time goes back by an hour when summer time ends.
-    connection.query("SET SESSION time_zone = '+00:00'")
-
-
-def _sqlite_engine(url: sa.URL, pool_size: int) -> Engine:
-    # mode=rw: a misspelt path is an error, not a new empty database.
-    file = f"file:{urllib.parse.quote(url.database or '')}?mode=rw"
-
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(file, uri=True, timeout=30, check_same_thread=False, isolation_level=None)
-        try:
-            connection.executescript(
-                "PRAGMA busy_timeout=30000; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON"
-            )
-        except sqlite3.Error:
-            connection.close()
-            raise
-        return connection
-
-    engine = sa.create_engine(url, creator=connect, pool_size=pool_size, max_overflow=20)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _begin_sqlite(conn: Connection) -> None:
-    if conn.get_execution_options().get(_READING):
-        conn.exec_driver_sql("BEGIN")
-    else:
-        conn.exec_driver_sql("BEGIN IMMEDIATE")

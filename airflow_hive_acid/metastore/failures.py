@@ -129,6 +129,8 @@ def _classify_driver(error: BaseException) -> Failure:
             return _MYSQL_CODES.get(number, Failure.OTHER)
         return Failure.DATA if name == "DataError" else Failure.OTHER
     sqlstate = getattr(error, "sqlstate", None)
+    if sqlstate == "55000" and "recovery is in progress" in str(error):
+        return Failure.READ_ONLY  # a hot standby refuses LOCK TABLE by this code
     if isinstance(sqlstate, str):
         return _SQLSTATES.get(sqlstate) or _SQLSTATE_CLASSES.get(sqlstate[:2], Failure.OTHER)
     if module == "psycopg":

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, bindparam, case, delete, func, insert, select
+import sqlalchemy as sa
+from sqlalchemy import and_, bindparam, delete, func, insert, select
 
 from airflow_hive_acid.format.write_ids import MAX_ID
-from airflow_hive_acid.metastore.clock import clock_ms
+from airflow_hive_acid.metastore.clock import clock_ms, smaller
 from airflow_hive_acid.metastore.database import Step
 from airflow_hive_acid.metastore.schema_transactions import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXNS
 
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.objects import TableName
 
 _OLDEST_OPEN = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == "o").scalar_subquery()
+#: In a statement of its own, so that the clock is read once and not for each row.
+_GAP_AGO = select(clock_ms() - bindparam("gap_timeout", type_=sa.BigInteger)).scalar_subquery()
 #: Ids at or below it that are missing were never opened or are gone: any row below a young one may still appear.
-_LOW_BOUNDARY = (
-    select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < clock_ms() - bindparam("gap_timeout")).scalar_subquery()
-)
+_LOW_BOUNDARY = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < _GAP_AGO).scalar_subquery()
 _OPEN_OR_MAX = func.coalesce(_OLDEST_OPEN, MAX_ID)
 _BOUNDARY_NEXT = func.coalesce(_LOW_BOUNDARY, 0) + 1
-WATERMARK = case((_OPEN_OR_MAX < _BOUNDARY_NEXT, _OPEN_OR_MAX), else_=_BOUNDARY_NEXT)
+WATERMARK = smaller(_OPEN_OR_MAX, _BOUNDARY_NEXT)
 """MinOpenTxnIdWaterMark as a SQL expression with the parameter ``gap_timeout``."""
 
 _BOUNDARY = select(func.coalesce(_LOW_BOUNDARY, 0))

@@ -63,6 +63,10 @@ class _Sent(NamedTuple):
     prepares: bytes | None = None
 
 
+_SILENT, _ANSWERS = _Sent(), _Sent(answers=True)
+_COMMIT = b"COMMIT"
+
+
 class Answer(NamedTuple):
     """Rows and row count of one statement."""
 
@@ -106,21 +110,23 @@ def run(
     names: dict[bytes, bytes] = {}
     connection.enter_pipeline_mode()
     try:
-        if connection.transaction_status == TransactionStatus.IDLE:
-            connection.send_query_params(_begin(driver), None)
-            sent.append(_Sent())
-        for statement, parameters in steps:
-            name = prepared.get(statement.text) or names.get(statement.text)
+
+        def send(text: bytes, values: list[bytes | None] | None, what: _Sent) -> None:
+            name = prepared.get(text) or names.get(text)
             if name is None:
                 info[_PREPARED_COUNT] = number = info.get(_PREPARED_COUNT, 0) + 1
-                name = names[statement.text] = b"hive_acid_%d" % number
-                connection.send_prepare(name, statement.text)
-                sent.append(_Sent(prepares=statement.text))
-            connection.send_query_prepared(name, _values(statement, parameters))
-            sent.append(_Sent(answers=True))
+                name = names[text] = b"hive_acid_%d" % number
+                connection.send_prepare(name, text)
+                sent.append(_Sent(prepares=text))
+            connection.send_query_prepared(name, values)
+            sent.append(what)
+
+        if connection.transaction_status == TransactionStatus.IDLE:
+            send(_begin(driver), None, _SILENT)
+        for statement, parameters in steps:
+            send(statement.text, _values(statement, parameters), _ANSWERS)
         if commit:
-            connection.send_query_params(b"COMMIT", None)
-            sent.append(_Sent())
+            send(_COMMIT, None, _SILENT)
         connection.pipeline_sync()
         results = _results(connection)
         connection.exit_pipeline_mode()

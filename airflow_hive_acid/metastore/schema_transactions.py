@@ -36,6 +36,7 @@ __all__ = [
     "HIVE_ACID_JOB",
     "HIVE_ACID_LOCK_OBJECT",
     "HIVE_ACID_VERSION",
+    "HIVE_ACID_WRITE_SET",
     "HIVE_LOCKS",
     "MATERIALIZATION_REBUILD_LOCKS",
     "MIN_HISTORY_LEVEL",
@@ -144,6 +145,10 @@ WRITE_SET = table(
     number("WS_COMMIT_ID", null=False),
     code("WS_OPERATION_TYPE", null=False),
 )
+HIVE_ACID_WRITE_SET = Index(
+    "HIVE_ACID_WRITE_SET", WRITE_SET.c.WS_DATABASE, WRITE_SET.c.WS_TABLE, WRITE_SET.c.WS_COMMIT_ID
+)
+"""Ours: conflicts are looked for while every other client waits to open a txn."""
 
 MIN_HISTORY_LEVEL = table("MIN_HISTORY_LEVEL", key("MHL_TXNID"), number("MHL_MIN_OPEN_TXNID", null=False))
 Index("MIN_HISTORY_LEVEL_IDX", MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID)

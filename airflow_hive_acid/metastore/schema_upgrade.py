@@ -19,6 +19,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
     HIVE_ACID_JOB,
     HIVE_ACID_LOCK_OBJECT,
     HIVE_ACID_VERSION,
+    HIVE_ACID_WRITE_SET,
 )
 from airflow_hive_acid.metastore.schema_types import METADATA
 
@@ -61,9 +62,14 @@ def _index_locks(conn: Connection) -> None:
     HIVE_ACID_LOCK_OBJECT.create(conn, checkfirst=True)
 
 
+def _index_write_set(conn: Connection) -> None:
+    HIVE_ACID_WRITE_SET.create(conn, checkfirst=True)
+
+
 STEPS = (
     UpgradeStep(1, "tables HIVE_ACID_VERSION and HIVE_ACID_JOB", _create_tables),
     UpgradeStep(2, "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS", _index_locks),
+    UpgradeStep(3, "index HIVE_ACID_WRITE_SET on WRITE_SET", _index_write_set),
 )
 EXTENSION_VERSION = STEPS[-1].version
 """The version of our tables that this release works with."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, exists, func, literal, null, or_, select
+from sqlalchemy.dialects import postgresql
 
 from airflow_hive_acid.format.write_ids import (
     OpenTxns,
@@ -24,7 +25,7 @@ from airflow_hive_acid.format.write_ids import (
     read_txn_list,
 )
 from airflow_hive_acid.metastore.clock import statement_ms, statement_time
-from airflow_hive_acid.metastore.database import Result, Step, execute_batch
+from airflow_hive_acid.metastore.database import Result, Step, execute_batch, finish_batch
 from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _GAP = bindparam("gap_timeout", type_=sa.BigInteger)
 FEW = 16
 """Up to so many tables a statement has a place for each, and can be prepared."""
+_ARRAYS = 0
+"""Instead of a number of tables: their names are two arrays, so that a statement for any number can be prepared."""
 
 
 def _not_committed(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
@@ -73,16 +76,27 @@ def _no_number() -> sa.ColumnElement[Any]:
 
 def is_one_of(database: Any, name: Any, number: int | None) -> sa.ColumnElement[bool]:
     """Whether a row is of one of the tables asked for: of that many, or of a list of any length."""
+    if number == _ARRAYS:
+        names = (sa.cast(bindparam(name, type_=sa.Text), postgresql.ARRAY(sa.Text)) for name in ("dbs", "tbls"))
+        asked = func.unnest(*names).table_valued("db", "tbl").render_derived(name="asked")
+        return sa.tuple_(database, name).in_(select(asked.c.db, asked.c.tbl))
     if number is None:
         return sa.tuple_(database, name).in_(bindparam("tables", expanding=True))
     return or_(*(and_(database == bindparam(f"db_{i}"), name == bindparam(f"tbl_{i}")) for i in range(number)))
 
 
 def table_parameters(tables: Sequence[TableName]) -> dict[str, Any]:
+    """Values for :func:`is_one_of`."""
     if len(tables) > FEW:
         return {"tables": [tuple(t) for t in tables]}
     databases = {f"db_{i}": t.database for i, t in enumerate(tables)}
     return databases | {f"tbl_{i}": t.name for i, t in enumerate(tables)}
+
+
+def _array(words: Iterable[str]) -> str:
+    """PostgreSQL's text form of an array of texts."""
+    quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in words)
+    return "{" + ",".join(f'"{word}"' for word in quoted) + "}"
 
 
 def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select[Any], sa.Select[Any], sa.Select[Any]]:
@@ -183,18 +197,30 @@ def open_txns(conn: Connection, gap_timeout_ms: int) -> OpenTxns:
     return fold_open_txns(rows, gap_timeout_ms)
 
 
-def take_snapshot(conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int) -> Snapshot:
+def take_snapshot(
+    conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int, *, finish: bool = False
+) -> Snapshot:
     """Txn list and write-id lists of one moment (R11).
 
     :param current_txn: the reader's own txn, 0 outside a txn.
+    :param finish: nothing else follows in this transaction.
     """
-    return take_snapshot_and(conn, tables, current_txn, gap_timeout_ms, [])[0]
+    return take_snapshot_and(conn, tables, current_txn, gap_timeout_ms, [], finish=finish)[0]
 
 
 def take_snapshot_and(
-    conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int, more: Sequence[Step]
+    conn: Connection,
+    tables: Sequence[TableName],
+    current_txn: int,
+    gap_timeout_ms: int,
+    more: Sequence[Step],
+    *,
+    finish: bool = False,
 ) -> tuple[Snapshot, list[Result]]:
-    """A snapshot, and what else is to be read right after it, in one round trip where that is possible."""
+    """A snapshot, and what else is to be read right after it, in one round trip where that is possible.
+
+    :param finish: nothing else follows in this transaction.
+    """
     if not tables:
         opened = open_txns(conn, gap_timeout_ms)
         return Snapshot(opened, read_txn_list(opened, current_txn), {}), execute_batch(conn, more)
@@ -206,7 +232,7 @@ def take_snapshot_and(
     }
     txn_rows: list[tuple[int, str, int | None, int]] = []
     rest = []
-    found, results = _rows(conn, _snapshot_of, tables, parameters, more)
+    found, results = _rows(conn, _snapshot_of, tables, parameters, more, finish=finish)
     for row in found:
         if row[0] == 0:
             txn_rows.append((row[3], row[1], row[4], row[5]))
@@ -240,10 +266,17 @@ def _rows(
     tables: Sequence[TableName],
     parameters: dict[str, Any],
     more: Sequence[Step],
+    *,
+    finish: bool = False,
 ) -> tuple[Sequence[Any], list[Result]]:
-    if len(tables) > FEW:
-        return conn.execute(statement(None), parameters).all(), execute_batch(conn, more)
-    first, *rest = execute_batch(conn, [Step(statement(len(tables)), parameters), *more])
+    number = len(tables)
+    if number > FEW:
+        if conn.dialect.name != "postgresql":
+            return conn.execute(statement(None), parameters).all(), execute_batch(conn, more)
+        del parameters["tables"]
+        parameters |= {"dbs": _array(t.database for t in tables), "tbls": _array(t.name for t in tables)}
+        number = _ARRAYS
+    first, *rest = (finish_batch if finish else execute_batch)(conn, [Step(statement(number), parameters), *more])
     return first.rows, rest
 
 

@@ -19,7 +19,7 @@ from airflow_hive_acid.metastore.locks import listing, manager, rebuild, waits
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
 from airflow_hive_acid.metastore.objects import distinct_tables, table_name
-from airflow_hive_acid.metastore.snapshots import open_txns, take_snapshot, valid_write_ids
+from airflow_hive_acid.metastore.snapshots import Snapshot, open_txns, take_snapshot, valid_write_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -74,7 +74,7 @@ class Verbs(ClientBase):
                 finish_batch(conn, txn_events.opened(conn, self.notifications, ids, type))
             return ids
 
-        return self.database.run(operation, Repeat.BEFORE_COMMIT)
+        return self.database.run(operation, Repeat.BEFORE_COMMIT, hot=True)
 
     def heartbeat_txn_range(self, low: int, high: int) -> txns.RangeHeartbeat:
         """Keep all open txns of ``low``..``high`` alive and tell which are not open."""
@@ -123,10 +123,10 @@ class Verbs(ClientBase):
 
         try:
             try:
-                outcome = self.database.run(operation)
+                outcome = self.database.run(operation, hot=True)
             except commits.NotAtOnceError:
                 at_once = False
-                outcome = self.database.run(operation)
+                outcome = self.database.run(operation, hot=True)
         except OutcomeUnknownError as error:
             raise _commit_unknown(txn_id) from error
         if outcome.conflict is not None:
@@ -199,14 +199,14 @@ class Verbs(ClientBase):
             request = LockRequest(
                 parts, self.user, self.host, txn_id, agent_info or AGENT, zero_wait_read, exclusive_ctas
             )
-        return self.database.run(lambda conn: manager.enqueue(conn, request), Repeat.BEFORE_COMMIT)
+        return self.database.run(lambda conn: manager.enqueue(conn, request), Repeat.BEFORE_COMMIT, hot=True)
 
     def check_lock(self, lock_id: int) -> LockResponse:
         """Ask again whether locks are granted; sends a heartbeat, too.
 
         :raises NoSuchLockError: when the lock does not exist (any more).
         """
-        return self.database.run(lambda conn: manager.check_lock(conn, lock_id))
+        return self.database.run(lambda conn: manager.check_lock(conn, lock_id), hot=True)
 
     def unlock(self, lock_id: int) -> None:
         """Release locks outside a txn, or withdraw a waiting request.
@@ -276,7 +276,7 @@ class Verbs(ClientBase):
                 finish=lambda pairs: txn_events.allocated(conn, self.notifications, name, pairs),
             )
 
-        return self.database.run(operation, retry_duplicates=True)
+        return self.database.run(operation, retry_duplicates=True, hot=True)
 
     def get_valid_txns(self, txn_id: int = 0) -> ValidTxnList:
         """Which txns a reader sees, inside its own txn or outside one."""
@@ -291,7 +291,12 @@ class Verbs(ClientBase):
         """
         names = distinct_tables([tables] if isinstance(tables, str) else tables)
         if valid_txns is None:
-            found = self.database.read(lambda conn: take_snapshot(conn, names, 0, self.gap_timeout_ms)).write_ids
+
+            def look(conn: Connection) -> Snapshot:
+                return take_snapshot(conn, names, 0, self.gap_timeout_ms, finish=True)
+
+            # R11: all of it is one statement, which is one view of the database in any isolation.
+            found = self.database.read(look, one_statement=True).write_ids
         else:
             given = ValidTxnList.parse(valid_txns) if isinstance(valid_txns, str) else valid_txns
             found = self.database.read(lambda conn: valid_write_ids(conn, names, given))

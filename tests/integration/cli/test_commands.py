@@ -7,7 +7,7 @@ from sqlalchemy import update
 from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
-from airflow_hive_acid.metastore.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION
+from airflow_hive_acid.metastore.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def test_what_goes_on_is_shown(call, client):
     with client.begin({"w.t": "insert"}, agent_info="the test") as txn:
         locks = call("show", "locks", "--format", "json")
         table = call("show", "transactions")
-    assert [(r["database"], r["table"], r["type"], r["agent_info"]) for r in json.loads(locks.stdout)] == [
-        ("w", "t", "shared_write", "the test")
+    assert [(r["database"], r["table"], r["lock_type"], r["agent_info"]) for r in json.loads(locks.stdout)] == [
+        ("w", "t", "SHARED_WRITE", "the test")
     ]
     assert str(txn.txn_id) in table.stdout.splitlines()[2]
     assert table.stdout.endswith("(1 row)\n")
@@ -36,20 +36,21 @@ def test_maintenance_looks_once(call, service):
 def test_schema_is_checked(call):
     done = call("schema", "check")
     assert done.exit_code == 0
-    assert "Hive schema 4.1.0, our tables version 2" in done.stderr
+    assert "Hive schema 4.1.0, our tables version 3" in done.stderr
 
 
 def test_schema_of_an_older_version_is_upgraded(call, client):
     with client.database.transaction() as connection:
         HIVE_ACID_LOCK_OBJECT.drop(connection)
+        HIVE_ACID_WRITE_SET.drop(connection)
         connection.execute(update(HIVE_ACID_VERSION).values(HAV_VERSION=1))
     done = call("schema", "check")
     assert done.exit_code == 1
     assert "our tables version 1, an older one: run 'hive-acid schema upgrade'" in done.stderr
     done = call("schema", "upgrade")
     assert done.exit_code == 0
-    assert "our tables were version 1, are version 2: index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS" in done.stderr
+    assert "our tables were version 1, are version 3: index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS" in done.stderr
     done = call("schema", "upgrade")
     assert done.exit_code == 0
-    assert "are version 2: nothing to do" in done.stderr
+    assert "are version 3: nothing to do" in done.stderr
     assert call("schema", "check").exit_code == 0

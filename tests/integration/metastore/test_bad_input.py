@@ -267,6 +267,9 @@ def test_a_read_only_metastore_refuses_every_write_and_answers_reads(
     before = rows.counts()
     rows.update("HIVE_ACID_VERSION", {"HAV_VERSION": 1})  # so that an upgrade has something to write
     with restricted(metastore_url, used, backend) as reader:
+        # Reading sets the mode of a connection; what writes afterwards may use the same one.
+        assert reader.catalog.get_table("db.t").name == "t"
+        assert reader.get_valid_write_ids("db.t")
         for name, write in WRITES.items():
             with pytest.raises(MetastoreUnavailableError, match=r"read-only.*write access"):
                 assert write(reader) is NotImplemented, name

@@ -18,6 +18,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.metastore import MetastoreClient, schema
 from airflow_hive_acid.metastore.clock import clock_ms, now_ms, statement_ms, statement_time
+from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.database import (
     Database,
     OutcomeUnknownError,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy.engine import Connection
+
+
+_PROCESS = sa.select(sa.func.pg_backend_pid())
 
 
 class Lost(Exception):
@@ -263,6 +267,29 @@ def test_reading_changes_nothing(client: MetastoreClient, backend: str) -> None:
         with pytest.raises(MetastoreUnavailableError, match="is read-only"), client.database.reading() as conn:
             conn.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=9))
     assert client.database.read(lambda conn: conn.execute(sa.select(schema.NEXT_LOCK_ID)).scalar_one()) == 1
+
+
+def test_a_kept_connection_survives_an_error_and_is_replaced_after_a_loss(
+    client: MetastoreClient, backend: str, lock_on: Any
+) -> None:
+    """What a failed verb left is undone; a connection that broke takes the other idle ones with it."""
+    if backend != "postgresql":
+        return
+
+    def process() -> int:
+        return client.database.run(lambda conn: int(conn.execute(_PROCESS).scalar_one()), hot=True)
+
+    first = process()
+    with pytest.raises(NoSuchTxnError):
+        client.lock([lock_on("db.t", LockType.SHARED_READ)], txn_id=999)
+    with pytest.raises(NoSuchTxnError):
+        client.commit_txn(999)
+    assert process() == first
+    with client.database.transaction() as conn:
+        conn.execute(sa.select(sa.func.pg_terminate_backend(first)))
+    txn_id = client.open_txn()
+    assert process() != first
+    client.commit_txn(txn_id)
 
 
 def test_a_forked_process_opens_connections_of_its_own(

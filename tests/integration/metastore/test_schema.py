@@ -67,6 +67,7 @@ def test_a_metastore_without_our_tables_works_and_can_be_given_them(client: Meta
         for table in schema.EXTENSION_TABLES:
             table.drop(conn)
         schema.HIVE_ACID_LOCK_OBJECT.drop(conn)
+        schema.HIVE_ACID_WRITE_SET.drop(conn)
     client.database.forget_features()
     assert client.check_schema().extension_version is None
     with client.transaction({"db.t": "update"}):
@@ -75,6 +76,7 @@ def test_a_metastore_without_our_tables_works_and_can_be_given_them(client: Meta
     assert client.check_schema().extension_version == schema.EXTENSION_VERSION
     with client.database.reading() as conn:
         assert "HIVE_ACID_LOCK_OBJECT" in {i["name"] for i in sa.inspect(conn).get_indexes("HIVE_LOCKS")}
+        assert "HIVE_ACID_WRITE_SET" in {i["name"] for i in sa.inspect(conn).get_indexes("WRITE_SET")}
     client.upgrade_schema()
     client.jobs.start(
         job_id="j",

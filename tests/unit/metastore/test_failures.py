@@ -56,3 +56,16 @@ def test_characters_that_latin1_lacks_are_named_as_such() -> None:
     assert "keeps text as latin1" in str(explain(error, Failure.DATA, "mysql://db/m"))
     number = pymysql.err.DataError(1366, "Incorrect integer value: 'x' for column `TXN_ID`", sqlstate="22007")
     assert "latin1" not in str(explain(number, Failure.DATA, "mysql://db/m"))
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "text", "failure"),
+    [
+        ("25006", "cannot execute INSERT in a read-only transaction", Failure.READ_ONLY),
+        ("55000", "cannot acquire lock mode ShareLock while recovery is in progress", Failure.READ_ONLY),
+        ("55000", "sequence is not yet defined in this session", Failure.OTHER),
+    ],
+)
+def test_a_hot_standby_is_a_read_only_metastore(sqlstate: str, text: str, failure: Failure) -> None:
+    error = type("OperationalError", (Exception,), {"sqlstate": sqlstate})(text)
+    assert FailureRules().classify(error) is failure

@@ -1,0 +1,85 @@
+"""SQLAlchemy engines for the three kinds of metastore database, and the modes their connections can be in."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import urllib.parse
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.engine import Connection, Engine
+
+READING = "hive_acid_reading"
+"""Execution option of connections that only read."""
+_CONNECT_SECONDS = 10
+
+
+def make_engine(url: sa.URL, pool_size: int) -> Engine:
+    """SQLAlchemy's engine for a metastore, with the session settings that every connection needs."""
+    match url.get_backend_name():
+        case "sqlite":
+            return _sqlite_engine(url, pool_size)
+        case "postgresql":
+            # No prepared statements of psycopg's own: it deallocates all, ours included, after each rollback.
+            arguments: dict[str, Any] = {
+                "connect_timeout": _CONNECT_SECONDS,
+                "application_name": "airflow-hive-acid",
+                "prepare_threshold": None,
+            }
+        case _:
+            arguments = {"connect_timeout": _CONNECT_SECONDS}
+    given = {k: v for k, v in arguments.items() if k not in url.query}
+    engine = sa.create_engine(
+        url, isolation_level="READ COMMITTED", pool_size=pool_size, max_overflow=20, connect_args=given
+    )
+    if url.get_backend_name() == "mysql":
+        event.listen(engine, "connect", _prepare_mysql)
+    return engine
+
+
+def _prepare_mysql(connection: Any, record: Any) -> None:
+    # Strict: a value that is too long is an error, not cut off. TXNS holds a row with id 0, which MySQL would otherwise
+    # replace by the next id.
+    connection.query("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'")
+    # UNIX_TIMESTAMP of a local time goes back by an hour when summer time ends.
+    connection.query("SET SESSION time_zone = '+00:00'")
+
+
+def _sqlite_engine(url: sa.URL, pool_size: int) -> Engine:
+    # mode=rw: a misspelt path is an error, not a new empty database.
+    file = f"file:{urllib.parse.quote(url.database or '')}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(file, uri=True, timeout=30, check_same_thread=False, isolation_level=None)
+        try:
+            connection.executescript(
+                "PRAGMA busy_timeout=30000; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON"
+            )
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    return sa.create_engine(url, creator=connect, pool_size=pool_size, max_overflow=20)
+
+
+@contextlib.contextmanager
+def read_only(conn: Connection) -> Iterator[None]:
+    """Let the driver begin transactions READ ONLY, and afterwards as the server has it.
+
+    Not SQLAlchemy's ``postgresql_readonly``: what it leaves behind is READ WRITE, by which the next write on the same
+    connection would pass a database whose ``default_transaction_read_only`` is on.
+    """
+    driver: Any = conn.connection.driver_connection
+    driver.read_only = True
+    try:
+        yield
+    finally:
+        if not (driver.closed or driver.broken):
+            driver.read_only = None

@@ -1,0 +1,105 @@
+"""Connections that are kept for the verbs in whose path every microsecond counts (PostgreSQL).
+
+Taking a connection from SQLAlchemy's pool and giving it back costs a third of what a client spends on a verb, so a few
+stay checked out, and a verb takes one of those. Their statements are prepared, and the server plans them once: often
+while TXNS holds a handful of rows, when reading all of them is the cheapest way. That plan stays, while the table
+grows to thousands of rows. So these connections, whose statements all look up single rows, are told to prefer indexes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import DBAPIError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection, Engine
+    from sqlalchemy.sql.base import Executable
+
+_IDLE = 0
+"""libpq's PQTRANS_IDLE."""
+_INHERITED: list[Connection] = []
+"""Of a parent process: never used, and never collected either, which would reset them on the parent's socket."""
+
+
+class KeptConnections:
+    """Idle connections of one engine, each used by one verb at a time.
+
+    :param most: how many stay checked out; the others go back to the pool.
+    :param prepare: what tells a connection to prefer indexes; ``restore`` makes it like the pool's others again.
+    """
+
+    def __init__(self, engine: Engine, most: int, prepare: Executable, restore: Executable) -> None:
+        self._engine = engine
+        self._most = most
+        self._prepare, self._restore = prepare, restore
+        self._idle: list[Connection] = []
+
+    def take(self) -> Connection:
+        """A connection outside a transaction."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            conn = self._engine.connect()
+        try:
+            conn.execute(self._prepare)
+            conn.commit()
+        except BaseException:
+            conn.invalidate()
+            conn.close()
+            raise
+        return conn
+
+    def commit(self, conn: Connection) -> None:
+        """Commit what a verb has left open; a batch may have brought the COMMIT already."""
+        if conn.in_transaction():
+            conn.commit()
+
+    def give_back(self, conn: Connection) -> None:
+        """Keep a connection whose verb has succeeded."""
+        if len(self._idle) < self._most:
+            self._idle.append(conn)
+            return
+        try:
+            conn.execute(self._restore)
+            conn.commit()
+        except DBAPIError:
+            conn.invalidate()  # it is no longer needed, whatever it suffers from
+        finally:
+            conn.close()
+
+    def recover(self, conn: Connection) -> None:
+        """Undo what a verb that failed has left, and keep the connection if it is sound."""
+        try:
+            sound = not conn.invalidated and self._undo(conn)
+        except Exception:  # noqa: BLE001 - the verb's own error is the one to tell
+            sound = False
+        if sound:
+            self.give_back(conn)
+            return
+        if not conn.invalidated:
+            conn.invalidate()
+        conn.close()
+        self.close()  # what broke one connection, a restarted server perhaps, has broken the others
+
+    def close(self) -> None:
+        """Give all back to the pool."""
+        while self._idle:
+            conn = self._idle.pop()
+            conn.invalidate()  # not as the pool wants its connections to be
+            conn.close()
+
+    def inherit(self) -> None:
+        """After a fork: let go of the parent's connections without touching them."""
+        _INHERITED.extend(self._idle)
+        self._idle = []
+
+    @staticmethod
+    def _undo(conn: Connection) -> bool:
+        driver: Any = conn.connection.driver_connection
+        if driver.closed or driver.broken:
+            return False
+        conn.rollback()
+        if driver.pgconn.transaction_status != _IDLE:
+            driver.rollback()
+        return bool(driver.pgconn.transaction_status == _IDLE)
