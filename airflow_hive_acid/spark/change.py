@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format.buckets import MAX_BUCKET
 from airflow_hive_acid.format.names import delete_delta_name, delta_name
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.assign import assigned, stored
@@ -181,7 +182,8 @@ class ChangeWriter:
 
     def _grouped(self, rows: DataFrame, buckets: Sequence[int]) -> DataFrame:
         """One task per group, a bucket of a partition: a bucket of a directory has exactly one writer."""
-        tasks = min(len(buckets) * len(self.table.snapshot.partitions), _shuffle_partitions(rows))
+        # New versions of rows are in the bucket of their task's number, and a directory has so many of them.
+        tasks = min(len(buckets) * len(self.table.snapshot.partitions), _shuffle_partitions(rows), MAX_BUCKET + 1)
         task = f"{_GROUP} % {tasks}"
         placed = buckets_of(self.table.snapshot)
         if placed is not None and self.insert_statement_id is not None:

@@ -14,6 +14,8 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.format.buckets import decode_bucket
+from airflow_hive_acid.format.jobs import Assignment, Update
+from airflow_hive_acid.spark.accelerator import SESSION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,3 +206,20 @@ def test_random_programs_agree_with_a_model(acid_table: Callable, seed: int) -> 
             table.compact(kind, partition)
             assert table.ids() == before
         assert table.rows() == sorted(((i, v, p) for i, (v, p) in model.items()), key=repr), kind
+
+
+@pytest.mark.parametrize("way", ["auto", "off"])
+def test_changes_of_many_partitions_are_written_by_no_more_tasks_than_a_directory_has_buckets(
+    acid_table: Callable, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the format had 8 buckets: 3 buckets of 20 partitions make 60 groups of rows."""
+    table = acid_table("id int", partitioned_by="p int")
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_hive_acid.spark.insert.FEW_ROWS", 0)
+        table.insert("select /*+ REPARTITION(3) */ cast(id as int), cast(id % 20 as int) from range(0, 400)")
+    monkeypatch.setattr("airflow_hive_acid.spark.change.MAX_BUCKET", 7)
+    own = table.next_write_id()
+    step = Update(table.snapshot(own), "t", (Assignment("id", "id + 1000"),), None, own, 0, 1)
+    table.publish(table.run(step, **{"spark.sql.shuffle.partitions": "60", SESSION_KEY: way}))
+    assert {int(name[-5:]) for names in table.files().values() for name in names} <= set(range(8))
+    assert sorted(row[0] for row in table.rows()) == list(range(1000, 1400))
