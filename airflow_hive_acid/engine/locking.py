@@ -43,6 +43,7 @@ def concurrency(context: Context) -> bool:
 def require_manager(context: Context, tables: Iterable[Table]) -> None:
     """Refuse statements that the configured manager has no means for.
 
+    :param tables: looked at only with DummyTxnManager, so an iterator may look them up.
     :raises UnsupportedStatementError: a transactional table with DummyTxnManager, in Hive's words.
     :raises ConfigurationError: DbTxnManager without hive.support.concurrency.
     """

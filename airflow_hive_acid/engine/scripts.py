@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.results import Rows
     from airflow_hive_acid.metastore.beginning import Locks
+    from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.plans import Plan
     from airflow_hive_acid.sql.statements import DataStatement, PlainStatement, Statement
 
@@ -199,10 +200,10 @@ def _run_without_result(context: Context, statement: Statement) -> None:
         case Load():
             _refuse_load(context, statement)
         case Alteration():
-            require_manager(context, [context.table(str(statement.table))])
+            require_manager(context, map(context.table, [str(statement.table)]))
             run_alter(context, statement)
         case DropTable():
-            require_manager(context, context.client.catalog.find_tables([str(statement.table)]).values())
+            require_manager(context, _if_there(context, str(statement.table)))
             run_ddl(context, statement)
         case CreateDatabase() | DropDatabase() | CreateTable():
             run_ddl(context, statement)
@@ -210,11 +211,16 @@ def _run_without_result(context: Context, statement: Statement) -> None:
             raise AssertionError(f"{kind_of(statement)} is no statement of its own")
 
 
+def _if_there(context: Context, name: str) -> Iterator[Table]:
+    """The table, looked up when it is asked for; none without an error when it does not exist."""
+    yield from context.client.catalog.find_tables([name]).values()
+
+
 def plan_of(context: Context, statement: DataStatement) -> Plan:
     """The plan of a statement, by the catalog and the session's views as they are now."""
     guarded = context.settings.flag("hive.txn.xlock.mergeinsert")
     planned = plan(statement, context.table, context.views, guarded_merge=guarded)
-    require_manager(context, [context.table(table) for table in planned.operations])
+    require_manager(context, map(context.table, planned.operations))
     _check_partition_mode(context, planned)
     return planned
 

@@ -7,6 +7,7 @@ changes of tables that have no transactions.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -55,7 +56,8 @@ def plan(
     :raises InvalidArgumentsError: for columns that do not exist or do not fit.
     :raises UnsupportedStatementError: for changes that ACID tables do not allow.
     """
-    references = References(statement, table_of, views)
+    # Expressions of one statement ask for its tables many times.
+    references = References(statement, functools.cache(table_of), views)
     match statement:
         case Insert():
             return _plan_insert(statement, references)
