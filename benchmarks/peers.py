@@ -207,9 +207,9 @@ def measure(arguments: argparse.Namespace) -> None:
     directory = Path(tempfile.mkdtemp(prefix="hive-acid-peers-"))
     spark = session(arguments.cores, directory)
     try:
-        source = directory / "source"
+        source = directory / "sources" / "all"
         write_plain(generated(spark, arguments.rows), source)
-        small = directory / "small"
+        small = directory / "sources" / "few"
         write_plain(generated(spark, COMMIT_ROWS).repartition(2), small)
         peers: list[Peer] = [Delta(spark, directory), Iceberg(spark, directory)]
         bench = Bench(spark, arguments, directory, source, small, peers)

@@ -45,10 +45,11 @@ class FsspecFilesystem:
         self._is_object_store = protocol in OBJECT_STORES
         try:
             self._fs = _open(self._translate(uri), options)
-        except (ImportError, ValueError) as error:
-            raise ConfigurationError(
-                f"{uri}: fsspec cannot open {protocol!r} ({error}); install the package it names"
-            ) from error
+        except (ImportError, ValueError, OSError) as error:
+            remedy = "install the package it names"
+            if protocol == "hdfs":
+                remedy = "install libhdfs, or say where its WebHDFS is: FSSPEC_WEBHDFS, see docs/operations.md"
+            raise ConfigurationError(f"{uri}: fsspec cannot open {protocol!r} ({error}); {remedy}") from error
 
     def can_fence(self, uri: str) -> bool:
         """See the protocol."""

@@ -6,6 +6,7 @@ import os
 import uuid
 from typing import TYPE_CHECKING
 
+import fsspec
 import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, UnsafePathError
@@ -202,6 +203,41 @@ def test_only_staging_directories_of_the_table_are_fenced(tmp_path: Path) -> Non
 def test_a_location_we_cannot_serve_is_refused_by_name(uri: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         open_filesystem(uri)
+
+
+def test_hdfs_without_libhdfs_is_refused_with_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library(*_: object, **__: object) -> None:
+        raise OSError("Unable to load libhdfs")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", no_library)
+    with pytest.raises(ConfigurationError, match=r"Unable to load libhdfs\); install libhdfs, or .* FSSPEC_WEBHDFS"):
+        open_filesystem("hdfs://nn:8020/w")
+
+
+def test_a_configured_gateway_serves_its_own_name_node_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fsspec.config.conf, "webhdfs", {"namenodes": {"nn:8020": "web:9870"}})
+    fs = open_filesystem("hdfs://nn:8020/w")
+    with pytest.raises(InvalidArgumentsError, match="not on nn:8020"):
+        fs.exists("hdfs://other:8020/w")
+    assert fs.can_fence("hdfs://nn:8020/w/t")
+
+
+def test_what_shows_while_a_directory_is_being_deleted_goes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that is not dead yet puts an object below a staging directory while its objects are being deleted."""
+    table = f"memory://{uuid.uuid4().hex}/t"
+    fs = open_filesystem(table)
+    fill(fs, table, "_tmp_x/data/f")
+    remove, late = fs._fs.rm_file, []
+
+    def remove_slowly(name: str) -> None:
+        if not late:
+            late.append(name)
+            fill(fs, table, "_tmp_x/data/g")
+        remove(name)
+
+    monkeypatch.setattr(fs._fs, "rm_file", remove_slowly)
+    assert fs.delete(f"{table}/_tmp_x", inside=table) is True
+    assert not fs.exists(f"{table}/_tmp_x")
 
 
 def test_a_filesystem_says_when_a_location_is_not_its_own(tmp_path: Path) -> None:
