@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests of one file stay together: they share a Spark application and a database server with each other.
 PARALLEL ?= -n 2 --dist loadfile
 
-.PHONY: install accelerator demo test test-unit test-mariadb test-object-store bench-peers test-interop test-interop-long mariadb lint format bench clean lock help
+.PHONY: install accelerator demo test test-unit test-mariadb test-object-store bench-peers test-interop test-interop-long test-programs-long mariadb lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -60,6 +60,11 @@ test-interop: install mariadb
 PROGRAMS ?= 300
 test-interop-long: install
 	@$(BIN)/python -m pytest -q -m interop --programs $(PROGRAMS) --durations 10 tests/interop/test_programs.py
+
+## make test-programs-long  200 random programs of DML on our engine, beside a plain model in Python (PROGRAMS=40: so many)
+test-programs-long: PROGRAMS = 200
+test-programs-long: install
+	@$(BIN)/python -m pytest -q --backend sqlite --programs $(PROGRAMS) tests/integration/sql/test_random_programs.py
 
 # A server for the two above; as root it is installed.
 mariadb:
