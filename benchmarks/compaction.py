@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from dml import job, paths
 from measure import interleaved, jvm_pid, markdown
+from pyspark.sql import functions as F
 from tables import BenchTable, generated, session, write_plain
 
 from airflow_hive_acid.format.jobs import Compact, Delete, Insert, Source
@@ -29,7 +30,7 @@ from airflow_hive_acid.format.jobs import Compact, Delete, Insert, Source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 GOALS = {"major": "1.3"}
 TXN = 1_000_000
@@ -121,6 +122,44 @@ def with_deltas(
     return table
 
 
+def many_deltas(spark: SparkSession, root: Path, rows: int, deltas: int) -> BenchTable:
+    """A table of two buckets, made at once: each delta has its share of the rows, each delete delta deletes in all."""
+    rows_of = generated(spark, rows)
+    write_id, bucket = f"id div {-(-rows // deltas)} + 1", "cast(536870912 | shiftleft(pmod(id, 2), 16) as int)"
+    header = (f"{write_id} as originalTransaction", f"{bucket} as bucket", "id as rowId")
+    columns = ", ".join(rows_of.columns)
+    _write_directories(
+        rows_of.selectExpr("0 as operation", *header, f"{write_id} as currentTransaction", f"struct({columns}) as row"),
+        root,
+        "delta",
+    )
+    deleter = f"pmod(id div 10, {deltas}) + {deltas + 1}"
+    row = rows_of.selectExpr(f"struct({columns}) as row").schema["row"].dataType.simpleString()
+    _write_directories(
+        rows_of.where("pmod(id, 10) = 3").selectExpr(
+            "2 as operation", *header, f"{deleter} as currentTransaction", f"cast(null as {row}) as row"
+        ),
+        root,
+        "delete_delta",
+    )
+    return BenchTable(spark, root, 2 * deltas)
+
+
+def _write_directories(events: DataFrame, root: Path, kind: str) -> None:
+    """One directory for each current write id, task N being bucket N."""
+    scratch = root / kind
+    placed = events.selectExpr("*", "currentTransaction as w").repartitionById(2, F.expr("shiftright(bucket, 16) & 1"))
+    order = ("w", "originalTransaction", "bucket", "rowId")
+    placed.sortWithinPartitions(*order).write.partitionBy("w").option("compression", "zlib").orc(str(scratch))
+    for directory in scratch.glob("w=*"):
+        number = int(directory.name[2:])
+        target = root / f"{kind}_{number:07d}_{number:07d}_0000"
+        target.mkdir()
+        for file in directory.glob("part-*"):
+            file.rename(target / f"bucket_{file.name[5:10]}")
+    shutil.rmtree(scratch)
+
+
 def show_memory(rows: int, deltas: list[int], cores: int) -> None:
     """Start an application for each number of deltas, and collect what they say."""
     print(f"| {rows:,} rows | deltas and delete deltas | live heap before, MB | at its peak, MB | resident, MB | s |")
@@ -135,10 +174,7 @@ def show_peak(rows: int, deltas: int, cores: int) -> None:
     spark = session(cores)
     directory = Path(tempfile.mkdtemp(prefix="hive-acid-bench-"))
     try:
-        plain = directory / "plain"
-        # Two buckets, so that a bucket has as many files as there are deltas.
-        write_plain(generated(spark, rows).coalesce(2), plain)
-        table = with_deltas(spark, directory / "acid", plain, rows, deltas, deletes=True)
+        table = many_deltas(spark, directory / "acid", rows, deltas)
         for label, conf in paths(spark):
             for kind in ("major", "minor", "rebalance"):
                 step = Compact(table.snapshot(txn=TXN), kind, TXN)  # type: ignore[arg-type]
@@ -174,7 +210,7 @@ class Peak:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._done.wait(0.2):
+        while not self._done.wait(1):
             self.bytes = max(self.bytes, live_heap(self._spark))
 
 
