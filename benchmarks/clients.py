@@ -164,7 +164,7 @@ class Hive:
             raise RuntimeError("Hive's process died; run its command by hand to see why")
         return Run(**json.loads(line))
 
-    def warm_up(self, txns: int = 1500, seconds: float = 240) -> None:
+    def warm_up(self, txns: int = 1500, seconds: float = 60) -> None:
         """Let the JVM's compilers see that many txns, or give up after so long."""
         began, done = time.monotonic(), 0
         while done < txns and time.monotonic() - began < seconds:

@@ -1,6 +1,7 @@
 """The control plane on a PostgreSQL of its own: write transactions per second beside Hive's TxnHandler and the floor.
 
-    python benchmarks/control_plane.py [--seconds 4] [--rounds 3] [--no-fsync] [--part verbs|load|lookups]
+    python benchmarks/control_plane.py [--seconds 4] [--rounds 3] [--no-fsync] [--no-hive] [--part verbs|load|lookups]
+    python benchmarks/control_plane.py --part load --seconds 3 --rounds 2     # the table of load, 1 and 8 clients
 
 Every round runs every case once, so that ratios come from the same minutes of the same machine and the same server: one
 ``INSERT`` with its ``COMMIT`` through the plain driver (the floor), Hive's four verbs (openTxn, lock,
@@ -225,11 +226,12 @@ def main() -> None:
     parser.add_argument("--clients", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2, 8])
     parser.add_argument("--history", type=int, default=1_000_000, help="rows of history")
     parser.add_argument("--no-fsync", action="store_true", help="a server without fsync: the CPU counts, not the disk")
+    parser.add_argument("--no-hive", action="store_true", help="without Hive, whose JVM takes a minute to warm up")
     parser.add_argument("--part", choices=PARTS, action="append", help="default: all")
     options = parser.parse_args()
     parts = options.part or PARTS
-    with_hive = oracle.is_built()
-    if not with_hive:
+    with_hive = oracle.is_built() and not options.no_hive
+    if not oracle.is_built():
         print("Without Hive: build it with python tests/interop/oracle/oracle.py (needs Maven and a JDK 17).")
     with ExitStack() as stack:
         bench = Bench(stack, durable=not options.no_fsync)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import sys
 from decimal import Decimal
@@ -10,10 +11,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
     from airflow_hive_acid.engine.results import Rows
+
+
+_LOOK_AHEAD = 1000
+"""Rows of a stream that decide how wide its columns are."""
 
 
 class Format(StrEnum):
@@ -47,20 +52,61 @@ def print_rows(rows: Rows, form: Format, file: TextIO | None = None) -> None:
         _print_table(names, rows, out)
 
 
+def print_stream(columns: Sequence[str], rows: Iterable[list[Any]], form: Format, file: TextIO | None = None) -> None:
+    """Print rows as they come, without keeping them; a table's columns are as wide as those of its first rows need.
+
+    :param file: standard output by default.
+    """
+    out = file or sys.stdout
+    if form is Format.JSON:
+        separator = "["
+        for row in rows:
+            out.write(separator + _compact(dict(zip(columns, row, strict=True))))
+            separator = ", "
+        out.write("]\n" if separator == ", " else "[]\n")
+    elif form is Format.CSV:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_csv_value(v) for v in row] for row in rows)
+    else:
+        _stream_table(columns, iter(rows), out)
+
+
+def _stream_table(names: Sequence[str], rows: Iterator[list[Any]], out: TextIO) -> None:
+    first = list(itertools.islice(rows, _LOOK_AHEAD))
+    shown = [[_shown(v) for v in row] for row in first]
+    widths = [max([len(name), *(len(row[i]) for row in shown)]) for i, name in enumerate(names)]
+    numeric = [all(_is_number(row[i]) for row in first) and bool(first) for i in range(len(names))]
+    _head(names, widths, out)
+    count = 0
+    for cells in itertools.chain(shown, ([_shown(v) for v in row] for row in rows)):
+        _line(cells, widths, numeric, out)
+        count += 1
+    out.write(f"({count} row{'' if count == 1 else 's'})\n")
+
+
 def _print_table(names: Sequence[str], rows: Rows, out: TextIO) -> None:
     """Columns as wide as their widest value; nothing is ever cut off."""
     cells = [[_shown(v) for v in row] for row in rows.rows]
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
     numeric = [all(_is_number(row[i]) for row in rows.rows) and bool(rows.rows) for i in range(len(names))]
+    _head(names, widths, out)
+    for row in cells:
+        _line(row, widths, numeric, out)
+    out.write(f"({len(cells)} row{'' if len(cells) == 1 else 's'})\n")
+
+
+def _head(names: Sequence[str], widths: Sequence[int], out: TextIO) -> None:
     out.write(" | ".join(name.ljust(width) for name, width in zip(names, widths, strict=True)).rstrip() + "\n")
     out.write("-+-".join("-" * width for width in widths) + "\n")
-    for row in cells:
-        padded = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ]
-        out.write(" | ".join(padded).rstrip() + "\n")
-    out.write(f"({len(cells)} row{'' if len(cells) == 1 else 's'})\n")
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], out: TextIO) -> None:
+    padded = [
+        cell.rjust(width) if right else cell.ljust(width)
+        for cell, width, right in zip(cells, widths, numeric, strict=True)
+    ]
+    out.write(" | ".join(padded).rstrip() + "\n")
 
 
 def _shown(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,11 +11,12 @@ from airflow_hive_acid.engine.results import Rows
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.metastore import shown
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
-from airflow_hive_acid.sql.statements import ShowKind
+from airflow_hive_acid.metastore.shown import COMPACTION_ORDER, CompactionFilter, LockFilter, Order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
@@ -25,48 +27,84 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def show(client: MetastoreClient, statement: Show) -> Rows:
-    """Run a SHOW statement."""
-    if statement.kind is ShowKind.COMPACTIONS:
-        return _rows(_COMPACTIONS, _compactions(client, statement))
-    if statement.kind is ShowKind.TRANSACTIONS or (statement.table is None and statement.database is None):
-        return show_rows(client, statement.kind.value)
-    partition = partition_name(statement.partition) if statement.partition else None
-    table = None if statement.table is None else str(statement.table)
-    return _rows(_LOCKS, client.show_locks(table, partition, database=statement.database))
+@dataclass(frozen=True, slots=True)
+class StreamedRows:
+    """Rows that are read while they are asked for; until the last one a transaction of the metastore stays open."""
+
+    columns: tuple[Column, ...]
+    rows: Iterator[list[Any]]
 
 
-def show_rows(client: MetastoreClient, kind: str) -> Rows:
-    """All that SHOW prints.
+@dataclass(frozen=True, slots=True)
+class ShowRequest:
+    """What SHOW is asked for; None does not restrict.
 
     :param kind: ``locks``, ``transactions`` or ``compactions``.
+    :param partition: its name, as Hive writes it (``day=1/hour=2``).
+    :param type: of a compaction, as ``state`` in the words that SHOW COMPACTIONS prints, in lower case.
+    :param order: columns in lower case, and whether each descends.
+    :param limit: rows at most.
     """
-    match kind:
-        case "locks":
-            return _rows(_LOCKS, client.show_locks())
-        case "transactions":
-            return _rows(_TRANSACTIONS, client.show_transactions())
-        case _:
-            return _rows(_COMPACTIONS, client.compactions.show())
+
+    kind: str
+    database: str | None = None
+    table: str | None = None
+    partition: str | None = None
+    id: int | None = None
+    pool: str | None = None
+    type: str | None = None
+    state: str | None = None
+    order: tuple[tuple[str, bool], ...] = ()
+    limit: int | None = None
 
 
-def _compactions(client: MetastoreClient, statement: Show) -> list[Compaction]:
-    """The requests that the filters leave, newest first unless ORDER BY says otherwise."""
-    if statement.id is not None:
-        return [request for request in client.compactions.show() if request.id == statement.id]
-    found = client.compactions.show(
-        database=statement.database if statement.table is None else statement.table.database,
-        table=None if statement.table is None else statement.table.name,
-        partition=partition_name(statement.partition) if statement.partition else None,
-        type=None if statement.type is None else _one_of(_TYPES, statement.type, "type"),
-        state=None if statement.state is None else _one_of(_STATES, statement.state, "status"),
-        pool=statement.pool,
-        limit=None if statement.order else statement.limit,
+def show(client: MetastoreClient, statement: Show) -> Rows:
+    """Run a SHOW statement."""
+    table = statement.table
+    request = ShowRequest(
+        statement.kind.value,
+        statement.database if table is None else table.database,
+        None if table is None else table.name,
+        partition_name(statement.partition) if statement.partition else None,
+        statement.id,
+        statement.pool,
+        statement.type,
+        statement.state,
+        statement.order,
+        statement.limit,
     )
-    for column, descends in reversed(statement.order):
-        key = _one_of(_ORDER, column.removeprefix("cq_").removeprefix("cc_"), "column")
-        found.sort(key=lambda request, key=key: _comparable(key(request)), reverse=descends)  # type: ignore[misc]
-    return found if statement.limit is None else found[: statement.limit]
+    streamed = stream(client, request)
+    return Rows(streamed.columns, list(streamed.rows))
+
+
+def stream(client: MetastoreClient, request: ShowRequest) -> StreamedRows:
+    """What SHOW prints, without loading all of it: filters, order and limit are the database's work.
+
+    :raises InvalidArgumentsError: for a type, a state or a column that is none; names the nearest one.
+    """
+    match request.kind:
+        case "locks":
+            places = LockFilter(request.database, request.table, request.partition)
+            return _streamed(_LOCKS, shown.locks(client.database, places, request.limit))
+        case "transactions":
+            return _streamed(_TRANSACTIONS, shown.transactions(client.database, limit=request.limit))
+    wanted = CompactionFilter(
+        request.id,
+        request.database,
+        request.table,
+        request.partition,
+        None if request.type is None else _one_of(_TYPES, request.type, "type"),
+        None if request.state is None else _one_of(_STATES, request.state, "status"),
+        request.pool,
+    )
+    order = tuple(Order(_column_of(column), descends) for column, descends in request.order)
+    return _streamed(_COMPACTIONS, shown.compactions(client.database, wanted, order, request.limit))
+
+
+def _column_of(said: str) -> str:
+    column = said.removeprefix("cq_").removeprefix("cc_")
+    _one_of(COMPACTION_ORDER, column, "column")
+    return column
 
 
 def _one_of(known: Mapping[str, T], said: str, what: str) -> T:
@@ -75,11 +113,6 @@ def _one_of(known: Mapping[str, T], said: str, what: str) -> T:
     near = difflib.get_close_matches(said, list(known), 1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
     raise InvalidArgumentsError(f"{said!r} is no {what} of compactions; {hint}")
-
-
-def _comparable(value: Any) -> tuple[bool, Any]:
-    """NULL comes first, as in Hive."""
-    return value is not None, value if value is not None else 0
 
 
 def _time(milliseconds: int | None) -> str | None:
@@ -149,24 +182,9 @@ _COMPACTIONS: Mapping[str, Callable[[Compaction], Any]] = {
 }
 _TYPES = {kind.name.lower(): kind for kind in CompactionType}
 _STATES = {state.text: state for state in CompactionState}
-_ORDER: Mapping[str, Callable[[Compaction], Any]] = {
-    **_COMPACTIONS,
-    "id": lambda r: r.id,
-    "database": lambda r: r.resource.database,
-    "table": lambda r: r.resource.table,
-    "partition": lambda r: r.resource.partition,
-    "worker_id": lambda r: r.worker_id,
-    "enqueue_time": lambda r: r.enqueue_time,
-    "start": lambda r: r.start,
-    "commit_time": lambda r: r.commit_time,
-    "pool_name": lambda r: r.pool_name,
-    "highest_write_id": lambda r: r.highest_write_id,
-    "error_message": lambda r: r.error,
-}
-"""What ORDER BY may name: the columns shown, and Hive's names of them in its tables without ``cq_``."""
 _NUMBERS = {"transaction_id", "compactionid", "txnid", "duration", "nexttxnid", "highestwriteid"}
 
 
-def _rows(columns: Mapping[str, Callable[[Any], Any]], found: Iterable[Any]) -> Rows:
+def _streamed(columns: Mapping[str, Callable[[Any], Any]], found: Iterator[Any]) -> StreamedRows:
     types = tuple(Column(name, "bigint" if name in _NUMBERS else "string") for name in columns)
-    return Rows(types, [[value(row) for value in columns.values()] for row in found])
+    return StreamedRows(types, ([value(row) for value in columns.values()] for row in found))

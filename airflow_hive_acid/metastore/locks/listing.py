@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 _H = HIVE_LOCKS.c
-_SHOW_LOCKS = select(
+SHOW_LOCKS = select(
     _H.HL_LOCK_EXT_ID,
     _H.HL_LOCK_INT_ID,
     _H.HL_DB,
@@ -32,7 +32,7 @@ _SHOW_LOCKS = select(
     _H.HL_BLOCKEDBY_EXT_ID,
     _H.HL_BLOCKEDBY_INT_ID,
 )
-_SHOW_TXNS = select(
+SHOW_TXNS = select(
     TXNS.c.TXN_ID,
     TXNS.c.TXN_STATE,
     TXNS.c.TXN_TYPE,
@@ -71,7 +71,7 @@ def show_locks(
     txn_id: int | None = None,
 ) -> list[LockRow]:
     """Locks held and wanted: acquired first, then the more restrictive, then in order of request."""
-    statement = _SHOW_LOCKS
+    statement = SHOW_LOCKS
     for column, value in ((_H.HL_DB, database), (_H.HL_TABLE, table)):
         if value is not None:
             statement = statement.where(column == value.lower())
@@ -79,34 +79,38 @@ def show_locks(
         statement = statement.where(_H.HL_PARTITION == partition)
     if txn_id is not None:
         statement = statement.where(_H.HL_TXNID == txn_id)
-    rows = [
-        LockRow(
-            lock_id=r[0],
-            internal_id=r[1],
-            database=r[2],
-            table=r[3],
-            partition=r[4],
-            state=LockState(r[5]),
-            type=LockType(r[6]),
-            txn_id=r[7],
-            last_heartbeat=r[8],
-            acquired_at=r[9],
-            user=r[10],
-            host=r[11],
-            agent_info=r[12],
-            blocked_by=None if r[13] is None else f"{r[13]}.{r[14]}",
-        )
-        for r in conn.execute(statement)
-    ]
+    rows = [lock_row(r) for r in conn.execute(statement)]
     return sorted(rows, key=lambda r: (r.state is LockState.WAITING, -r.type.strength, r.lock_id, r.internal_id))
 
 
 def show_transactions(conn: Connection, *, include_committed: bool = False) -> list[TxnRow]:
     """Open and aborted txns, ascending; with ``include_committed`` also those that are committed and still listed."""
-    statement = _SHOW_TXNS
+    statement = SHOW_TXNS
     if not include_committed:
         statement = statement.where(TXNS.c.TXN_STATE.in_(("o", "a")))
-    return [
-        TxnRow(r[0], TxnState(r[1]), TxnType(r[2] or 0), r[3], r[4], r[5], r[6], r[7], r[8])
-        for r in conn.execute(statement)
-    ]
+    return [txn_row(r) for r in conn.execute(statement)]
+
+
+def lock_row(row: Any) -> LockRow:
+    """A row of :data:`SHOW_LOCKS` as a value."""
+    return LockRow(
+        lock_id=row[0],
+        internal_id=row[1],
+        database=row[2],
+        table=row[3],
+        partition=row[4],
+        state=LockState(row[5]),
+        type=LockType(row[6]),
+        txn_id=row[7],
+        last_heartbeat=row[8],
+        acquired_at=row[9],
+        user=row[10],
+        host=row[11],
+        agent_info=row[12],
+        blocked_by=None if row[13] is None else f"{row[13]}.{row[14]}",
+    )
+
+
+def txn_row(row: Any) -> TxnRow:
+    """A row of :data:`SHOW_TXNS` as a value."""
+    return TxnRow(row[0], TxnState(row[1]), TxnType(row[2] or 0), row[3], row[4], row[5], row[6], row[7], row[8])

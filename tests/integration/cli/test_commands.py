@@ -27,6 +27,44 @@ def test_what_goes_on_is_shown(call, client):
     assert call("show", "compactions", "--format", "json").stdout == "[]\n"
 
 
+def test_what_is_shown_can_be_chosen(call, client):
+    for table in ("w.a", "w.b", "v.c"):
+        client.compactions.enqueue(table)
+    client.begin({"w.a": "insert", "v.c": "insert"})
+
+    def tables(*arguments):
+        done = call("show", *arguments, "--format", "json")
+        assert done.exit_code == 0, done.output
+        return [row.get("tabname", row.get("table")) for row in json.loads(done.stdout)]
+
+    assert sorted(tables("compactions", "w")) == ["a", "b"]
+    assert tables("compactions", "w.b") == ["b"]
+    assert tables("compactions", "--order", "tabname desc", "--limit", "2") == ["c", "b"]
+    assert tables("compactions", "--state", "initiated", "--type", "major", "v") == ["c"]
+    assert tables("compactions", "--state", "succeeded") == []
+    assert sorted(tables("locks")) == ["a", "c"]
+    assert tables("locks", "v.c") == ["c"]
+    assert tables("locks", "v.c", "--partition", "p=1") == []
+    csv = call("show", "locks", "v", "--format", "csv").stdout.splitlines()
+    assert csv[0].startswith("lockid,database,table,partition,lock_state,blocked_by,lock_type,transaction_id")
+    assert len(csv) == 2
+    assert call("show", "transactions", "--limit", "0").stdout.endswith("(0 rows)\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["compactions", "--type", "majr"], "did you mean 'major'?"),
+        (["compactions", "--order", "nope"], "'nope' is no column of compactions"),
+        (["compactions", "--order", "id sideways"], "give a column"),
+        (["locks", "w", "--partition", "p=1"], "name its table"),
+    ],
+)
+def test_what_cannot_be_chosen_is_named(call, arguments, text):
+    done = call("show", *arguments)
+    assert text in str(done.exception)
+
+
 @pytest.mark.parametrize("service", ["initiator", "worker", "cleaner", "reaper", "history-purge"])
 def test_maintenance_looks_once(call, service):
     done = call("maintenance", service, "--once")
