@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure import interleaved, jvm_pid, markdown
+from measure import CpuMeter, Samples, interleaved, jvm_pid, markdown
 from tables import BenchTable, generated, session, write_plain
 
 from airflow_hive_acid.format.jobs import Column, Insert, PartitionRef, TableSnapshot
@@ -123,10 +122,11 @@ def _open_each(spark: SparkSession, files: list[str]) -> int:
 def partitions(arguments: argparse.Namespace, directory: Path) -> None:
     """A driver with a small heap over many partitions; an application of its own."""
     root = directory / "partitioned"
-    print(f"| {arguments.partitions:,} partitions, driver heap {HEAP} | wall s | heap in use MB | resident MB |")
-    print("|---|---|---|---|", flush=True)
+    print(f"| {arguments.partitions:,} partitions, heap of {HEAP} | CPU s | wall s | heap in use MB | resident MB |")
+    print("|---|---|---|---|---|", flush=True)
     for line in _child(arguments, "partitions", root):
-        print(f"| {line['what']} | {line['wall']:.1f} | {line['heap']} | {line['resident']} |", flush=True)
+        memory = f"{line['heap']} | {line['resident']}"
+        print(f"| {line['what']} | {line['cpu']:.1f} | {line['wall']:.1f} | {memory} |", flush=True)
     print()
 
 
@@ -165,11 +165,12 @@ def _partitions_child(arguments: argparse.Namespace, root: Path) -> None:
         frame = read_snapshot(spark, snapshot(1, arguments.partitions)).where("ds = '2024-00007' and h = 7")
         assert frame.count() == 1
 
+    meter = CpuMeter(jvm_pid(spark))
     for what, run in (("insert", insert), ("read", read), ("read again", read), ("one partition of them", pruned)):
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), meter.seconds() + time.process_time()
         run()
-        wall = time.perf_counter() - began
-        _report(what=what, wall=wall, heap=_heap(spark), resident=_resident(jvm_pid(spark)))
+        wall, cpu = time.perf_counter() - began, meter.seconds() + time.process_time() - cpu
+        _report(what=what, wall=wall, cpu=cpu, heap=_heap(spark), resident=_resident(jvm_pid(spark)))
     spark.stop()
 
 
@@ -190,19 +191,16 @@ def _resident(pid: int) -> int:
 def start(arguments: argparse.Namespace, directory: Path) -> None:
     """Applications that start and read one row."""
     _child(arguments, "small", directory / "small")
-    times: dict[str, list[float]] = {}
-    for number in range(arguments.rounds + arguments.warm_up):
+    found: dict[str, Samples] = {}
+    for number in range(arguments.rounds):
         for what in ("plain", "snapshot", "snapshot without the jar"):
-            began = time.perf_counter()
             (line,) = _child(arguments, "first_row", directory / "small", what)
-            if number >= arguments.warm_up:
-                times.setdefault(f"{what}: whole application", []).append(time.perf_counter() - began)
-                times.setdefault(f"{what}: from session to first row", []).append(line["wall"])
-    print(f"| start to first row, {arguments.rounds} rounds | wall s, min | median |")
-    print("|---|---|---|")
-    for what, found in sorted(times.items(), key=lambda item: item[0].rpartition(":")[2]):
-        print(f"| {what} | {min(found):.2f} | {statistics.median(found):.2f} |")
-    print(flush=True)
+            print(f"  round {number} {what}: {line}", file=sys.stderr, flush=True)
+            samples = found.setdefault(what, Samples())
+            samples.cpu.append(line["cpu"])
+            samples.wall.append(line["wall"])
+    title = f"from session to first row, {arguments.rounds} applications each"
+    print(markdown(title, found, "plain", {}), end="\n\n", flush=True)
 
 
 def _small_child(arguments: argparse.Namespace, root: Path) -> None:
@@ -220,13 +218,15 @@ def _first_row_child(arguments: argparse.Namespace, root: Path, what: str) -> No
     spark = session(arguments.cores)
     if what == "snapshot without the jar":
         spark.conf.set(SESSION_KEY, "off")
-    began = time.perf_counter()
+    meter = CpuMeter(jvm_pid(spark))
+    began, cpu = time.perf_counter(), meter.seconds() + time.process_time()
     if what == "plain":
         frame = spark.read.orc(str(root / "plain"))
     else:
         frame = read_snapshot(spark, BenchTable(spark, root / "acid", 1).snapshot())
     assert frame.first() is not None
-    _report(wall=time.perf_counter() - began)
+    cpu = meter.seconds() + time.process_time() - cpu
+    _report(wall=time.perf_counter() - began, cpu=cpu)
     spark.stop()
 
 
