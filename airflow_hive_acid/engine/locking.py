@@ -127,7 +127,7 @@ def _of_legacy(planned: Iterable[LegacyLock]) -> Locks:
             LockComponent(
                 database,
                 table,
-                "/".join(partition) if partition and not lock.rule.endswith("that is known") else None,
+                "/".join(partition) if partition and lock.whole else None,
                 LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ,
                 Operation.NO_TXN if exclusive else Operation.SELECT,
                 transactional=False,

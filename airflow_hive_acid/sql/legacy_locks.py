@@ -42,11 +42,13 @@ class LegacyLock:
     """An object and the mode in which it is locked.
 
     :param rule: the row of the document's table, or why a parent is locked.
+    :param whole: the path names a database, table or partition, and not the known prefix of several partitions.
     """
 
     path: Path
     mode: LegacyMode
     rule: str
+    whole: bool = True
 
     @property
     def is_parent(self) -> bool:
@@ -142,7 +144,7 @@ def _written(write: TableWrite) -> LegacyLock:
         rule += (
             " with dynamic partitions: the prefix that is known" if prefix else " with dynamic partitions: the table"
         )
-    return LegacyLock(_path(write.table, prefix), _X, rule)
+    return LegacyLock(_path(write.table, prefix), _X, rule, whole=not (prefix and write.dynamic_partition))
 
 
 def _in_order(wanted: Iterable[LegacyLock]) -> tuple[LegacyLock, ...]:
