@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_hive_acid.format.bucketing import stored_version
-from airflow_hive_acid.format.jobs import Bucketing, Column, PartitionRef, TableSnapshot
-from airflow_hive_acid.maintenance.storage import require_format, writer_properties
+from airflow_hive_acid.format.jobs import Column, PartitionRef, TableSnapshot
+from airflow_hive_acid.maintenance.storage import bucketing, require_format, writer_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,15 +34,6 @@ class SnapshotLists(Protocol):
 def partition_refs(partitions: Iterable[Partition]) -> tuple[PartitionRef, ...]:
     """Partitions of the catalog as a job spec names them."""
     return tuple(PartitionRef(p.name, p.location, p.values) for p in partitions)
-
-
-def bucketing(table: Table) -> Bucketing | None:
-    """How a table's rows are placed in buckets, as the catalog has it."""
-    if not table.bucket_columns:
-        return None
-    full_acid = table.is_transactional and not table.is_insert_only
-    sorting = () if full_acid else table.sort_columns
-    return Bucketing(table.bucket_columns, table.bucket_count, stored_version(table.properties), sorting)
 
 
 def table_snapshot(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from airflow_hive_acid.errors import UnsupportedStatementError
+from airflow_hive_acid.format.bucketing import stored_version
+from airflow_hive_acid.format.jobs import Bucketing
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_model import Table
@@ -31,3 +33,12 @@ def require_format(table: Table) -> Literal["orc", "parquet", "text"]:
 def writer_properties(table: Table) -> dict[str, str]:
     """The table properties that matter to readers and writers of its files."""
     return {k: v for k, v in table.properties.items() if k.lower().startswith(_WRITER_PROPERTIES)}
+
+
+def bucketing(table: Table) -> Bucketing | None:
+    """How a table's rows are placed in buckets, as the catalog has it."""
+    if not table.bucket_columns:
+        return None
+    full_acid = table.is_transactional and not table.is_insert_only
+    sorting = () if full_acid else table.sort_columns
+    return Bucketing(table.bucket_columns, table.bucket_count, stored_version(table.properties), sorting)

@@ -29,7 +29,7 @@ from airflow_hive_acid.format.jobs import Column, Compact, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import parse_directory, staging_name
 from airflow_hive_acid.maintenance.decisions import CompactionOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter, entries, names
-from airflow_hive_acid.maintenance.storage import require_format, writer_properties
+from airflow_hive_acid.maintenance.storage import bucketing, require_format, writer_properties
 from airflow_hive_acid.maintenance.worker_rules import (
     NOTHING_TO_DO,
     check_result,
@@ -259,6 +259,7 @@ class _Work:
                 format=require_format(table),
                 insert_only=table.is_insert_only,
                 serde=dict(table.serde_properties),
+                bucketing=bucketing(table),
             ),
             type=_KINDS[self._request.type],
             visibility_txn_id=txn.txn_id,

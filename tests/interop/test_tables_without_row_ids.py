@@ -90,3 +90,60 @@ def test_what_joins_a_base_and_what_several_branches_write_is_read_by_hive_with_
     engine.run(f"TRUNCATE TABLE {other}")
     assert read_by_both(hive, engine, table) == [[101], [102], [7]]
     assert read_by_both(hive, engine, other) == []
+
+
+SORTED = "(a INT, b STRING) CLUSTERED BY (a) SORTED BY (b DESC, a) INTO 4 BUCKETS"
+SAMPLE = "SELECT a, b FROM {table} TABLESAMPLE (BUCKET {number} OUT OF 4 ON a)"
+
+
+@pytest.mark.parametrize("kind", ["insert_only", "external"])
+def test_sorted_buckets_are_filled_by_both_and_hive_finds_rows_by_them(
+    hive: Hive, engine: Engine, hive_database: str, kind: str
+) -> None:
+    """Hive samples and joins bucket by bucket: a row in the wrong file would be missing."""
+    table = f"{hive_database}.s_{kind}"
+    if kind == "external":
+        engine.run(f"CREATE EXTERNAL TABLE {table} {SORTED} STORED AS ORC")
+    else:
+        engine.run(
+            f"CREATE TABLE {table} {SORTED} STORED AS ORC TBLPROPERTIES ('transactional_properties'='insert_only')"
+        )
+    described = {str(row[0]).strip(): str(row[1]).strip() for row in hive.run(f"DESCRIBE FORMATTED {table}")}
+    assert described["Sort Columns:"] == "[Order(col:b, order:0), Order(col:a, order:1)]"
+    made = "SELECT cast(id % 40 AS int), if(id % 7 = 0, null, concat('b', id % 11)) FROM range(0, 100)"
+    engine.run(f"INSERT INTO {table} {made}")
+    hive.run(f"INSERT INTO {table} VALUES (1000, 'hive'), (1001, null)")
+
+    def sampled() -> list[tuple[Any, ...]]:
+        parts = [hive.run(SAMPLE.format(table=table, number=number)) for number in range(1, 5)]
+        assert all(parts)
+        return sorted((row for part in parts for row in part), key=str)
+
+    assert sampled() == sorted(map(tuple, read_by_both(hive, engine, table)), key=str)
+    joined, pairs = f"SELECT count(*) FROM {table} x JOIN {table} y ON x.a = y.a", 20 * 9 + 20 * 4
+    assert hive.run(joined) == [(pairs + 2,)]
+    if kind == "insert_only":
+        engine.run(f"ALTER TABLE {table} COMPACT 'major' AND WAIT")
+        assert len(sampled()) == 102
+        assert hive.run(joined) == [(pairs + 2,)]
+    engine.run(f"INSERT OVERWRITE {table} SELECT a, b FROM {table} WHERE a < 1000")
+    assert len(sampled()) == 100
+    assert hive.run(joined) == [(pairs,)]
+
+
+def test_what_a_second_overwrite_of_a_transaction_leaves_is_read_by_hive(
+    hive: Hive, engine: Engine, hive_database: str
+) -> None:
+    table = f"{hive_database}.o"
+    engine.run(
+        f"""
+        CREATE TABLE {table} (id INT) STORED AS ORC;
+        INSERT INTO {table} VALUES (1);
+        BEGIN; INSERT OVERWRITE {table} VALUES (2), (3); INSERT INTO {table} VALUES (4);
+        INSERT OVERWRITE {table} SELECT id + 10 FROM {table}; INSERT INTO {table} VALUES (5); COMMIT;
+        DELETE FROM {table} WHERE id = 12
+        """
+    )
+    assert read_by_both(hive, engine, table) == [[13], [14], [5]]
+    hive.run(f"UPDATE {table} SET id = 6 WHERE id = 5")
+    assert read_by_both(hive, engine, table) == [[13], [14], [6]]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import CommitStateUnknownError, MetastoreUnavailableError
-from airflow_hive_acid.format.jobs import JobError, JobResult
+from airflow_hive_acid.format.jobs import Bucketing, Column, Compact, JobError, JobResult
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
 from airflow_hive_acid.metastore.jobs import JobState
 from airflow_hive_acid.metastore.transactions import Transaction
@@ -220,3 +221,30 @@ def test_a_worker_takes_at_most_as_many_as_it_is_told(
     assert len(run_worker(client, fs, compact_lines, "w")) == 1
     assert [o.resource.table for o in run_worker(client, fs, compact_lines, "w", pool="x")] == ["c"]
     assert run_worker(client, fs, compact_lines, "w") == []
+
+
+def test_the_job_learns_how_rows_are_placed_in_buckets(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    """Otherwise all rows would go to the file of bucket 0, and Hive joins tables bucket by bucket."""
+    client.catalog.create_table(
+        TableDefinition(
+            "default", "s", (Column("a", "int"), Column("b", "string")), bucket_columns=("a",), bucket_count=4,
+            sort_columns=(("b", False), ("a", True)), properties={"transactional_properties": "insert_only"},
+        )
+    )  # fmt: skip
+    table = type(make_table("default.x"))(client, fs, "default.s", False)
+    fs.make_directory(table.location)
+    table.insert()
+    table.insert()
+    assert client.compactions.enqueue("default.s").accepted
+    specs: list[JobSpec] = []
+
+    def job(spec: JobSpec) -> JobResult:
+        specs.append(spec)
+        return JobResult(spec.job_id, "app", error=JobError("JobFailedError", "that is all"))
+
+    run_worker(client, fs, job, "w")
+    (spec,) = specs
+    assert isinstance(spec.step, Compact)
+    assert spec.step.target.bucketing == Bucketing(("a",), 4, "2", (("b", False), ("a", True)))
