@@ -100,7 +100,8 @@ class _Compaction:
     def major(self) -> list[WrittenDirectory]:
         """A base of all live rows; an empty one when there are none."""
         files = self._table.files
-        if not any(not f.in_base for f in (*files.inserts, *files.deletes)) and not files.originals:
+        changes = not all(f.in_base for f in (*files.inserts, *files.deletes)) or self._table.changing
+        if not changes and not files.originals:
             return []
         name = base_name(self._high, self._step.visibility_txn_id)
         written = self._write(name, "base", files.inserts, files.originals, self._live_inserts, self._live_originals)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -150,6 +151,18 @@ def test_statements_of_ours_change_such_rows_and_a_major_compaction_ends_it(tabl
     table.compact("minor")
     table.compact("major")
     assert sorted(table.rows()) == [row for row in expected if row[0] != 3]
+
+
+def test_a_base_of_an_older_hive_alone_is_compacted_once_more(table: Any, spark: SparkSession) -> None:
+    for delta in table.root.glob("delta_*"):
+        shutil.rmtree(delta)
+    table.high, table.aborted = 5, set()
+    before = ids(table)
+    assert before[1, 0, 1] == (1, "one, changed")
+    assert table.compact("major").directories[0].name.startswith("base_0000005_v")
+    assert not open_table(spark, table.snapshot()).changing
+    assert ids(table) == before
+    assert table.compact("major").directories == ()
 
 
 def test_what_cannot_be_told_apart_is_refused_with_the_remedy(table: Any) -> None:
