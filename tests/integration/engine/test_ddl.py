@@ -164,12 +164,13 @@ def test_a_publisher_that_outlived_its_txn_writes_nothing_into_the_next_table_of
 
 @pytest.mark.rule("R4")
 def test_a_table_is_not_dropped_while_a_job_that_cannot_be_fenced_may_write(client, engine, warehouse):
-    """On storage where a file stops nobody, the row stays until somebody says that the application is dead."""
+    """Where a file stops nobody and an object is copied in parts, it stays until somebody says that the job is dead."""
     txn = client.begin({"w.t": "insert"})
     client.jobs.start(
         job_id="j", txn_id=txn.txn_id, table="w.t", write_id=1, statement=0, kind="insert",
         table_location="memory://bucket/t", staging="memory://bucket/t/_tmp_j", application_id="application_7",
     )  # fmt: skip
+    client.jobs.record_manifest("j", {"directories": [{"files": [["bucket_00000", 6 * 1024**3]]}]})
     txn.abort("a test")
     for statement in ("DROP TABLE w.t", "DROP DATABASE w CASCADE"):
         with pytest.raises(JobsAliveError, match=r"job j of txn \d+ may still write into w.t: .*application_7"):
