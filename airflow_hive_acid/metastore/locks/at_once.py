@@ -73,11 +73,14 @@ def grant_at_once(conn: Connection, request: LockRequest, component: LockCompone
 def _grant(kind: LockType, *, whole_database: bool, writes: bool) -> sa.Select[Any]:
     """Take the next id and insert lock and component, if the txn is open and nothing can be in the way."""
     blocking = [_H.HL_DB == _DB, _H.HL_TXNID != _TXN, or_(*(_H.HL_LOCK_TYPE == t.value for t in BLOCKING[kind]))]
-    if not whole_database:
-        blocking.append(or_(_H.HL_TABLE.is_(None), _H.HL_TABLE == _TBL))
+    # One look for each kind of place: with an OR the server would rather read all locks of the database.
+    places = [sa.true()] if whole_database else [_H.HL_TABLE.is_(None), _H.HL_TABLE == _TBL]
     free = (
         select(NEXT_LOCK_ID.c.NL_NEXT)
-        .where(exists().where(TXNS.c.TXN_ID == _TXN, TXNS.c.TXN_STATE == "o"), ~exists().where(*blocking))
+        .where(
+            exists().where(TXNS.c.TXN_ID == _TXN, TXNS.c.TXN_STATE == "o"),
+            *(~exists().where(*blocking, place) for place in places),
+        )
         .cte("free")
     )
     advance = update(NEXT_LOCK_ID).where(NEXT_LOCK_ID.c.NL_NEXT == free.c.NL_NEXT).values(NL_NEXT=free.c.NL_NEXT + 1)

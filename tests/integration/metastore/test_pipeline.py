@@ -286,6 +286,11 @@ def test_plans_made_on_an_empty_metastore_do_not_read_whole_tables_later(
     looked = client.database.run(plans, hot=True)
     assert len(looked) >= 6
     assert not [text for text, plan in looked if 'Seq Scan on "TXNS"' in plan]
+    # Nor all locks of a database for one of its tables.
+    (granting,) = [plan for text, plan in looked if 'INSERT INTO "HIVE_LOCKS"' in text]
+    conditions = [line.strip() for line in granting.splitlines() if '"HL_TABLE"' in line]
+    assert len(conditions) == 2
+    assert all(line.startswith("Index Cond") for line in conditions)
 
 
 @pytest.mark.rule("R3")
