@@ -1,7 +1,8 @@
 """``hive-acid``: SQL, schema, what is going on, and maintenance, from a terminal.
 
 Rows go to standard output and messages to standard error. Exit code 0: done; 1: the statement or work failed, the
-text says why; 2: the command line is wrong. Options that say where to work stand before the sub-command.
+text says why; 2: the command line is wrong; 3: the doctor found something. Options that say where to work
+stand before the sub-command.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.cli import maintenance, schema, settings, show, sql
+from airflow_hive_acid.cli import doctor, maintenance, schema, settings, show, sql
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.cli.session import CliSession, parse_pairs
 from airflow_hive_acid.errors import HiveAcidError
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.command("sql")(sql.sql)
 app.command("settings")(settings.settings)
+app.command("doctor")(doctor.doctor)
 app.add_typer(schema.app, name="schema")
 app.add_typer(show.app, name="show")
 app.add_typer(maintenance.app, name="maintenance")

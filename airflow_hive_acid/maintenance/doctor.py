@@ -1,0 +1,116 @@
+"""Looks at a live warehouse for what :mod:`doctor_rules` knows to be wrong; reads only, and holds nothing for long.
+
+Locks, txns and compactions come from one view of the database each; directories are listed before the ids are read that
+they are compared with, so that what is written meanwhile is never mistaken for something nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.format.acid_state import acid_state
+from airflow_hive_acid.maintenance.directories import enter, entries
+from airflow_hive_acid.maintenance.doctor_rules import (
+    Check,
+    Finding,
+    judge_compaction,
+    judge_directories,
+    judge_lock,
+    judge_state,
+    judge_timeout,
+    judge_txn,
+)
+from airflow_hive_acid.metastore import shown
+from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.codes import TxnState
+from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+from airflow_hive_acid.metastore.shown import CompactionFilter, LockFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.filesystem import FileInfo, Filesystem
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.catalog_model import Table
+
+_PARTITIONS = 1000
+"""Partitions looked at together."""
+
+
+def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = None) -> list[Finding]:
+    """Locks, txns, compactions and time-outs.
+
+    :param hive_timeout_ms: ``hive.txn.timeout`` of the Hive on this metastore, None when it is not known.
+    """
+    timeout = client.settings.milliseconds("hive.txn.timeout")
+    shared = client.database.path is None
+
+    def look(conn: Connection) -> list[Finding]:
+        now = now_ms(conn)
+        found: list[Finding | None] = []
+        open_txns: set[int] = set()
+        for txn in shown.stream_transactions(conn):
+            if txn.state is TxnState.OPEN:
+                open_txns.add(txn.txn_id)
+            found.append(judge_txn(txn, now, timeout))
+        found += [judge_lock(lock, open_txns, now, timeout) for lock in shown.stream_locks(conn, LockFilter())]
+        working = CompactionFilter(state=CompactionState.WORKING)
+        found += [judge_compaction(request, open_txns) for request in shown.stream_compactions(conn, working)]
+        return [finding for finding in found if finding is not None]
+
+    difference = judge_timeout(timeout, hive_timeout_ms, shared=shared)
+    return [*([difference] if difference else []), *client.database.read(look)]
+
+
+def examine_tables(
+    client: MetastoreClient, filesystem: Filesystem, names: Iterable[str] | None = None
+) -> Iterator[Finding]:
+    """Directories of transactional tables.
+
+    :param names: qualified tables; None for all there are.
+    """
+    for table in client.catalog.get_tables(names) if names is not None else _all_tables(client):
+        if not table.is_transactional:
+            continue
+        if not table.is_partitioned:
+            yield from _examine(client, filesystem, table, {table.location: None})
+            continue
+        after: str | None = None
+        while page := client.catalog.list_partitions(table.qualified_name, limit=_PARTITIONS, after=after):
+            yield from _examine(client, filesystem, table, {p.location: p.name for p in page})
+            after = page[-1].name
+
+
+def _all_tables(client: MetastoreClient) -> Iterator[Table]:
+    for database in client.catalog.list_databases():
+        yield from client.catalog.find_tables(
+            f"{database}.{name}" for name in client.catalog.list_tables(database)
+        ).values()
+
+
+def _examine(
+    client: MetastoreClient, filesystem: Filesystem, table: Table, places: Mapping[str, str | None]
+) -> Iterator[Finding]:
+    name = table.qualified_name
+    listed = list_many(filesystem, places, descend=enter)
+    # After the listing: an id that is given meanwhile makes a directory known, never the other way round.
+    largest = client.max_allocated_write_id(name)
+    txns = client.get_valid_txns()
+    write_ids = client.get_valid_write_ids(name, txns)[name]
+    for place, partition in places.items():
+        held: Sequence[FileInfo] = listed[place] or ()
+        found = entries(held)
+        yield from judge_directories(place, found, largest, txns.high_watermark)
+        if table.is_insert_only:
+            continue
+        try:
+            old = judge_state(name, partition, place, acid_state(found, write_ids, txns))
+        except HiveAcidError as error:
+            yield Finding(Check.DAMAGED, place, str(error), "restore what is missing; leave everything else as it is")
+            continue
+        if old is not None:
+            yield old

@@ -1,0 +1,105 @@
+"""The doctor on a live warehouse: what it finds, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from airflow_hive_acid.cli.main import app
+from airflow_hive_acid.maintenance.doctor import examine_metastore, examine_tables
+from airflow_hive_acid.maintenance.doctor_rules import Check
+from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, HIVE_LOCKS, TXNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.metastore import MetastoreClient
+
+
+def test_a_sound_warehouse_has_no_findings(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    table, parted = make_table("default.t"), make_table("default.p", "day")
+    table.insert()
+    table.delete()
+    table.abort()
+    parted.insert(partition="day=1")
+    with client.transaction({"default.t": "insert"}):
+        timeout = client.settings.milliseconds("hive.txn.timeout")
+        assert examine_metastore(client, timeout) == []
+        assert list(examine_tables(client, fs)) == []
+
+
+def test_what_ended_owners_have_left_is_found(client: MetastoreClient, make_table: Callable[..., Any]) -> None:
+    make_table("default.t")
+    silent, ghost = client.open_txns(2)
+    client.lock([LockComponent("default", "t", None, LockType.SHARED_READ, Operation.SELECT)], txn_id=ghost)
+    free = client.lock([LockComponent("default", "t", None, LockType.SHARED_READ, Operation.NO_TXN)]).lock_id
+    client.compactions.enqueue("default.t")
+    assert client.compactions.claim("host2-7") is not None
+    with client.database.transaction() as conn:
+        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == silent).values(TXN_LAST_HEARTBEAT=1))
+        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == ghost).values(TXN_STATE="c"))
+        conn.execute(sa.update(COMPACTION_QUEUE).values(CQ_TXN_ID=ghost))
+        conn.execute(sa.update(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_LOCK_EXT_ID == free).values(HL_LAST_HEARTBEAT=1))
+    found = {f.check: f for f in examine_metastore(client, client.settings.milliseconds("hive.txn.timeout"))}
+    assert set(found) == {Check.SILENT_TXN, Check.GHOST_LOCK, Check.SILENT_LOCK, Check.DEAD_COMPACTION}
+    assert found[Check.SILENT_TXN].place == f"txn {silent}"
+    assert f"txn {ghost}, which is not open" in found[Check.GHOST_LOCK].text
+    assert found[Check.SILENT_LOCK].place.startswith(f"lock {free}.1 on default.t")
+
+
+def test_tables_that_hive_wrote_are_judged_by_the_ids_the_metastore_has_given(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], golden: Callable[..., Any]
+) -> None:
+    """Hive's own files: unknown until their write ids are given, and those of an older Hive without version files."""
+    table = make_table("default.t")
+    place = Path(table.location.removeprefix("file:").replace("//", "/"))
+    for directory in golden("unpart_dml", "3_delete").root.iterdir():
+        shutil.copytree(directory, place / directory.name)
+    names = sorted(d.name for d in place.iterdir() if d.is_dir())
+    found = list(examine_tables(client, fs, ["default.t"]))
+    assert {f.check for f in found} == {Check.UNKNOWN_DIRECTORY}
+    assert sorted(f.place.rsplit("/", 1)[-1] for f in found) == names
+    client.seed_write_id("default.t", 20)
+    assert list(examine_tables(client, fs)) == []
+    before = sorted(str(path) for path in place.rglob("*"))
+    (delete_delta,) = [name for name in names if name.startswith("delete_delta") and name.endswith("_0000")][:1]
+    for path in place.glob("delta_*/_orc_acid_version"):
+        path.unlink()
+    for path in (place / delete_delta).glob("bucket_*"):
+        path.write_bytes(b"")
+    found = list(examine_tables(client, fs))
+    assert {f.check for f in found} == {Check.OLD_UPDATES, Check.EMPTY_DELETE_DELTA}
+    assert [f.place for f in found if f.check is Check.EMPTY_DELETE_DELTA] == [f"{table.location}/{delete_delta}"]
+    assert [path for path in before if not path.endswith("_orc_acid_version") and not Path(path).exists()] == []
+
+
+def test_the_exit_code_tells_whether_something_was_found(
+    client: MetastoreClient, make_table: Callable[..., Any], metastore_url: str, tmp_path: Path
+) -> None:
+    table = make_table("default.t")
+    site = tmp_path / "hive-site.xml"
+    timeout = "<property><name>hive.txn.timeout</name><value>300s</value></property>"
+    site.write_text(f"<configuration>{timeout}</configuration>")
+
+    def doctor(*arguments: str) -> Any:
+        options = ["--metastore-url", metastore_url, "--hive-site", str(site), *arguments]
+        return CliRunner().invoke(app, [*options, "doctor", "--format", "json"])
+
+    done = doctor()
+    assert (done.exit_code, done.stdout) == (0, "[]\n"), done.output
+    table.directory("delta_0000009_0000009_0000")
+    done = doctor()
+    assert done.exit_code == 3
+    assert [row["check"] for row in json.loads(done.stdout)] == ["directory no txn knows"]
+    done = doctor("--set", "hive.txn.timeout=60s")
+    assert [row["check"] for row in json.loads(done.stdout)] == ["time-outs differ", "directory no txn knows"]
