@@ -90,6 +90,7 @@ format: install
 ## make bench          the figures of docs/performance.md (a quiet machine and an hour)
 bench: install
 	@$(BIN)/python benchmarks/dml.py
+	@$(BIN)/python benchmarks/compaction.py
 	@$(BIN)/python benchmarks/read.py
 	@$(BIN)/python benchmarks/control_plane.py
 
