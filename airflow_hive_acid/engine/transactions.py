@@ -42,6 +42,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.buckets import MAX_STATEMENT
 from airflow_hive_acid.format.jobs import Insert, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import staging_name
+from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
 from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.sql.plans import STRENGTH
@@ -343,11 +344,15 @@ class StatementTransaction:
         context.emit(Published(moved.table, places, len(sizes), sum(sizes), time.monotonic() - started))
         return result, staged
 
-    def partitions(self, table: Table) -> list[PartitionRef]:
-        """The partitions that the transaction knows; one without a name for a table that has none."""
+    def partitions(self, table: Table, given: Mapping[str, str]) -> list[PartitionRef]:
+        """The partitions with the given values; one without a name for a table that has none."""
         if not table.is_partitioned:
             return [PartitionRef("", table.location)]
-        return list(self._known_partitions(table).values())
+        known, names = self._known_partitions(table), [column.name for column in table.partition_columns]
+        if set(names) <= given.keys():
+            name = partition_name((column, given[column]) for column in names)
+            return [known[name]] if name in known else []
+        return [p for p in known.values() if given.items() <= dict(zip(names, p.values, strict=True)).items()]
 
     def publish_unchecked(self, table: Table, result: JobResult, files: Mapping[str, str]) -> tuple[str, ...]:
         """Publish directories that need no job: their files are small texts, the same in each.

@@ -22,7 +22,6 @@ from airflow_hive_acid.sql.lock_rules import LockSettings
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.format.jobs import PartitionRef
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.statements import Truncate
 
@@ -49,7 +48,7 @@ def truncate(context: Context, statement: Truncate) -> StatementResult:
     with StatementTransaction(context, {name: "overwrite"}, locks) as transaction:
         table = transaction.table(name)
         given = dict(statement.partition)
-        chosen = [p for p in transaction.partitions(table) if _is_meant(table, p, given)]
+        chosen = transaction.partitions(table, given)
         if statement.partition and not chosen:
             raise InvalidArgumentsError(f"Partition {given} of {name} does not exist")
         write_id = transaction.write_ids.get(name)
@@ -78,8 +77,3 @@ def _check_partition(table: Table, statement: Truncate) -> None:
         raise InvalidArgumentsError(
             f"{table.qualified_name} has no partition column {unknown[0]}; it has {', '.join(names) or 'none'}"
         )
-
-
-def _is_meant(table: Table, partition: PartitionRef, given: dict[str, str]) -> bool:
-    values = dict(zip((c.name for c in table.partition_columns), partition.values, strict=True))
-    return all(values[name] == value for name, value in given.items())

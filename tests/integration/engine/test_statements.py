@@ -68,9 +68,13 @@ def test_truncate_leaves_a_base_with_hives_mark_and_no_job_runs(engine, client, 
     assert json.loads((base / "_metadata_acid").read_text()) == {"thisFileVersion": "0", "dataFormat": "truncated"}
 
 
-def test_truncate_of_partitions_touches_those_that_are_meant(engine, client, fake):
+def test_truncate_of_partitions_touches_those_that_are_meant(engine, client, fake, monkeypatch):
     fake.partitions = [("a",), ("b",)]
-    engine.run("INSERT INTO w.p SELECT a, b FROM w.t; TRUNCATE TABLE w.p PARTITION (k='a')")
+    engine.run("INSERT INTO w.p SELECT a, b FROM w.t")
+    with monkeypatch.context() as patch:
+        # One of 10,000 partitions is asked for by name.
+        patch.setattr(type(client.catalog), "list_partitions", None)
+        engine.run("TRUNCATE TABLE w.p PARTITION (k='a')")
     assert names_in(client, "w.p", "k=a") == ["base_0000002", "delta_0000001_0000001_0000"]
     assert names_in(client, "w.p", "k=b") == ["delta_0000001_0000001_0000"]
     engine.run("TRUNCATE TABLE w.p")
