@@ -34,6 +34,7 @@ __all__ = [
     "COMPLETED_TXN_COMPONENTS",
     "EXTENSION_TABLES",
     "HIVE_ACID_JOB",
+    "HIVE_ACID_LEGACY_LOCK",
     "HIVE_ACID_LOCK_OBJECT",
     "HIVE_ACID_VERSION",
     "HIVE_ACID_WRITE_SET",
@@ -365,4 +366,21 @@ HIVE_ACID_JOB = table(
 Index("HIVE_ACID_JOB_TXN", HIVE_ACID_JOB.c.HAJ_TXNID)
 Index("HIVE_ACID_JOB_OBJECT", HIVE_ACID_JOB.c.HAJ_DATABASE, HIVE_ACID_JOB.c.HAJ_TABLE, HIVE_ACID_JOB.c.HAJ_STATE)
 
-EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB)
+HIVE_ACID_LEGACY_LOCK = table(
+    "HIVE_ACID_LEGACY_LOCK",
+    key("HLL_LOCK_ID"),
+    key("HLL_NUMBER"),
+    words("HLL_DATABASE", 128, null=False),
+    words("HLL_TABLE", 256, null=False),
+    words("HLL_PARTITION", 767, null=False, exact=True),
+    code("HLL_MODE", null=False),
+    number("HLL_ACQUIRED", null=False),
+    number("HLL_HEARTBEAT", null=False),
+    words("HLL_USER", 128, null=False),
+    words("HLL_HOST", 128, null=False),
+    words("HLL_AGENT_INFO", 128),
+)
+"""S and X locks of the Hive Concurrency Model; one row for each object of a request, parents included."""
+Index("HIVE_ACID_LEGACY_LOCK_OBJECT", HIVE_ACID_LEGACY_LOCK.c.HLL_DATABASE, HIVE_ACID_LEGACY_LOCK.c.HLL_TABLE)
+
+EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK)

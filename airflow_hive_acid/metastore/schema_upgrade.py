@@ -17,6 +17,7 @@ from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore.schema_transactions import (
     EXTENSION_TABLES,
     HIVE_ACID_JOB,
+    HIVE_ACID_LEGACY_LOCK,
     HIVE_ACID_LOCK_OBJECT,
     HIVE_ACID_VERSION,
     HIVE_ACID_WRITE_SET,
@@ -66,10 +67,15 @@ def _index_write_set(conn: Connection) -> None:
     HIVE_ACID_WRITE_SET.create(conn, checkfirst=True)
 
 
+def _create_legacy_locks(conn: Connection) -> None:
+    METADATA.create_all(conn, tables=[HIVE_ACID_LEGACY_LOCK])
+
+
 STEPS = (
     UpgradeStep(1, "tables HIVE_ACID_VERSION and HIVE_ACID_JOB", _create_tables),
     UpgradeStep(2, "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS", _index_locks),
     UpgradeStep(3, "index HIVE_ACID_WRITE_SET on WRITE_SET", _index_write_set),
+    UpgradeStep(4, "table HIVE_ACID_LEGACY_LOCK", _create_legacy_locks),
 )
 EXTENSION_VERSION = STEPS[-1].version
 """The version of our tables that this release works with."""

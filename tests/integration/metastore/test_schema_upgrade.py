@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 
 TABLES = "tables HIVE_ACID_VERSION and HIVE_ACID_JOB"
 INDEX = "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS"
+LATER = ("index HIVE_ACID_WRITE_SET on WRITE_SET", "table HIVE_ACID_LEGACY_LOCK")
 
 
 def take_to(client: MetastoreClient, version: int | None) -> None:
     """Make of a new metastore what an earlier version of ours, or Hive's schema tool alone, left."""
     with client.database.transaction() as conn:
         schema.HIVE_ACID_LOCK_OBJECT.drop(conn)
+        schema.HIVE_ACID_WRITE_SET.drop(conn)
+        schema.HIVE_ACID_LEGACY_LOCK.drop(conn)
         if version is None:
-            for table in schema.EXTENSION_TABLES:
+            for table in (schema.HIVE_ACID_VERSION, schema.HIVE_ACID_JOB):
                 table.drop(conn)
         else:
             conn.execute(sa.update(schema.HIVE_ACID_VERSION).values(HAV_VERSION=version))
@@ -52,7 +55,7 @@ def test_a_metastore_of_hives_gets_our_tables_and_keeps_its_own(client: Metastor
     hives = [name for name in METADATA.tables if not name.startswith("HIVE_ACID")]
     counts, version = {name: rows.count(name) for name in hives}, rows.select("VERSION")
     done = client.upgrade_schema()
-    assert (done.before, done.after, done.done) == (None, schema.EXTENSION_VERSION, (TABLES, INDEX))
+    assert (done.before, done.after, done.done) == (None, schema.EXTENSION_VERSION, (TABLES, INDEX, *LATER))
     assert {name: rows.count(name) for name in hives} == counts
     assert rows.select("VERSION") == version
     assert "HIVE_ACID_LOCK_OBJECT" in indexes(client, "HIVE_LOCKS")
@@ -68,11 +71,12 @@ def test_the_version_before_keeps_its_rows(client: MetastoreClient, rows: Any) -
     take_to(client, 1)
     assert client.check_schema().extension_version == 1
     assert not client.check_schema().is_current
-    counts, version = rows.counts(), rows.select("VERSION")
+    there = [name for name in METADATA.tables if name != "HIVE_ACID_LEGACY_LOCK"]
+    counts, version = {name: rows.count(name) for name in there}, rows.select("VERSION")
     done = client.upgrade_schema()
-    assert (done.before, done.after, done.done) == (1, 2, (INDEX,))
-    assert (rows.counts(), rows.select("VERSION")) == (counts, version)
-    assert rows.select("HIVE_ACID_VERSION") == [(1, 2)]
+    assert (done.before, done.after, done.done) == (1, 4, (INDEX, *LATER))
+    assert ({name: rows.count(name) for name in there}, rows.select("VERSION")) == (counts, version)
+    assert rows.select("HIVE_ACID_VERSION") == [(1, 4)]
     assert client.check_schema().is_current
     assert client.jobs.get("j").txn_id == txn.txn_id
     txn.commit()
@@ -81,7 +85,7 @@ def test_the_version_before_keeps_its_rows(client: MetastoreClient, rows: Any) -
 def test_upgrading_again_changes_nothing(client: MetastoreClient, rows: Any) -> None:
     counts = rows.counts()
     for _ in range(2):
-        assert client.upgrade_schema() == schema.SchemaUpgrade(2, 2, ())
+        assert client.upgrade_schema() == schema.SchemaUpgrade(4, 4, ())
     assert rows.counts() == counts
 
 
@@ -112,9 +116,10 @@ def test_an_interrupted_upgrade_is_finished_by_the_next(
     """MySQL commits each CREATE by itself."""
     interrupt(client)
     client.database.forget_features()
-    assert client.upgrade_schema().after == 2
-    assert rows.select("HIVE_ACID_VERSION") == [(1, 2)]
+    assert client.upgrade_schema().after == 4
+    assert rows.select("HIVE_ACID_VERSION") == [(1, 4)]
     assert "HIVE_ACID_LOCK_OBJECT" in indexes(client, "HIVE_LOCKS")
+    assert "HIVE_ACID_WRITE_SET" in indexes(client, "WRITE_SET")
     start_job(client, client.open_txn())
 
 
@@ -122,7 +127,7 @@ def test_tables_of_a_newer_release_are_left_to_it(client: MetastoreClient, rows:
     rows.update("HIVE_ACID_VERSION", {"HAV_VERSION": 99})
     counts = rows.counts()
     for verb in (client.check_schema, client.create_schema, client.upgrade_schema):
-        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 2: install the newer release"):
+        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 4: install the newer release"):
             verb()
     assert rows.counts() == counts
 
