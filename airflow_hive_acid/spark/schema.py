@@ -46,6 +46,7 @@ _HEADER_TYPES: dict[str, T.DataType] = {
     ROW_NUMBER: T.LongType(),
     CURRENT_WRITE_ID: T.LongType(),
 }
+_INSTANT = "timestamp with local time zone"
 _SIMPLE: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
     "tinyint": T.ByteType(),
@@ -60,7 +61,7 @@ _SIMPLE: dict[str, T.DataType] = {
     "binary": T.BinaryType(),
     "date": T.DateType(),
     "timestamp": T.TimestampType(),
-    "timestamp with local time zone": T.TimestampType(),
+    _INSTANT: T.TimestampType(),
 }
 _DECIMALS = ("decimal", "numeric", "dec")
 _CHARACTERS = ("char", "varchar")
@@ -101,6 +102,11 @@ class TableColumn:
     def is_char(self) -> bool:
         """Whether values are padded with blanks to the declared length when read."""
         return self.length is not None and self.hive_type.startswith("char")
+
+    @property
+    def is_instant(self) -> bool:
+        """Whether it is a timestamp with local time zone."""
+        return self.hive_type == _INSTANT
 
 
 def table_columns(columns: Iterable[Column], table: str) -> tuple[TableColumn, ...]:

@@ -100,7 +100,9 @@ class TextLayout:
         if isinstance(column.type, T.BinaryType):
             return f"coalesce(base64({name}), {null})"
         if not isinstance(column.type, T.StringType):
-            return f"coalesce(cast({name} as string), {null})"
+            # Hive would take an instant without a zone for one in its own.
+            zone = " || ' UTC'" if column.is_instant else ""
+            return f"coalesce(cast({name} as string){zone}, {null})"
         broken = fail(
             BadRecordError,
             f"column {column.name} of {self._table}: the value '{{}}' holds a delimiter or line break, and a text file "

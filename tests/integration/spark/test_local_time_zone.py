@@ -15,8 +15,10 @@ import pytest
 from pyarrow import orc
 
 from airflow_hive_acid.format.jobs import Column, PartitionRef
+from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.accelerator import SESSION_KEY
 from airflow_hive_acid.spark.reader import read_snapshot
+from airflow_hive_acid.spark.text_files import TextLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,3 +113,14 @@ def test_instants_of_others_and_of_ours_are_read_written_compared_and_compacted(
     assert texts(read_snapshot(session, table.snapshot())) == expected
     table.compact("major")
     assert texts(read_snapshot(session, table.snapshot())) == expected
+
+
+def test_texts_name_the_zone_so_that_hive_does_not_take_its_own(spark: SparkSession) -> None:
+    column = schema.table_columns([Column("at", "timestamp with local time zone")], "db.t")
+    layout = TextLayout("db.t", column, {}, {})
+    line = spark.sql("select timestamp'2024-02-29 12:34:56.5 America/New_York' as at").selectExpr(layout.line())
+    assert line.first() == ("2024-02-29 17:34:56.5 UTC",)
+    divided, values = layout.parsed()
+    lines = "select explode(array('2024-02-29 17:34:56.5 UTC', '2024-02-29 17:34:56.5 Asia/Tokyo', '\\\\N')) as value"
+    read = spark.sql(lines).selectExpr("*", divided).selectExpr(*values).selectExpr("cast(at as string)")
+    assert [r[0] for r in read.collect()] == ["2024-02-29 17:34:56.5", "2024-02-29 08:34:56.5", None]
