@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,17 +54,10 @@ def outcomes(
     """The programs that were asked for, running; by their seeds."""
     seeds = [item.callspec.params["seed"] for item in request.session.items if _is_of_a_seed(item)]
     hive.run("create database programs")
-    hands: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for number in range(AT_ONCE):
-        hands.put(f"program{number}")
-    compacting = threading.Lock()
+    turns = _Turns(threading.Lock(), threading.Lock())
 
     def run(seed: int) -> None:
-        session = hands.get()  # a Hive session costs seconds to open, so programs pass theirs on
-        try:
-            _Run(hive, engine, client, f"programs.t{seed}", session, compacting).all_of(seed)
-        finally:
-            hands.put(session)
+        _Run(hive, engine, client, f"programs.t{seed}", turns).all_of(seed)
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="program") as pool:
         yield {seed: pool.submit(run, seed) for seed in seeds}
@@ -120,28 +113,28 @@ def _until(written: Program, number: int) -> str:
     return Program(written.kind, written.steps[:number]).text()
 
 
-class _Run:
-    """One table in the hands of both sides.
+@dataclass(frozen=True)
+class _Turns:
+    """What only one of the running programs may do.
 
-    :param session: of Hive.
-    :param compacting: held from the request to the end of a compaction, so that the side that asked finds its own.
+    :param hive: run a query in Hive: tasks of two queries in one JVM are given each other's input now and then
+        ("Invalid input path"), because Tez in local mode shares what Hive keeps per process.
+    :param compacting: from the request to the end of a compaction, so that the side that asked finds its own.
     """
 
-    def __init__(
-        self,
-        hive: Hive,
-        engine: Engine,
-        client: MetastoreClient,
-        table: str,
-        session: str,
-        compacting: threading.Lock,
-    ) -> None:
+    hive: threading.Lock
+    compacting: threading.Lock
+
+
+class _Run:
+    """One table in the hands of both sides."""
+
+    def __init__(self, hive: Hive, engine: Engine, client: MetastoreClient, table: str, turns: _Turns) -> None:
         self.hive = hive
         self.engine = engine
         self.client = client
         self.table = table
-        self.session = session
-        self.compacting = compacting
+        self.turns = turns
 
     def all_of(self, seed: int) -> None:
         """A program, with a look at the table after each step."""
@@ -166,12 +159,13 @@ class _Run:
         self.by(Side.HIVE, f"drop table {self.table}")
 
     def read_by_both(self) -> tuple[list[Values], list[Values]]:
-        """Rows with their ROW__IDs as we and as Hive read them, both at the same time."""
+        """Rows with their ROW__IDs as we and as Hive read them."""
         select = f"SELECT t.row__id, t.* FROM {self.table} t"
-        answer = self.hive.submit(select, self.session)
         found = self.engine.query(select).rows
         ours = [(RowId(i["writeid"], i["bucketid"], i["rowid"]), *values) for i, *values in found]
-        theirs = [(RowId.parse(i), *values) for i, *values in answer.result()]
+        with self.turns.hive:
+            answer = self.hive.run(select)
+        theirs = [(RowId.parse(i), *values) for i, *values in answer]
         return sorted(ours, key=repr), sorted(theirs, key=repr)
 
     def by(self, side: Side, sql: str) -> None:
@@ -179,14 +173,15 @@ class _Run:
         if side is Side.OURS:
             self.engine.run(sql)
         else:
-            self.hive.run(sql, self.session)
+            with self.turns.hive:
+                self.hive.run(sql)
 
     def do(self, side: Side, step: Step) -> None:
         """A step by one of the sides."""
         if isinstance(step, Clean):
             self._clean(side)
         elif isinstance(step, Compact):
-            with self.compacting:
+            with self.turns.compacting:
                 self._compact(side, step)
         else:
             self.by(side, step.sql(self.table))
@@ -204,7 +199,8 @@ class _Run:
             outcomes = self.engine.run_compactions("programs")
             assert all(outcome.kind is not Outcome.FAILED for outcome in outcomes), outcomes
         else:
-            self.hive.worker(query_based=step.type == "rebalance")
+            with self.turns.hive:
+                self.hive.worker(query_based=step.type == "rebalance")
         for state in ("initiated", "working", "failed"):
             left = [c for c in self.hive.compactions(state) if c.split("/")[0] == self.table]
             assert left == [], f"{state} after {step.sql(self.table)} by {side.value}"
