@@ -82,7 +82,7 @@ def test_no_rows_leave_an_empty_file(spark: SparkSession, tmp_path: Path) -> Non
     assert (result.rows, rows, result.columns) == (0, [], (Column("a", "int"),))
 
 
-def test_views_show_partition_columns_and_on_request_row_ids(
+def test_views_show_partition_columns_and_on_request_virtual_ones(
     spark: SparkSession, acid_table: Callable, tmp_path: Path
 ) -> None:
     table = acid_table("id int, c char(4)", partitioned_by="p int")
@@ -90,7 +90,7 @@ def test_views_show_partition_columns_and_on_request_row_ids(
     _, rows = query(
         spark, tmp_path, "select *, row__id.rowid from v where c = 'x'", None, View("v", table.snapshot(), True)
     )
-    assert rows == [[1, "x   ", 7, {"writeid": 1, "bucketid": 536870912, "rowid": 0}, 0]]
+    assert rows == [[1, "x   ", 7, {"writeid": 1, "bucketid": 536870912, "rowid": 0}, False, 0]]
     _, rows = query(spark, tmp_path, "select * from v where p > 7", None, View("v", table.snapshot()))
     assert rows == [[2, "y   ", 8]]
 
