@@ -1,6 +1,6 @@
 """What Delta Lake and Apache Iceberg cost for the work of dml.py and read.py, as ratios to plain ORC and Parquet.
 
-    python benchmarks/peers.py [--rows 5000000] [--rounds 3] [--warm-up 1] [--cores 2]
+    python benchmarks/peers.py [--rows 5000000] [--rounds 3] [--warm-up 1] [--cores 2] [--only writes,changes]
 
 They do not run on the Spark of this project yet, so the first run makes an environment of its own in ``build/peers``
 (PySpark from PyPI, jars through Maven) and everything is measured there, in one JVM and in turns. Delta has deletion
@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -46,7 +47,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=1)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--only", default="writes,commits,reads,changes", help="groups of operations to measure")
     arguments = parser.parse_args()
+    unknown = set(arguments.only.split(",")) - set(parser.get_default("only").split(","))
+    if unknown:
+        parser.error(f"--only takes {parser.get_default('only')}, not {', '.join(sorted(unknown))}")
     python = HOME / "venv" / "bin" / "python"
     if Path(sys.prefix) != HOME / "venv":
         prepare(python)
@@ -219,10 +224,8 @@ def measure(arguments: argparse.Namespace) -> None:
             + " |\n|"
             + "---|" * (3 + 3 * len(peers))
         )
-        bench.writes()
-        bench.commits()
-        bench.reads()
-        bench.changes()
+        for group in arguments.only.split(","):
+            getattr(bench, group)()
     finally:
         spark.stop()
         shutil.rmtree(directory)
@@ -249,15 +252,16 @@ class Bench:
         self.few = spark.read.schema(schema).orc(str(small))
 
     def writes(self) -> None:
-        """All rows in one commit; the plain copies are the base of the changes, too."""
-        self.copies = self._measured(
-            {
-                ORC: lambda: self._plain("orc", self.rows, "copy.orc"),
-                PARQUET: lambda: self._plain("parquet", self.rows, "copy.parquet"),
-                **{p.name: (lambda p=p: p.create("written", self.rows)) for p in self.peers},  # type: ignore[misc]
-            }
-        )
-        self._print("insert", self.copies)
+        """All rows in one commit."""
+        peers = {p.name: (lambda p=p: p.create("written", self.rows)) for p in self.peers}
+        self._print("insert", self._measured({**self._copies(), **peers}))
+
+    def _copies(self) -> dict[str, Callable[[], object]]:
+        """What inserts and changes are compared with: writing all rows to plain files."""
+        return {
+            ORC: lambda: self._plain("orc", self.rows, "copy.orc"),
+            PARQUET: lambda: self._plain("parquet", self.rows, "copy.parquet"),
+        }
 
     def commits(self) -> None:
         """Small commits one after the other."""
@@ -281,6 +285,8 @@ class Bench:
         """Three queries of read.py, without deletes and with 1 % and 50 % of the rows deleted."""
         from tables import AGGREGATE
 
+        self._plain("orc", self.rows, "read.orc")
+        self._plain("parquet", self.rows, "read.parquet")
         low = self.arguments.rows // 5
         few = f"id between {low} and {low + self.arguments.rows // 1000}"
         queries: dict[str, Callable[[DataFrame], object]] = {
@@ -289,8 +295,8 @@ class Bench:
             "0.1 % by id": lambda d: d.where(few).selectExpr("sum(x)", "count(1)").collect(),
         }
         plain: dict[str, Callable[[], DataFrame]] = {
-            ORC: lambda: self.spark.read.schema(self.rows.schema).orc(str(self.directory / "copy.orc")),
-            PARQUET: lambda: self.spark.read.schema(self.rows.schema).parquet(str(self.directory / "copy.parquet")),
+            ORC: lambda: self.spark.read.schema(self.rows.schema).orc(str(self.directory / "read.orc")),
+            PARQUET: lambda: self.spark.read.schema(self.rows.schema).parquet(str(self.directory / "read.parquet")),
         }
         for deleted in (0, 1, 50):
             table = f"deleted{deleted}"
@@ -306,12 +312,16 @@ class Bench:
                 self._print(f"{name}, {deleted} % deleted", self._measured(variants))
 
     def changes(self) -> None:
-        """UPDATE, DELETE and MERGE of a table without deletes, and compaction of one with; against the plain copies."""
+        """UPDATE, DELETE, MERGE and compaction (of a table with deletes), against writing plain copies of all rows."""
         step = max(1, self.arguments.rows // 50_000)
         new_id = f"id * {step} + if(id < 50000, 0, {self.arguments.rows})"
         self.spark.range(100_000).selectExpr(
             f"{new_id} as new_id", "concat('m', id) as new_name", "cast(id as int) as new_k"
         ).createOrReplaceTempView("merged")
+        for peer in self.peers:
+            peer.create("changed", self.rows)
+            peer.create("dirty", self.rows)
+            self.spark.sql(f"DELETE FROM {peer.sql_name('dirty')} WHERE pmod(id, 10) = 3")
         statements = {
             "update 1 %": f"UPDATE {{}} SET name = 'changed' WHERE {ONE_PERCENT}",
             "delete 1 %": f"DELETE FROM {{}} WHERE {ONE_PERCENT}",
@@ -321,23 +331,25 @@ class Bench:
                 "WHEN NOT MATCHED THEN INSERT (id, name, k) VALUES (s.new_id, s.new_name, s.new_k)"
             ),
         }
-        for name, statement in statements.items():
-            runs = {
-                p.name: (lambda p=p, s=statement: self.spark.sql(s.format(p.sql_name("deleted0")))) for p in self.peers
-            }
-            self._change(name, "deleted0", runs)
-        for peer in self.peers:
-            peer.create("dirty", self.rows)
-            self.spark.sql(f"DELETE FROM {peer.sql_name('dirty')} WHERE pmod(id, 10) = 3")
-        compactions = {p.name: (lambda p=p: p.compact("dirty")) for p in self.peers}
-        self._change("major compaction, 10 % deleted", "dirty", compactions)
+        runs = {
+            name: ("changed", {p.name: partial(self._run, statement, p) for p in self.peers})
+            for name, statement in statements.items()
+        }
+        runs["major compaction, 10 % deleted"] = ("dirty", {p.name: partial(p.compact, "dirty") for p in self.peers})
+        measured: dict[str, Callable[[], object]] = dict(self._copies())
+        resets: dict[str, Callable[[], object]] = {}
+        for name, (table, by_peer) in runs.items():
+            for peer in self.peers:
+                measured[f"{name}, {peer.name}"] = by_peer[peer.name]
+                # Each round on the same state; bringing it back is not measured.
+                resets[f"{name}, {peer.name}"] = partial(peer.bring_back, table, peer.state(table))
+        found = self._measured(measured, resets)
+        for name in runs:
+            mine = {peer.name: found[f"{name}, {peer.name}"] for peer in self.peers}
+            self._print(name, {ORC: found[ORC], PARQUET: found[PARQUET], **mine})
 
-    def _change(self, name: str, table: str, runs: Mapping[str, Callable[[], object]]) -> None:
-        """Each round on the same state: bringing it back is not measured."""
-        states = {peer.name: peer.state(table) for peer in self.peers}
-        resets = {p.name: (lambda p=p: p.bring_back(table, states[p.name])) for p in self.peers}
-        found = self._measured(runs, resets)
-        self._print(name, {ORC: self.copies[ORC], PARQUET: self.copies[PARQUET], **found})
+    def _run(self, statement: str, peer: Peer) -> None:
+        self.spark.sql(statement.format(peer.sql_name("changed")))
 
     def _plain(self, kind: str, rows: DataFrame, name: str) -> None:
         writer = rows.write.mode("overwrite")
