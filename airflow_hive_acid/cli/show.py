@@ -27,11 +27,17 @@ def locks(
     context: typer.Context,
     what: _WhatArgument = None,
     partition: _PartitionOption = None,
+    extended: Annotated[
+        bool, typer.Option("--extended", help="With DummyTxnManager: which statement holds a lock, since when.")
+    ] = False,
     limit: _LimitOption = None,
     form: _FormatOption = Format.TABLE,
 ) -> None:
-    """Locks, those that wait with what they wait for; acquired ones first, the more restrictive before others."""
-    _show(context, form, "locks", limit=limit, **_place(what, partition))
+    """Locks, those that wait with what they wait for; acquired ones first, the more restrictive before others.
+
+    With hive.txn.manager=DummyTxnManager, the S and X locks of the Hive Concurrency Model.
+    """
+    _show(context, form, "locks", limit=limit, extended=extended, **_place(what, partition))
 
 
 @app.command()

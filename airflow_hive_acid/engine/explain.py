@@ -13,6 +13,7 @@ from airflow_hive_acid.engine.locking import (
     concurrency,
     is_legacy,
     planned_ctas_locks,
+    planned_legacy_ddl_locks,
     planned_legacy_locks,
     planned_locks,
 )
@@ -25,7 +26,6 @@ from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.maintenance.directories import enter, entries
 from airflow_hive_acid.sql import alterations as alter
 from airflow_hive_acid.sql.ddl_locks import ddl_locks
-from airflow_hive_acid.sql.legacy_locks import legacy_ddl_locks
 from airflow_hive_acid.sql.lock_rules import LockSettings
 from airflow_hive_acid.sql.plans import InsertTemplate, MergeTemplate, SelectTemplate
 from airflow_hive_acid.sql.statements import (
@@ -103,7 +103,7 @@ def _locks(
         return planned_legacy_locks(context, plans) if legacy else planned_locks(context, plans)
     if isinstance(statement, _DDL):
         if legacy:
-            return legacy_ddl_locks(statement, context.table, concurrency=concurrency(context))
+            return planned_legacy_ddl_locks(context, statement)
         return ddl_locks(statement, context.table, LockSettings.of(context.settings))
     return ()
 

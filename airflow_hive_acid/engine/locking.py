@@ -2,30 +2,30 @@
 
 DbTxnManager takes Hive 4's locks. DummyTxnManager has no transactions: statements about transactional tables are
 refused, as in Hive, and the others take the S and X locks of the Hive Concurrency Model, or none where
-``hive.support.concurrency`` is off. S and X on an object and everything in it is what the metastore's SHARED_READ and
-EXCLUSIVE mean; the S of parents needs no lock of its own there.
+``hive.support.concurrency`` is off (``legacy_hold`` holds them). These have no order of levels: S on a table does not
+meet X on its partitions, so a table that is read is locked partition by partition.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.legacy_hold import LegacyLocks
 from airflow_hive_acid.engine.partitions import KnownPartitions
-from airflow_hive_acid.errors import ConfigurationError, UnsupportedStatementError
+from airflow_hive_acid.errors import ConfigurationError, NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.metastore.beginning import Locks
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.locks.interface import LockComponent, merge_components
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
-from airflow_hive_acid.sql.legacy_locks import LegacyMode, legacy_data_locks
+from airflow_hive_acid.sql.legacy_locks import LegacyLock, LegacyMode, legacy_data_locks, legacy_ddl_locks
 from airflow_hive_acid.sql.lock_rules import LockSettings, PlannedLock
 from airflow_hive_acid.sql.locks import ctas_locks, data_locks, declared_locks
+from airflow_hive_acid.sql.statements import DropDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.sql.legacy_locks import LegacyLock
+    from airflow_hive_acid.sql.ddl_locks import DdlStatement
     from airflow_hive_acid.sql.origins import TableName
     from airflow_hive_acid.sql.plans import Plan
 
@@ -77,20 +77,44 @@ def planned_ctas_locks(
 
 def planned_legacy_locks(context: Context, plans: Sequence[Plan]) -> tuple[LegacyLock, ...]:
     """The Hive Concurrency Model's locks for these plans, with their rules."""
-    return legacy_data_locks(plans, read_partitions(context, plans), concurrency=concurrency(context))
+    on = concurrency(context)
+    return legacy_data_locks(plans, _every_read_partition(context, plans) if on else {}, concurrency=on)
+
+
+def planned_legacy_ddl_locks(context: Context, statement: DdlStatement) -> tuple[LegacyLock, ...]:
+    """The Hive Concurrency Model's locks for DDL, with their rules.
+
+    The model does not lock the database of what is locked, so that DROP DATABASE locks its tables one by one.
+    """
+    locks = legacy_ddl_locks(statement, context.table, concurrency=concurrency(context))
+    if not locks or not isinstance(statement, DropDatabase) or not statement.cascade:
+        return locks
+    database = statement.name
+    tables = sorted(context.client.catalog.list_tables(database)) if _exists(context, database) else ()
+    return (*locks, *(LegacyLock((database, table), LegacyMode.EXCLUSIVE, "drop database") for table in tables))
 
 
 def locks_of(context: Context, plans: Sequence[Plan]) -> Locks:
     """What a transaction that runs these plans locks."""
     if is_legacy(context):
-        return _of_legacy(planned_legacy_locks(context, plans))
+        query = "; ".join(dict.fromkeys(plan.statement.text for plan in plans))
+        return LegacyLocks((), planned=planned_legacy_locks(context, plans), query=query)
     return Locks(tuple(lock.component for lock in planned_locks(context, plans)))
 
 
 def locks_declared(context: Context, operations: Mapping[str, str]) -> Locks:
     """What a transaction locks of which only tables and operations are known."""
+    if is_legacy(context):
+        return LegacyLocks((), planned=_declared_legacy(context, operations) if concurrency(context) else ())
     settings = LockSettings.of(context.settings)
     return Locks(tuple(lock.component for lock in declared_locks(operations, context.table, settings)))
+
+
+def legacy_locks_of_ddl(context: Context, statement: DdlStatement) -> Locks:
+    """What DDL locks beside the catalog's own locks: with DummyTxnManager S and X, otherwise nothing."""
+    if not is_legacy(context):
+        return Locks(())
+    return LegacyLocks((), planned=planned_legacy_ddl_locks(context, statement), query=statement.text)
 
 
 def locks_of_ctas(context: Context, table: TableName, query: Plan, *, transactional: bool) -> Locks:
@@ -115,22 +139,35 @@ def read_partitions(context: Context, plans: Sequence[Plan]) -> dict[str, list[s
     return found
 
 
-def _of_legacy(planned: Iterable[LegacyLock]) -> Locks:
-    """S and X as the metastore's own locks; what it has no name for, the prefix of a partition, is the table."""
-    components = []
-    for lock in planned:
-        if lock.is_parent:
+def _every_read_partition(context: Context, plans: Sequence[Plan]) -> dict[str, list[str]]:
+    """Names of all partitions that are read, by table; without an upper limit, or a writer of one would go unseen."""
+    found: dict[str, set[str]] = {}
+    for read in (r for plan in plans for r in plan.reads):
+        known = KnownPartitions(context.client.catalog, context.table(read.table)).matching(read.partitions)
+        found.setdefault(read.table, set()).update(ref.name for ref in known)
+    return {table: sorted(names) for table, names in found.items()}
+
+
+def _declared_legacy(context: Context, operations: Mapping[str, str]) -> tuple[LegacyLock, ...]:
+    """X on what is written; S on what is read, and on all of its partitions."""
+    planned = []
+    for name, operation in sorted(operations.items()):
+        table = context.table(name)
+        path = (table.db, table.name)
+        if operation != "select":
+            planned.append(LegacyLock(path, LegacyMode.EXCLUSIVE, operation))
             continue
-        database, table, *partition = lock.path
-        exclusive = lock.mode is LegacyMode.EXCLUSIVE
-        components.append(
-            LockComponent(
-                database,
-                table,
-                "/".join(partition) if partition and lock.whole else None,
-                LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ,
-                Operation.NO_TXN if exclusive else Operation.SELECT,
-                transactional=False,
-            )
-        )
-    return Locks(merge_components(components))
+        planned.append(LegacyLock(path, LegacyMode.SHARED, operation))
+        planned += [
+            LegacyLock((*path, partition), LegacyMode.SHARED, operation)
+            for partition in KnownPartitions(context.client.catalog, table)
+        ]
+    return tuple(planned)
+
+
+def _exists(context: Context, database: str) -> bool:
+    try:
+        context.client.catalog.get_database(database)
+    except NoSuchObjectError:
+        return False
+    return True

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.events import JobFinished
+from airflow_hive_acid.engine.legacy_hold import held
 from airflow_hive_acid.engine.locking import locks_of
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.results import Rows, StatementResult
@@ -61,7 +62,11 @@ def _reader(context: Context, plan: Plan, document: Mapping[str, Any] | None) ->
     elif document is None:
         plain = [read.table for read in plan.reads if not read.transactional]
         locks = locks_of(context, [plan])
-        with context.client.snapshot(tables, plain=plain, agent_info=context.agent_info, locks=locks) as reader:
+        with (
+            held(context, locks) as hold,
+            context.client.snapshot(tables, plain=plain, agent_info=context.agent_info, locks=locks) as reader,
+        ):
+            hold.bind(reader.txn_id)
             yield reader
     else:
         with _joined(context, document) as guest:

@@ -18,7 +18,14 @@ from airflow_hive_acid.engine.ctas import columns_of
 from airflow_hive_acid.engine.ddl import run_ddl
 from airflow_hive_acid.engine.events import StatementFinished, StatementStarted
 from airflow_hive_acid.engine.explain import explain, explain_locks
-from airflow_hive_acid.engine.locking import locks_of, locks_of_ctas, require_manager
+from airflow_hive_acid.engine.legacy_hold import held
+from airflow_hive_acid.engine.locking import (
+    is_legacy,
+    legacy_locks_of_ddl,
+    locks_of,
+    locks_of_ctas,
+    require_manager,
+)
 from airflow_hive_acid.engine.queries import run_query
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.shows import show
@@ -127,7 +134,9 @@ class Script:
         run_ddl(context, dataclasses.replace(statement, columns=columns, query=None, if_not_exists=False))
         try:
             transactional = context.table(name).is_transactional
-            locks = locks_of_ctas(context, statement.table, planned, transactional=transactional)
+            locks = None
+            if not is_legacy(context):  # there it is an INSERT into the new table like any other
+                locks = locks_of_ctas(context, statement.table, planned, transactional=transactional)
             written = _run_write(context, Insert(statement.table, query, **origin), locks)
         except CommitStateUnknownError:
             raise
@@ -182,7 +191,7 @@ class Script:
             case CreateTable(query=Fragment()):
                 return self._create_table_as(statement)
             case Show():
-                rows = show(context.client, statement)
+                rows = show(context.client, statement, context.settings)
             case Abort():
                 rows = abort(context, statement)
             case Explain(statement=explained):
@@ -201,11 +210,16 @@ def _run_without_result(context: Context, statement: Statement) -> None:
             _refuse_load(context, statement)
         case Alteration():
             require_manager(context, map(context.table, [str(statement.table)]))
-            run_alter(context, statement)
+            with held(context, legacy_locks_of_ddl(context, statement)):
+                run_alter(context, statement)
         case DropTable():
             require_manager(context, _if_there(context, str(statement.table)))
-            run_ddl(context, statement)
-        case CreateDatabase() | DropDatabase() | CreateTable():
+            with held(context, legacy_locks_of_ddl(context, statement)):
+                run_ddl(context, statement)
+        case DropDatabase():
+            with held(context, legacy_locks_of_ddl(context, statement)):
+                run_ddl(context, statement)
+        case CreateDatabase() | CreateTable():
             run_ddl(context, statement)
         case _:
             raise AssertionError(f"{kind_of(statement)} is no statement of its own")

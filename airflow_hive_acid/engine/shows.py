@@ -1,8 +1,12 @@
-"""SHOW LOCKS, TRANSACTIONS and COMPACTIONS as rows, with the columns Hive prints; times are UTC."""
+"""SHOW LOCKS, TRANSACTIONS and COMPACTIONS as rows, with the columns Hive prints; times are UTC.
+
+SHOW LOCKS shows the locks of the manager that is configured, in the columns that Hive has for that one.
+"""
 
 from __future__ import annotations
 
 import difflib
+import itertools
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,8 +16,11 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore import shown
+from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
 from airflow_hive_acid.metastore.shown import COMPACTION_ORDER, CompactionFilter, LockFilter, Order
+from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +28,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
     from airflow_hive_acid.metastore.locks.interface import LockRow
+    from airflow_hive_acid.metastore.locks.legacy import LegacyLockRow
     from airflow_hive_acid.metastore.locks.listing import TxnRow
+    from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.statements import Show
 
 T = TypeVar("T")
@@ -44,6 +53,7 @@ class ShowRequest:
     :param type: of a compaction, as ``state`` in the words that SHOW COMPACTIONS prints, in lower case.
     :param order: columns in lower case, and whether each descends.
     :param limit: rows at most.
+    :param extended: SHOW LOCKS EXTENDED, which with DummyTxnManager has more columns.
     """
 
     kind: str
@@ -56,10 +66,14 @@ class ShowRequest:
     state: str | None = None
     order: tuple[tuple[str, bool], ...] = ()
     limit: int | None = None
+    extended: bool = False
 
 
-def show(client: MetastoreClient, statement: Show) -> Rows:
-    """Run a SHOW statement."""
+def show(client: MetastoreClient, statement: Show, settings: Settings | None = None) -> Rows:
+    """Run a SHOW statement.
+
+    :param settings: those in force; the client's by default.
+    """
     table = statement.table
     request = ShowRequest(
         statement.kind.value,
@@ -72,17 +86,24 @@ def show(client: MetastoreClient, statement: Show) -> Rows:
         statement.state,
         statement.order,
         statement.limit,
+        statement.extended,
     )
-    streamed = stream(client, request)
+    streamed = stream(client, request, settings)
     return Rows(streamed.columns, list(streamed.rows))
 
 
-def stream(client: MetastoreClient, request: ShowRequest) -> StreamedRows:
+def stream(client: MetastoreClient, request: ShowRequest, settings: Settings | None = None) -> StreamedRows:
     """What SHOW prints, without loading all of it: filters, order and limit are the database's work.
 
+    :param settings: those in force; the client's by default.
     :raises InvalidArgumentsError: for a type, a state or a column that is none; names the nearest one.
     """
     match request.kind:
+        case "locks" if (settings or client.settings).string("hive.txn.manager") == DUMMY_TXN_MANAGER:
+            manager = LegacyLockManager(client.database, settings or client.settings)
+            held = manager.show_locks(request.database, request.table, request.partition)
+            more = _EXTENDED_LEGACY_LOCKS if request.extended else {}
+            return _streamed({**_LEGACY_LOCKS, **more}, itertools.islice(held, request.limit))
         case "locks":
             places = LockFilter(request.database, request.table, request.partition)
             return _streamed(_LOCKS, shown.locks(client.database, places, request.limit))
@@ -146,6 +167,17 @@ _LOCKS: Mapping[str, Callable[[LockRow], Any]] = {
     "agent_info": lambda r: r.agent_info,
 }
 """Hive's columns, and its words: ACQUIRED, SHARED_READ."""
+_LEGACY_LOCKS: Mapping[str, Callable[[LegacyLockRow], Any]] = {
+    "tab_name": lambda r: "@".join(part for part in (r.database, r.table, r.partition) if part),
+    "mode": lambda r: "EXCLUSIVE" if r.type is LockType.EXCLUSIVE else "SHARED",
+}
+_EXTENDED_LEGACY_LOCKS: Mapping[str, Callable[[LegacyLockRow], Any]] = {
+    "lock_queryid": lambda r: r.query_id,
+    "lock_time": lambda r: str(r.acquired_at),
+    "lock_mode": lambda _: "IMPLICIT",
+    "lock_querystring": lambda r: r.query,
+}
+"""What Hive prints below each lock (LOCK_QUERYID:, LOCK_TIME: in milliseconds, …); nobody locks explicitly here."""
 _TRANSACTIONS: Mapping[str, Callable[[TxnRow], Any]] = {
     "txnid": lambda r: r.txn_id,
     "state": lambda r: r.state.name,

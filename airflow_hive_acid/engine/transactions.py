@@ -22,6 +22,7 @@ from airflow_hive_acid.engine.events import (
     TransactionCommitted,
     TransactionOpened,
 )
+from airflow_hive_acid.engine.legacy_hold import begin_locked
 from airflow_hive_acid.engine.listed import buckets_in_bases, published, require_same_places, writes
 from airflow_hive_acid.engine.locking import locks_declared, require_manager
 from airflow_hive_acid.engine.partitions import KnownPartitions
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
-    from airflow_hive_acid.metastore import Transaction
     from airflow_hive_acid.metastore.beginning import Locks
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.plans import Plan, TableRead, TableWrite
@@ -93,13 +93,8 @@ class StatementTransaction:
         require_manager(context, tables.values())
         self._plain = PlainWrites(context)
         self._plain_statements = 0
-        self._txn: Transaction = context.client.begin(
-            self._operations,
-            partitioned={name: table.is_partitioned for name, table in tables.items()},
-            plain=[name for name, table in tables.items() if not table.is_transactional],
-            agent_info=context.agent_info,
-            locks=locks_declared(context, self._operations) if locks is None else locks,
-        )
+        wanted = locks_declared(context, self._operations) if locks is None else locks
+        self._txn, self._hold = begin_locked(context, self._operations, tables, wanted)
         try:
             context.emit(
                 TransactionOpened(self.txn_id, self._operations, dict(self._txn.write_ids), time.monotonic() - started)
@@ -185,10 +180,12 @@ class StatementTransaction:
             self._ended = True
         except CommitStateUnknownError:
             self._ended = True
+            self._hold.leave()
             raise
         except BaseException as failure:
             self.abort_after(failure)
             raise
+        self._hold.release()
         self._plain.finish()
         self._context.emit(TransactionCommitted(self.txn_id, time.monotonic() - started))
 
@@ -204,7 +201,8 @@ class StatementTransaction:
         try:
             self._plain.undo()
         finally:
-            self._txn.abort(reason)
+            with self._hold.ending():
+                self._txn.abort(reason)
         self._context.emit(TransactionAborted(self.txn_id, reason.splitlines()[0] if reason else "no reason given"))
 
     def abort_after(self, failure: BaseException) -> None:

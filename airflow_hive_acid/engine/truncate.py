@@ -10,7 +10,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.locking import require_manager
+from airflow_hive_acid.engine.locking import is_legacy, legacy_locks_of_ddl, require_manager
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
@@ -43,8 +43,11 @@ def truncate(context: Context, statement: Truncate) -> StatementResult:
         )
     _check_partition(table, statement)
     require_manager(context, [table])
-    planned = ddl_locks(statement, context.table, LockSettings.of(context.settings))
-    locks = Locks(tuple(lock.component for lock in planned))
+    if is_legacy(context):
+        locks = legacy_locks_of_ddl(context, statement)
+    else:
+        planned = ddl_locks(statement, context.table, LockSettings.of(context.settings))
+        locks = Locks(tuple(lock.component for lock in planned))
     with StatementTransaction(context, {name: "overwrite"}, locks) as transaction:
         table = transaction.table(name)
         given = dict(statement.partition)

@@ -29,12 +29,14 @@ class Heartbeater:
 
     :param beat: sends one heartbeat; raises what became of the txn.
     :param interval: seconds between two beats of a txn.
+    :param what: what is kept alive, for messages.
     :param threads: how many may send at the same time (``hive.txn.heartbeat.threadpool.size``); there are never more
         than txns.
     """
 
-    def __init__(self, beat: Callable[[int], None], interval: float, threads: int = 1) -> None:
+    def __init__(self, beat: Callable[[int], None], interval: float, threads: int = 1, what: str = "txn") -> None:
         self._beat = beat
+        self._what = what
         self._interval = interval
         self._most = threads
         self._due: dict[int, float] = {}
@@ -105,12 +107,12 @@ class Heartbeater:
         try:
             self._beat(txn_id)
         except MetastoreUnavailableError as error:
-            log.warning("no heartbeat for txn %d: %s; trying again soon", txn_id, error)
+            log.warning("no heartbeat for %s %d: %s; trying again soon", self._what, txn_id, error)
             with self._changed:
                 if txn_id in self._due:
                     self._due[txn_id] = time.monotonic() + self._interval / 10
         except HiveAcidError as error:
             with self._changed:
                 if self._due.pop(txn_id, None) is not None:
-                    log.warning("txn %d is not open any more: %s", txn_id, error)
+                    log.warning("%s %d is not open any more: %s", self._what, txn_id, error)
                     self._lost[txn_id] = error

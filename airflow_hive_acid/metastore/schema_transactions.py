@@ -379,6 +379,9 @@ HIVE_ACID_LEGACY_LOCK = table(
     words("HLL_USER", 128, null=False),
     words("HLL_HOST", 128, null=False),
     words("HLL_AGENT_INFO", 128),
+    number("HLL_TXN_ID", null=False),
+    words("HLL_QUERY_ID", 128),
+    text_value("HLL_QUERY"),
 )
 """S and X locks of the Hive Concurrency Model; one row for each object of a request, parents included."""
 Index("HIVE_ACID_LEGACY_LOCK_OBJECT", HIVE_ACID_LEGACY_LOCK.c.HLL_DATABASE, HIVE_ACID_LEGACY_LOCK.c.HLL_TABLE)

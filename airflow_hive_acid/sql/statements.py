@@ -206,7 +206,7 @@ class Show(Origin):
 
     :param partition: column and value.
     :param database: of SHOW LOCKS DATABASE and SHOW COMPACTIONS DATABASE.
-    :param extended: SHOW LOCKS … EXTENDED; prints the same columns, as in Hive with DbTxnManager.
+    :param extended: SHOW LOCKS … EXTENDED; more columns with DummyTxnManager, the same with DbTxnManager, as in Hive.
     :param id: of SHOW COMPACTIONS COMPACT_ID; likewise ``pool``, ``type`` and ``state``, in lower case.
     :param order: columns of ORDER BY, and whether each descends.
     """

@@ -63,6 +63,7 @@ class LockRequest:
     :param txn_id: the txn they belong to and end with, 0 for locks of their own that need heartbeats.
     :param zero_wait_read: a SHARED_READ that meets an exclusive lock fails at once instead of waiting.
     :param exclusive_ctas: a conflict fails at once: two CREATE TABLE AS SELECT of one name.
+    :param query_id: which statement asks; with its text ``query`` for SHOW LOCKS EXTENDED of the legacy manager.
     """
 
     components: tuple[LockComponent, ...]
@@ -72,6 +73,8 @@ class LockRequest:
     agent_info: str | None = None
     zero_wait_read: bool = False
     exclusive_ctas: bool = False
+    query_id: str | None = None
+    query: str | None = None
 
     def __post_init__(self) -> None:
         if not self.components:

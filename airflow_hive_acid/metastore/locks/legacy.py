@@ -7,23 +7,30 @@ tried again after ``hive.lock.sleep.between.retries``, ``hive.lock.numretries`` 
 and these know nothing of Hive's.
 
 R3: a request locks the row of NEXT_LOCK_ID, which also numbers it, and looks at what is held in a later statement.
-An owner that is gone sends no heartbeats: after ``hive.txn.timeout`` its locks are removed by the next request.
+An owner that is gone sends no heartbeats: after ``hive.txn.timeout`` its locks are removed by the next request. R4:
+not while the txn it worked in is open, because only the reaper, which ends the txn, undoes what its jobs did.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, exists, insert, select, update
 
-from airflow_hive_acid.errors import InvalidArgumentsError, LockTimeoutError, NoSuchLockError
+from airflow_hive_acid.errors import (
+    InvalidArgumentsError,
+    LockTimeoutError,
+    MetastoreUnavailableError,
+    NoSuchLockError,
+)
 from airflow_hive_acid.metastore.clock import clock_ms
-from airflow_hive_acid.metastore.codes import LockState, LockType
+from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState
 from airflow_hive_acid.metastore.database import Repeat
 from airflow_hive_acid.metastore.locks.interface import LockResponse, LockRow, describe_object
 from airflow_hive_acid.metastore.objects import info
-from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_LEGACY_LOCK, NEXT_LOCK_ID
+from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_LEGACY_LOCK, NEXT_LOCK_ID, TXNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +47,8 @@ _L = HIVE_ACID_LEGACY_LOCK.c
 _NEXT_ID = select(NEXT_LOCK_ID.c.NL_NEXT).with_for_update()
 _ADVANCE_ID = update(NEXT_LOCK_ID).values(NL_NEXT=bindparam("next"))
 _MINE = _L.HLL_LOCK_ID == bindparam("lock_id")
-_EXPIRE = delete(HIVE_ACID_LEGACY_LOCK).where(_L.HLL_HEARTBEAT < clock_ms() - bindparam("age"))
+_ITS_TXN_IS_OPEN = exists().where(TXNS.c.TXN_ID == _L.HLL_TXN_ID, TXNS.c.TXN_STATE == TxnState.OPEN.value)
+_EXPIRE = delete(HIVE_ACID_LEGACY_LOCK).where(_L.HLL_HEARTBEAT < clock_ms() - bindparam("age"), ~_ITS_TXN_IS_OPEN)
 _ON_DATABASE = select(_L.HLL_LOCK_ID, _L.HLL_DATABASE, _L.HLL_TABLE, _L.HLL_PARTITION, _L.HLL_MODE).where(
     _L.HLL_DATABASE == bindparam("db")
 )
@@ -48,8 +56,10 @@ _INSERT = insert(HIVE_ACID_LEGACY_LOCK).values(
     HLL_LOCK_ID=bindparam("lock_id"), HLL_NUMBER=bindparam("number"), HLL_DATABASE=bindparam("db"),
     HLL_TABLE=bindparam("tbl"), HLL_PARTITION=bindparam("part"), HLL_MODE=bindparam("mode"), HLL_ACQUIRED=clock_ms(),
     HLL_HEARTBEAT=clock_ms(), HLL_USER=bindparam("user"), HLL_HOST=bindparam("host"), HLL_AGENT_INFO=bindparam("agent"),
+    HLL_TXN_ID=bindparam("txn_id"), HLL_QUERY_ID=bindparam("query_id"), HLL_QUERY=bindparam("query"),
 )  # fmt: skip
 _HEARTBEAT = update(HIVE_ACID_LEGACY_LOCK).where(_MINE).values(HLL_HEARTBEAT=clock_ms())
+_BIND = update(HIVE_ACID_LEGACY_LOCK).where(_MINE).values(HLL_TXN_ID=bindparam("txn_id"), HLL_HEARTBEAT=clock_ms())
 _DELETE = delete(HIVE_ACID_LEGACY_LOCK).where(_MINE)
 _ALL = select(HIVE_ACID_LEGACY_LOCK).order_by(
     _L.HLL_DATABASE, _L.HLL_TABLE, _L.HLL_PARTITION, _L.HLL_LOCK_ID, _L.HLL_NUMBER
@@ -58,6 +68,20 @@ _MODES = {LockType.SHARED_READ: "s", LockType.EXCLUSIVE: "x"}
 _TYPES = {mode: kind for kind, mode in _MODES.items()}
 _NO_LOCK = 0
 """Id of the answer while locks are switched off."""
+_QUERY_LENGTH = 4000
+_UNLOCK_PAUSE = 1.0
+"""Seconds between two tries to release."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyLockRow(LockRow):
+    """A lock held, and for what.
+
+    :param query_id: of the statement that took it, with its text ``query``.
+    """
+
+    query_id: str | None
+    query: str | None
 
 
 def objects_of(components: Iterable[LockComponent]) -> dict[Object, str]:
@@ -101,6 +125,7 @@ class LegacyLockManager:
         self._timeout_ms = settings.milliseconds("hive.txn.timeout")
         self._retries = settings.integer("hive.lock.numretries")
         self._pause = settings.seconds("hive.lock.sleep.between.retries")
+        self._unlock_retries = settings.integer("hive.unlock.numretries")
 
     def lock(self, request: LockRequest) -> LockResponse:
         """Take all locks of a request, or none: ACQUIRED, or NOT_ACQUIRED with what is in the way; it never waits.
@@ -127,10 +152,20 @@ class LegacyLockManager:
                 return LockResponse(lock_id, LockState.NOT_ACQUIRED, str(blocking[0]), said)
             conn.execute(_ADVANCE_ID, {"next": lock_id + 1})
             owner = {"user": info(request.user), "host": info(request.host), "agent": info(request.agent_info) or None}
+            owner |= {"query_id": request.query_id, "query": info(request.query, _QUERY_LENGTH) or None}
             conn.execute(
                 _INSERT,
                 [
-                    {"lock_id": lock_id, "number": i, "db": db, "tbl": tbl, "part": part, "mode": mode, **owner}
+                    {
+                        "lock_id": lock_id,
+                        "number": i,
+                        "db": db,
+                        "tbl": tbl,
+                        "part": part,
+                        "mode": mode,
+                        "txn_id": request.txn_id,
+                        **owner,
+                    }
                     for i, ((db, tbl, part), mode) in enumerate(wanted.items(), 1)
                 ],
             )
@@ -169,9 +204,32 @@ class LegacyLockManager:
             )
         return LockResponse(lock_id, LockState.ACQUIRED)
 
+    def bind(self, lock_id: int, txn_id: int) -> None:
+        """Say in which txn the owner works: as long as that is open the locks do not expire (R4).
+
+        :raises NoSuchLockError: when they were released, or removed for silence.
+        """
+        values = {"lock_id": lock_id, "txn_id": txn_id}
+        if lock_id != _NO_LOCK and not self._database.run(lambda conn: conn.execute(_BIND, values).rowcount):
+            raise NoSuchLockError(
+                f"no lock {lock_id} for txn {txn_id}: it sent no heartbeat for {self._timeout_ms / 1000:g} s"
+            )
+
     def unlock(self, lock_id: int) -> None:
         """Release all locks of a request; again is no error."""
         self._database.run(lambda conn: conn.execute(_DELETE, {"lock_id": lock_id}).rowcount)
+
+    def release(self, lock_id: int, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Release, and try again while the metastore cannot be reached.
+
+        :raises MetastoreUnavailableError: after ``hive.unlock.numretries`` more tries; the locks then expire.
+        """
+        for _ in range(self._unlock_retries):
+            try:
+                return self.unlock(lock_id)
+            except MetastoreUnavailableError:
+                sleep(_UNLOCK_PAUSE)
+        self.unlock(lock_id)
 
     def show_locks(
         self,
@@ -179,8 +237,8 @@ class LegacyLockManager:
         table: str | None = None,
         partition: str | None = None,
         txn_id: int | None = None,
-    ) -> list[LockRow]:
-        """Locks held, by object; none belongs to a txn."""
+    ) -> list[LegacyLockRow]:
+        """Locks held, by object."""
         statement = _ALL
         for column, value in ((_L.HLL_DATABASE, database), (_L.HLL_TABLE, table)):
             if value is not None:
@@ -188,15 +246,17 @@ class LegacyLockManager:
         if partition is not None:
             statement = statement.where(_L.HLL_PARTITION == partition)
         if txn_id:
-            return []
+            statement = statement.where(_L.HLL_TXN_ID == txn_id)
         return self._database.read(lambda conn: [_row(row._mapping) for row in conn.execute(statement)])
 
 
-def _row(row: Mapping[Any, Any]) -> LockRow:
+def _row(row: Mapping[Any, Any]) -> LegacyLockRow:
     values = {name.removeprefix("HLL_"): value for name, value in row.items()}
-    return LockRow(
+    return LegacyLockRow(
         lock_id=values["LOCK_ID"], internal_id=values["NUMBER"], database=values["DATABASE"],
         table=values["TABLE"] or None, partition=values["PARTITION"] or None, state=LockState.ACQUIRED,
-        type=_TYPES[values["MODE"]], txn_id=0, last_heartbeat=values["HEARTBEAT"], acquired_at=values["ACQUIRED"],
-        user=values["USER"], host=values["HOST"], agent_info=values["AGENT_INFO"], blocked_by=None,
+        type=_TYPES[values["MODE"]], txn_id=values["TXN_ID"], last_heartbeat=values["HEARTBEAT"],
+        acquired_at=values["ACQUIRED"], user=values["USER"], host=values["HOST"], agent_info=values["AGENT_INFO"],
+        blocked_by=None,
+        query_id=values["QUERY_ID"], query=values["QUERY"],
     )  # fmt: skip

@@ -293,33 +293,6 @@ def test_dummy_txn_manager_refuses_acid_tables(engine, legacy, client, statement
     assert len(client.show_transactions(include_committed=True)) == before
 
 
-@pytest.mark.parametrize(("concurrency", "expected"), [("true", [("w", "e", "k=x", "EXCLUSIVE")]), ("false", [])])
-def test_dummy_txn_manager_locks_plain_tables_by_the_concurrency_model(
-    engine, legacy, fake, other, plain, concurrency, expected
-):
-    held = []
-    fake.meanwhile = lambda spec: held.extend(other.run("SHOW LOCKS")[0].rows.to_dicts())
-    with legacy(**{"hive.support.concurrency": concurrency}) as writing:
-        writing.run("INSERT INTO w.e PARTITION (k='x') VALUES (1)")
-    assert [(r["database"], r["table"], r["partition"], r["lock_type"]) for r in held] == expected
-
-
-def test_the_known_prefix_of_dynamic_partitions_is_locked_as_the_table(engine, legacy, fake, other):
-    """The metastore's locks have no name for it."""
-    engine.run(
-        "CREATE TABLE w.d (a INT) PARTITIONED BY (k STRING, l INT) STORED AS ORC "
-        "TBLPROPERTIES ('transactional'='false')"
-    )
-    held = []
-    fake.partitions = [("x", "1")]
-    fake.meanwhile = lambda spec: held.extend(other.run("SHOW LOCKS")[0].rows.to_dicts())
-    with legacy() as writing:
-        (explained,) = writing.run("EXPLAIN LOCKS INSERT INTO w.d PARTITION (k='x', l) VALUES (1, 1)")
-        writing.run("INSERT INTO w.d PARTITION (k='x', l) VALUES (1, 1)")
-    assert [(r["table"], r["partition"], r["lock_type"]) for r in held] == [("d", None, "EXCLUSIVE")]
-    assert [line for line, _ in explained.rows.rows[1:]] == ["w.d -> SHARED", "w.d/k=x -> EXCLUSIVE"]
-
-
 def test_db_txn_manager_needs_concurrency(engine, client, fake, warehouse):
     settings = Settings({Source.REQUEST: {"hive.support.concurrency": "false"}})
     with (

@@ -1,0 +1,166 @@
+"""The locks of the Hive Concurrency Model, held while a statement or transaction runs with DummyTxnManager.
+
+They are taken before a txn is opened, so that nobody waits with an open one, and are kept alive in the background. R4:
+once there is a txn they do not expire before it has ended, because the reaper undoes what its jobs did first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.metastore.beginning import Locks
+from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.heartbeats import Heartbeater
+from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
+from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
+from airflow_hive_acid.sql.legacy_locks import LegacyMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.metastore import Transaction
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.sql.legacy_locks import LegacyLock
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyLocks(Locks):
+    """S and X locks; the metastore's own lock table gets none of them.
+
+    :param query: text of the statements, for SHOW LOCKS EXTENDED.
+    """
+
+    planned: tuple[LegacyLock, ...] = ()
+    query: str = ""
+
+
+class LegacyHold:
+    """Locks held from :meth:`take` to :meth:`release`; of locks that are none of ours, nothing at all."""
+
+    def __init__(self, manager: LegacyLockManager | None, lock_id: int, interval: float) -> None:
+        self._manager = manager
+        self._lock_id = lock_id
+        self._heartbeats: Heartbeater | None = None
+        if manager is not None:
+            self._heartbeats = Heartbeater(lambda lock: _beat(manager, lock), interval, what="legacy lock")
+            self._heartbeats.add(lock_id)
+
+    @classmethod
+    def take(cls, context: Context, locks: Locks) -> Self:
+        """Take all locks, waiting for others by ``hive.lock.numretries`` and ``hive.lock.sleep.between.retries``.
+
+        :raises LockTimeoutError: when that was not enough; nothing is held.
+        """
+        interval = context.settings.seconds("hive.txn.timeout") / 2
+        if not isinstance(locks, LegacyLocks) or not locks.planned:
+            return cls(None, 0, interval)
+        client = context.client
+        manager = LegacyLockManager(client.database, context.settings)
+        request = LockRequest(
+            tuple(_component(lock) for lock in locks.planned),
+            client.user,
+            client.host,
+            agent_info=context.agent_info,
+            query_id=str(uuid.uuid4()),
+            query=locks.query,
+        )
+        return cls(manager, manager.acquire(request).lock_id, interval)
+
+    def bind(self, txn_id: int) -> None:
+        """The holder works in this txn now; see :meth:`LegacyLockManager.bind`."""
+        if self._manager is not None:
+            self._manager.bind(self._lock_id, txn_id)
+
+    def leave(self) -> None:
+        """Stop the heartbeats and release nothing: what became of the txn is not known, and it decides."""
+        if self._heartbeats is not None:
+            self._heartbeats.close()
+
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """Release when the block has ended the txn, and not when it failed: the txn may be open still (R4)."""
+        try:
+            yield
+        except BaseException:
+            self.leave()
+            raise
+        self.release()
+
+    def release(self) -> None:
+        """Release everything; again is fine. Locks that cannot be released expire."""
+        self.leave()
+        manager, self._manager = self._manager, None
+        if manager is None:
+            return
+        try:
+            manager.release(self._lock_id)
+        except HiveAcidError as problem:
+            log.warning("legacy lock %d could not be released and will expire: %s", self._lock_id, problem)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+@contextlib.contextmanager
+def held(context: Context, locks: Locks) -> Iterator[LegacyHold]:
+    """Hold locks while a block runs."""
+    with LegacyHold.take(context, locks) as hold:
+        yield hold
+
+
+def begin_locked(
+    context: Context, operations: Mapping[str, str], tables: Mapping[str, Table], locks: Locks
+) -> tuple[Transaction, LegacyHold]:
+    """Take the locks, then begin a transaction under them; after a failure neither is left.
+
+    :param operations: by table, as ``tables`` are.
+    """
+    hold = LegacyHold.take(context, locks)
+    try:
+        txn = context.client.begin(
+            operations,
+            partitioned={name: table.is_partitioned for name, table in tables.items()},
+            plain=[name for name, table in tables.items() if not table.is_transactional],
+            agent_info=context.agent_info,
+            locks=locks,
+        )
+        try:
+            hold.bind(txn.txn_id)
+        except BaseException as failure:
+            txn.abort(str(failure))
+            raise
+    except BaseException:
+        hold.release()
+        raise
+    return txn, hold
+
+
+def _beat(manager: LegacyLockManager, lock_id: int) -> None:
+    manager.check_lock(lock_id)
+
+
+def _component(lock: LegacyLock) -> LockComponent:
+    database, table, *partition = (*lock.path, None) if len(lock.path) == 1 else lock.path
+    exclusive = lock.mode is LegacyMode.EXCLUSIVE
+    return LockComponent(
+        str(database),
+        table,
+        "/".join(str(part) for part in partition) or None,
+        LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ,
+        Operation.NO_TXN if exclusive else Operation.SELECT,
+        transactional=False,
+    )
