@@ -196,12 +196,14 @@ def test_jobs_left_over_are_fenced_before_anything_is_renamed_or_dropped(
     table.insert(partition="k=a")
     table.insert(partition="k=b")
 
-    def orphan(job_id: str) -> None:
+    def orphan(job_id: str, *, publishing: bool = False) -> None:
         txn = table.begin()
         staging = f"{table.location}/_tmp_{job_id}"
         client.jobs.start(job_id=job_id, txn_id=txn.txn_id, table=table.name, write_id=txn.write_ids[table.name],
                           statement=0, kind="insert", table_location=table.location, staging=staging)  # fmt: skip
         fs.make_directory(f"{staging}/data/delta_9")
+        if publishing:
+            client.jobs.record_manifest(job_id, {"directories": []})
         txn.abort("its worker was lost")
 
     orphan("j1")
@@ -214,7 +216,7 @@ def test_jobs_left_over_are_fenced_before_anything_is_renamed_or_dropped(
     assert client.jobs.get("j3").table == "default.q"
     table.name = "default.q"
     monkeypatch.setattr(fs, "can_fence", lambda _: False)
-    orphan("j4")
-    with pytest.raises(JobsAliveError, match="a file does not fence on this storage"):
+    orphan("j4", publishing=True)
+    with pytest.raises(JobsAliveError, match="it was publishing; its staging is removed"):
         client.catalog.drop_partitions("default.q", ["k=c"], files=files)
     assert [p.name for p in client.catalog.list_partitions("default.q")] == ["k=c"]

@@ -74,10 +74,13 @@ STATEMENTS = [
 ]
 
 
-def _offer(spark: SparkSession, name: str, columns: Iterable[Column], row_id: bool = False) -> None:
+_ROW_ID = "named_struct('writeid', 1L, 'bucketid', 1, 'rowid', 1L) AS row__id"
+_IS_DELETED = "false AS row__is__deleted"
+
+
+def _offer(spark: SparkSession, name: str, columns: Iterable[Column], *virtual: str) -> None:
     texts = [f"CAST(NULL AS {column.type}) AS `{column.name}`" for column in columns]
-    if row_id:
-        texts.append("named_struct('writeid', 1L, 'bucketid', 1, 'rowid', 1L) AS row__id")
+    texts += virtual
     spark.range(1).selectExpr(*texts).createOrReplaceTempView(name)
 
 
@@ -111,10 +114,11 @@ def test_spark_resolves_what_is_planned(spark: SparkSession, sql: str) -> None:
     planned = plan(statement, _TABLES.__getitem__, {"src": _SOURCE})  # type: ignore[arg-type]
     for read in planned.reads:
         table = _TABLES[read.table]
-        _offer(spark, read.view, (*table.columns, *table.partition_columns), read.pseudo_columns)
+        virtual = (_ROW_ID, _IS_DELETED) if read.pseudo_columns else ()
+        _offer(spark, read.view, (*table.columns, *table.partition_columns), *virtual)
     for source in planned.sources:
         _offer(spark, source.name, source.columns)
     if planned.write is not None:
         target = _TABLES[planned.write.table]
-        _offer(spark, "target", (*target.columns, *target.partition_columns), row_id=True)
+        _offer(spark, "target", (*target.columns, *target.partition_columns), _ROW_ID)
     _resolve(spark, planned)
