@@ -107,6 +107,12 @@ class LocalFilesystem:
         with open(local_path(uri), encoding="utf-8", newline="") as file:
             return file.read()
 
+    def read_range(self, uri: str, start: int, end: int) -> bytes:
+        """See the protocol."""
+        with open(local_path(uri), "rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+
     def write_text(self, uri: str, text: str) -> None:
         """See the protocol."""
         path = local_path(uri)

@@ -85,6 +85,9 @@ class Filesystem(Protocol):
     def read_text(self, uri: str) -> str:
         """The UTF-8 text of a file."""
 
+    def read_range(self, uri: str, start: int, end: int) -> bytes:
+        """A part of a file: from offset ``start`` up to ``end``, both in bytes; less where the file is shorter."""
+
     def write_text(self, uri: str, text: str) -> None:
         """Write a UTF-8 file, replacing one of that name; a reader sees the old or the new text, never a part."""
 

@@ -165,6 +165,10 @@ class FsspecFilesystem:
         """See the protocol."""
         return bytes(self._fs.cat_file(self._path(uri))).decode("utf-8")
 
+    def read_range(self, uri: str, start: int, end: int) -> bytes:
+        """See the protocol."""
+        return bytes(self._fs.cat_file(self._path(uri), start=start, end=end))
+
     def write_text(self, uri: str, text: str) -> None:
         """See the protocol. One PUT is atomic on an object store; elsewhere a rename makes it so."""
         path = self._path(uri)

@@ -78,6 +78,10 @@ class AnyFilesystem:
         """See the protocol."""
         return self.at(uri).read_text(uri)
 
+    def read_range(self, uri: str, start: int, end: int) -> bytes:
+        """See the protocol."""
+        return self.at(uri).read_range(uri, start, end)
+
     def write_text(self, uri: str, text: str) -> None:
         """See the protocol."""
         self.at(uri).write_text(uri, text)

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.format.acid_state import acid_state
+from airflow_hive_acid.format.names import DirectoryKind, parse_directory
+from airflow_hive_acid.format.orc_tail import TAIL_BYTES, event_counts
 from airflow_hive_acid.maintenance.directories import enter, entries
 from airflow_hive_acid.maintenance.doctor_rules import (
     Check,
     Finding,
+    is_bucket_file,
     judge_compaction,
     judge_directories,
     judge_lock,
-    judge_state,
+    judge_old_files,
     judge_timeout,
     judge_txn,
 )
@@ -34,11 +37,15 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
+    from airflow_hive_acid.format.acid_state import FileEntry
+    from airflow_hive_acid.format.orc_tail import EventCounts
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import Table
 
 _PARTITIONS = 1000
 """Partitions looked at together."""
+_SMALL_BYTES = 8 << 10
+"""An ORC file without rows is smaller; of a larger delete delta nothing is read."""
 
 
 def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = None) -> list[Finding]:
@@ -104,13 +111,50 @@ def _examine(
     for place, partition in places.items():
         held: Sequence[FileInfo] = listed[place] or ()
         found = entries(held)
-        yield from judge_directories(place, found, largest, txns.high_watermark)
+        empty = () if table.is_insert_only else _without_rows(filesystem, place, found)
+        yield from judge_directories(place, found, largest, txns.high_watermark, empty)
         if table.is_insert_only:
             continue
         try:
-            old = judge_state(name, partition, place, acid_state(found, write_ids, txns))
+            state = acid_state(found, write_ids, txns)
         except HiveAcidError as error:
             yield Finding(Check.DAMAGED, place, str(error), "restore what is missing; leave everything else as it is")
             continue
+        changing, unknown = _in_place(filesystem, place, state.files_of_older_hives)
+        old = judge_old_files(name, partition, place, changing, unknown)
         if old is not None:
             yield old
+
+
+def _without_rows(filesystem: Filesystem, place: str, found: Sequence[FileEntry]) -> set[str]:
+    """Files of delete deltas that hold no event, as far as that is cheap to know."""
+    small = (entry for entry in found if 0 < entry.size <= _SMALL_BYTES and is_bucket_file(entry))
+    empty = set()
+    for entry in small:
+        directory = parse_directory(entry.path.partition("/")[0])
+        if directory is not None and directory.kind is DirectoryKind.DELETE_DELTA:
+            counts = _counts(filesystem, place, entry)
+            if counts is not None and not any(counts):
+                empty.add(entry.path)
+    return empty
+
+
+def _in_place(filesystem: Filesystem, place: str, files: Iterable[FileEntry]) -> tuple[str | None, list[str]]:
+    """The first file that updates or deletes rows in place, and those before it of which that is not known."""
+    unknown = []
+    for entry in files:
+        counts = _counts(filesystem, place, entry)
+        if counts is None:
+            unknown.append(entry.path)
+        elif counts.changes_in_place:
+            return entry.path, unknown
+    return None, unknown
+
+
+def _counts(filesystem: Filesystem, place: str, entry: FileEntry) -> EventCounts | None:
+    """What the end of a file says; None where it says nothing, or cannot be read (it may be gone by now)."""
+    try:
+        uri = f"{place.rstrip('/')}/{entry.path}"
+        return event_counts(filesystem.read_range(uri, max(0, entry.size - TAIL_BYTES), entry.size))
+    except (OSError, HiveAcidError):
+        return None

@@ -19,7 +19,7 @@ from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from airflow_hive_acid.format.acid_state import AcidState, FileEntry
+    from airflow_hive_acid.format.acid_state import FileEntry
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
     from airflow_hive_acid.metastore.locks.interface import LockRow
     from airflow_hive_acid.metastore.locks.listing import TxnRow
@@ -139,11 +139,14 @@ def judge_timeout(ours_ms: int, hive_ms: int | None, *, shared: bool) -> Finding
     )
 
 
-def judge_directories(place: str, entries: Iterable[FileEntry], max_write_id: int, max_txn_id: int) -> list[Finding]:
+def judge_directories(
+    place: str, entries: Iterable[FileEntry], max_write_id: int, max_txn_id: int, empty: Collection[str] = ()
+) -> list[Finding]:
     """Directories that nobody can have been allowed to write, and delete deltas that delete nothing.
 
     :param place: URI of the table or partition; ``entries`` are relative to it, listed before the ids were read.
     :param max_write_id: the largest write id the table has given; ``max_txn_id`` the largest txn id there is.
+    :param empty: files whose footers count no events.
     """
     files: dict[str, list[FileEntry]] = {}
     for entry in entries:
@@ -172,12 +175,12 @@ def judge_directories(place: str, entries: Iterable[FileEntry], max_write_id: in
                     "move the directory out of it. Do not delete it before its rows are accounted for",
                 )
             )
-        elif parsed.kind is DirectoryKind.DELETE_DELTA and not _has_rows(held):
+        elif parsed.kind is DirectoryKind.DELETE_DELTA and not _has_rows(held, empty):
             findings.append(
                 Finding(
                     Check.EMPTY_DELETE_DELTA,
                     f"{place}/{name}",
-                    "it holds no bucket file with anything in it, so that what its txn deleted is still there",
+                    "no bucket file in it holds a row: its txn deleted nothing, or what it deleted is still there",
                     "compare with a backup or replica of the directory; if the txn deleted nothing, a major compaction "
                     "(ALTER TABLE … COMPACT 'major') takes the directory away",
                 )
@@ -185,22 +188,39 @@ def judge_directories(place: str, entries: Iterable[FileEntry], max_write_id: in
     return findings
 
 
-def _has_rows(files: Sequence[FileEntry]) -> bool:
-    return any(entry.size and parse_bucket_file(entry.path.rsplit("/", 1)[-1]) is not None for entry in files)
+def _has_rows(files: Sequence[FileEntry], empty: Collection[str]) -> bool:
+    return any(entry.size and entry.path not in empty and is_bucket_file(entry) for entry in files)
 
 
-def judge_state(table: str, partition: str | None, place: str, state: AcidState) -> Finding | None:
-    """Files of a Hive before version 3 that may hold updates in place, which later Hives do not read (operation 1)."""
-    old = state.files_of_older_hives
-    if not old:
+def is_bucket_file(entry: FileEntry) -> bool:
+    """Whether rows may be in it."""
+    return parse_bucket_file(entry.path.rsplit("/", 1)[-1]) is not None
+
+
+def judge_old_files(
+    table: str, partition: str | None, place: str, changing: str | None, unknown: Sequence[str]
+) -> Finding | None:
+    """Files of a Hive before 3 that update or delete rows in place, which later Hives do not read (operation 1).
+
+    :param changing: a file whose footer counts such events, relative to ``place``; None when none does.
+    :param unknown: files whose footers do not say; they may.
+    """
+    if changing is None and not unknown:
         return None
     values = parse_partition_name(partition) if partition else ()
     spec = f" PARTITION ({', '.join(f'{key}={value!r}' for key, value in values)})" if values else ""
+    if changing is not None:
+        text = f"{changing} of {table} holds update or delete events among its inserts, as Hives before 3 wrote them"
+    else:
+        text = (
+            f"whether {len(unknown)} files of {table} ({unknown[0]}, …) hold update or delete events among their "
+            "inserts, as Hives before 3 wrote them, is unknown: no version is noted, and their ends do not tell or "
+            "cannot be read"
+        )
     return Finding(
         Check.OLD_UPDATES,
         place,
-        f"{len(old)} files of {table} were written by a Hive before 3 ({old[0].path}, …) and may hold update or delete "
-        "events among their inserts, which Hive 3 and later do not read",
+        f"{text}. Hive 3 and later do not read such events",
         f"before the upgrade to Hive 3 or 4: ALTER TABLE {table}{spec} COMPACT 'major', and no update, delete or merge "
         "on it between that and the upgrade",
     )

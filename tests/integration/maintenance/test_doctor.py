@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
@@ -57,8 +58,18 @@ def test_what_ended_owners_have_left_is_found(client: MetastoreClient, make_tabl
     assert found[Check.SILENT_LOCK].place.startswith(f"lock {free}.1 on default.t")
 
 
+def orc(*counts: int) -> bytes:
+    """The end of an ORC file whose writer noted so many inserts, updates and deletes."""
+    name, value = b"hive.acid.stats", ",".join(map(str, counts)).encode()
+    item = b"\x0a" + bytes([len(name)]) + name + b"\x12" + bytes([len(value)]) + value
+    footer = b"\x2a" + bytes([len(item)]) + item
+    postscript = b"\x08" + bytes([len(footer)]) + b"\x10\x00\x82\xf4\x03\x03ORC"
+    return b"ORC" + footer + postscript + bytes([len(postscript)])
+
+
+@pytest.mark.parametrize("empty", [b"", orc(0, 0, 0)], ids=["no bytes", "no events"])
 def test_tables_that_hive_wrote_are_judged_by_the_ids_the_metastore_has_given(
-    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], golden: Callable[..., Any]
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], golden: Callable[..., Any], empty: bytes
 ) -> None:
     """Hive's own files: unknown until their write ids are given, and those of an older Hive without version files."""
     table = make_table("default.t")
@@ -75,10 +86,18 @@ def test_tables_that_hive_wrote_are_judged_by_the_ids_the_metastore_has_given(
     (delete_delta,) = [name for name in names if name.startswith("delete_delta") and name.endswith("_0000")][:1]
     for path in place.glob("delta_*/_orc_acid_version"):
         path.unlink()
+    # Hive's footers count inserts alone, so that nothing of it needs a compaction.
+    assert list(examine_tables(client, fs)) == []
     for path in (place / delete_delta).glob("bucket_*"):
-        path.write_bytes(b"")
-    found = list(examine_tables(client, fs))
-    assert {f.check for f in found} == {Check.OLD_UPDATES, Check.EMPTY_DELETE_DELTA}
+        path.write_bytes(empty)
+    (data, *_) = sorted(place.glob("delta_*/bucket_*"))
+    whole = data.read_bytes()
+    found = []
+    for contents, said in ((orc(5, 1, 0), "holds update or delete events"), (whole[:-1], "is unknown")):
+        data.write_bytes(contents)
+        found = list(examine_tables(client, fs))
+        assert {f.check for f in found} == {Check.OLD_UPDATES, Check.EMPTY_DELETE_DELTA}
+        assert [said in f.text for f in found if f.check is Check.OLD_UPDATES] == [True]
     assert [f.place for f in found if f.check is Check.EMPTY_DELETE_DELTA] == [f"{table.location}/{delete_delta}"]
     assert [path for path in before if not path.endswith("_orc_acid_version") and not Path(path).exists()] == []
 

@@ -120,6 +120,7 @@ def test_texts_are_replaced_as_a_whole_and_created_once(fs: Filesystem, table: s
     fs.write_text(f"{table}/f", "é1\r\n")
     fs.write_text(f"{table}/f", "2\n")
     assert fs.read_text(f"{table}/f") == "2\n"
+    assert [fs.read_range(f"{table}/f", 0, 1), fs.read_range(f"{table}/f", 1, 2)] == [b"2", b"\n"]
     with pytest.raises(FileExistsError):
         fs.create_file(f"{table}/f", "3")
     assert [info.relative for info in fs.list_files(table)] == ["f"]

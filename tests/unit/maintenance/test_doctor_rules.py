@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_acid.format.acid_state import FileEntry, acid_state
-from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hive_acid.format.acid_state import FileEntry
 from airflow_hive_acid.maintenance.doctor_rules import (
     Check,
     judge_compaction,
     judge_directories,
     judge_lock,
-    judge_state,
+    judge_old_files,
     judge_timeout,
     judge_txn,
 )
@@ -122,12 +121,26 @@ def test_a_delete_delta_has_bucket_files_with_rows() -> None:
     assert {f.check for f in found} == {Check.EMPTY_DELETE_DELTA}
 
 
+def test_a_delete_delta_whose_footers_count_no_events_has_no_rows() -> None:
+    name = "delete_delta_0000001_0000001_0000/bucket_0000"
+    listing = [FileEntry(f"{name}0", 300), FileEntry(f"{name}1", 300)]
+    assert judge_directories("file:/w/t", listing, 9, 9, {f"{name}0"}) == []
+    (found,) = judge_directories("file:/w/t", listing, 9, 9, {f"{name}0", f"{name}1"})
+    assert found.check is Check.EMPTY_DELETE_DELTA
+
+
 def test_files_of_a_hive_before_3_need_a_major_compaction_before_an_upgrade() -> None:
-    write_ids, txns = ValidWriteIdList(9, table="db.t"), ValidTxnList(9)
-    old = [FileEntry("delta_0000001_0000001_0000/bucket_00000", 10)]
-    new = [*old, FileEntry("delta_0000001_0000001_0000/_orc_acid_version", 1)]
-    assert judge_state("db.t", None, "file:/w/t", acid_state(new, write_ids, txns)) is None
-    found = judge_state("db.t", "day=1/h=a b", "file:/w/t", acid_state(old, write_ids, txns))
+    assert judge_old_files("db.t", None, "file:/w/t", None, []) is None
+    found = judge_old_files("db.t", "day=1/h=a b", "file:/w/t", "delta_1_1/bucket_00000", ["base_1/bucket_00000"])
     assert found is not None
     assert found.check is Check.OLD_UPDATES
+    assert "delta_1_1/bucket_00000 of db.t holds update or delete events" in found.text
     assert "ALTER TABLE db.t PARTITION (day='1', h='a b') COMPACT 'major'" in found.repair
+
+
+def test_files_whose_ends_do_not_tell_are_called_unknown_and_never_safe() -> None:
+    found = judge_old_files("db.t", None, "file:/w/t", None, ["base_1/bucket_00000"])
+    assert found is not None
+    assert "whether 1 files of db.t (base_1/bucket_00000, …)" in found.text
+    assert "is unknown" in found.text
+    assert "ALTER TABLE db.t COMPACT 'major'" in found.repair
