@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from airflow_hive_acid.cli.output import say
-from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from airflow_hive_acid.cli.session import CliSession
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.jobs import Job
 
-app = typer.Typer(help="Initiator, Worker, Cleaner, reaper and history purge.", no_args_is_help=True)
+app = typer.Typer(
+    help="Initiator, Worker, Cleaner, reaper and history purge; and what they leave to people.", no_args_is_help=True
+)
 _Once = Annotated[bool, typer.Option("--once", help="Look once and exit, instead of going on until stopped.")]
 _Interval = Annotated[
     float | None, typer.Option(min=0.1, metavar="SECONDS", show_default="Hive's setting", help="Pause between looks.")
@@ -102,6 +106,62 @@ def history_purge(context: typer.Context, once: _Once = False, interval: _Interv
         return [run_history_purge(client)]
 
     _repeat("history purge", look, once, pause)
+
+
+@app.command("mark-fenced")
+def mark_fenced(
+    context: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="JOB_ID", help="As the log of the reaper names it.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: everything is known to be dead.")] = False,
+) -> None:
+    """Say that a job can write nothing any more, where nothing but a person can know it (decision 11)."""
+    session: CliSession = context.obj
+    client = session.client()
+    job = client.jobs.get(job_id)
+    if _may_be_marked(client, job):
+        say(_what_must_be_dead(job))
+        if not yes:
+            typer.confirm("Is all of that dead?", abort=True, err=True)
+        client.jobs.mark_fenced(job_id, "marked as fenced by hand")
+    say(f"job {job_id} of txn {job.txn_id} on {job.table} is fenced")
+
+
+def _may_be_marked(client: MetastoreClient, job: Job) -> bool:
+    """Whether there is anything to mark.
+
+    :raises InvalidArgumentsError: when the job has succeeded, or its txn is alive.
+    """
+    from airflow_hive_acid.maintenance.doctor_rules import judge_txn
+    from airflow_hive_acid.metastore.clock import now_ms
+    from airflow_hive_acid.metastore.codes import TxnState
+    from airflow_hive_acid.metastore.jobs import JobState
+
+    if job.state is JobState.COMMITTED:
+        raise InvalidArgumentsError(f"txn {job.txn_id} of job {job.job_id} is committed; there is nothing to fence")
+    now, timeout = client.database.read(now_ms), client.settings.milliseconds("hive.txn.timeout")
+    for txn in client.show_transactions():
+        if txn.txn_id == job.txn_id and txn.state is TxnState.OPEN and judge_txn(txn, now, timeout) is None:
+            raise InvalidArgumentsError(
+                f"txn {txn.txn_id} of job {job.job_id} is open, and its last heartbeat was "
+                f"{(now - txn.last_heartbeat) / 1000:.0f} s ago: somebody works in it. Stop that, and wait for "
+                f"hive.txn.timeout ({timeout / 1000:g} s)"
+            )
+    return job.state is not JobState.FENCED
+
+
+def _what_must_be_dead(job: Job) -> str:
+    text = (
+        f"job {job.job_id} of txn {job.txn_id} on {job.table} ({job.table_location}). These must be dead, or what they "
+        "write later becomes rows of others: the process that ran the statement (SHOW TRANSACTIONS names its host; a "
+        "machine that is cut off is not dead), the Spark application "
+        f"{job.application_id or '(its id is not known: look for one that writes to ' + str(job.staging) + ')'}, and "
+        "every copy of an object that they began"
+    )
+    if job.write_id is None:
+        text += (
+            ". The table has no transactions: files that the job moved are not moved back by this; look at them first"
+        )
+    return text
 
 
 def _repeat(name: str, look: Callable[[], Iterable[Any]], once: bool, pause: float) -> None:

@@ -35,8 +35,13 @@ def sql(
 ) -> None:
     """Run SQL statements.
 
-    INSERT, UPDATE, DELETE, MERGE, SELECT, CREATE/DROP DATABASE and TABLE, CREATE TEMPORARY VIEW over files,
-    BEGIN … COMMIT, SHOW LOCKS|TRANSACTIONS|COMPACTIONS, ALTER TABLE … COMPACT.
+    SELECT, INSERT INTO|OVERWRITE, FROM … INSERT … INSERT …, UPDATE, DELETE, MERGE, TRUNCATE;
+    CREATE and DROP of DATABASE and TABLE, CREATE TABLE … AS, CREATE TEMPORARY VIEW … USING files;
+    ALTER TABLE: RENAME, columns, partitions, properties, format, location, TOUCH, CONCATENATE, COMPACT;
+    BEGIN|START TRANSACTION … COMMIT|ROLLBACK; EXPLAIN, EXPLAIN LOCKS;
+    SHOW LOCKS|TRANSACTIONS|COMPACTIONS; ABORT TRANSACTIONS|COMPACTIONS.
+
+    Any query of Spark SQL may be the SELECT. docs/sql.md has an example of each.
     """
     if (execute is None) == (file is None):
         raise typer.BadParameter("give either -e SQL or -f FILE", context)

@@ -7,7 +7,18 @@ from sqlalchemy import update
 from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
-from airflow_hive_acid.metastore.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET
+from airflow_hive_acid.metastore.jobs import JobState
+from airflow_hive_acid.metastore.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET, TXNS
+
+
+@pytest.fixture
+def job(client):
+    """A job of an open txn on the table w.t."""
+    txn_id = client.open_txn()
+    return client.jobs.start(
+        job_id="j1", txn_id=txn_id, table="w.t", write_id=1, statement=0, kind="insert", table_location="s3a://w/t",
+        staging="s3a://w/t/_tmp_j1",
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -92,3 +103,31 @@ def test_schema_of_an_older_version_is_upgraded(call, client):
     assert done.exit_code == 0
     assert "are version 4: nothing to do" in done.stderr
     assert call("schema", "check").exit_code == 0
+
+
+@pytest.mark.rule("R4")
+def test_a_job_is_marked_as_fenced_only_when_a_person_says_that_it_is_dead(metastore_url, client, job):
+    def mark(*options, said=""):
+        arguments = ["--metastore-url", metastore_url, "maintenance", "mark-fenced", *options]
+        return CliRunner().invoke(app, arguments, input=said)
+
+    alive = mark("j1", "--yes")
+    assert alive.exit_code == 1
+    assert f"txn {job.txn_id} of job j1 is open, and its last heartbeat was" in str(alive.exception)
+    assert client.jobs.get("j1").state is JobState.RUNNING
+    with client.database.transaction() as conn:
+        conn.execute(update(TXNS).values(TXN_LAST_HEARTBEAT=1))
+    refused = mark("j1", said="n\n")
+    assert refused.exit_code == 1
+    assert "These must be dead" in refused.output
+    assert "look for one that writes to s3a://w/t/_tmp_j1" in refused.output
+    assert client.jobs.get("j1").state is JobState.RUNNING
+    assert mark("j1", said="y\n").exit_code == 0
+    assert client.jobs.get("j1").state is JobState.FENCED
+    assert "Is all of that dead?" not in mark("j1").output
+    assert "no job j2 is recorded" in str(mark("j2", "--yes").exception)
+
+
+def test_a_committed_job_cannot_be_fenced(call, client, job):
+    client.commit_txn(job.txn_id)
+    assert "is committed; there is nothing to fence" in str(call("maintenance", "mark-fenced", "j1", "--yes").exception)
