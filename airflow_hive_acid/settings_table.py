@@ -87,7 +87,8 @@ _ROWS = (
     _integer("hive.lock.numretries", 100, "How often a lock request is tried again before it is given up."),
     _integer("hive.unlock.numretries", 10, "How often a release is tried again."),
     _duration(
-        "hive.lock.sleep.between.retries", "60s", "s", "Longest pause between two tries; the first is 100 ms, doubling."
+        "hive.lock.sleep.between.retries", "60s", "s",
+        "Longest pause between two tries; the first is 100 ms, doubling. With DummyTxnManager: every pause.",
     ),
     _flag("hive.acid.deadlock.detection", True,
           "Ours: txns that wait in a circle are found, and the one that did the least gives way.", hive=False),
