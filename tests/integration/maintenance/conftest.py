@@ -17,6 +17,7 @@ from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column, Compact, JobResult, JobSpec, WrittenDirectory, WrittenFile
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hive_acid.maintenance import run_worker
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.history import low_boundary
@@ -203,3 +204,15 @@ def _state(fs: Filesystem, place: str, write_ids: ValidWriteIdList, txns: ValidT
 def _lines(fs: Filesystem, place: str, files: tuple[FileEntry, ...]) -> list[str]:
     data = [file for file in files if "bucket_" in file.path]
     return [line for file in data for line in fs.read_text(f"{place}/{file.path}").splitlines()]
+
+
+@pytest.fixture
+def compacted(
+    client: MetastoreClient, fs: Filesystem, table: FakeTable, compact_lines: Callable[[JobSpec], JobResult]
+) -> FakeTable:
+    """The table after two inserts and a major compaction, not cleaned yet; ``base`` is the new base."""
+    table.insert(lines=2)
+    table.insert(lines=2)
+    client.compactions.enqueue("default.t")
+    table.base = run_worker(client, fs, compact_lines, "w")[0].directories[0]
+    return table
