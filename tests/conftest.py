@@ -8,6 +8,7 @@ session on a directory of its own.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
 import json
@@ -268,7 +269,8 @@ def drop_mariadb_database(server_url: str, database_url: str) -> None:
     sessions = sa.table("PROCESSLIST", sa.column("ID"), sa.column("DB"), schema="information_schema")
     with engine.connect() as connection:
         for session in connection.execute(sa.select(sessions.c.ID).where(sessions.c.DB == name)).scalars():
-            connection.exec_driver_sql(f"KILL {session}")
+            with contextlib.suppress(sa.exc.OperationalError):  # it has ended by itself meanwhile
+                connection.exec_driver_sql(f"KILL {session}")
         connection.exec_driver_sql(f"DROP DATABASE `{name}`")
 
 

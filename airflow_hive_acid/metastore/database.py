@@ -393,6 +393,7 @@ def creation(conn: Connection) -> Iterator[None]:
         )
     try:
         yield
+        conn.connection.commit()  # whoever enters next has to see the rows beside the tables
     finally:
         with contextlib.suppress(sa.exc.DBAPIError):  # a broken connection has let go of the lock
             conn.execute(_LEAVE_CREATION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore import MetastoreClient, schema
+from airflow_hive_acid.metastore.database import creation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,6 +155,27 @@ def test_two_who_create_the_schema_at_once_get_one(database_url: str) -> None:
         assert list(pool.map(create, range(2))) == [schema.SCHEMA_VERSION] * 2
     with MetastoreClient(database_url) as client:
         assert client.open_txn() == 1
+
+
+def test_who_comes_second_sees_a_finished_schema(database_url: str) -> None:
+    """
+    t1  A has made the tables (MySQL commits each by itself) and its rows, and let go of the creation; not committed
+    t2                B creates the schema: it waits for A's commit, or sees all of it
+    """
+    with MetastoreClient(database_url) as first, MetastoreClient(database_url) as second:
+        if first.database.path is not None:
+            first.database.path.touch()
+        with ThreadPoolExecutor(1) as pool:
+
+            def create(conn: Any) -> Future[None]:
+                with creation(conn):
+                    schema._create(conn)
+                other = pool.submit(second.create_schema)
+                wait([other], timeout=1)
+                return other
+
+            first.database.run(create).result()
+        assert second.check_schema().version == schema.SCHEMA_VERSION
 
 
 def test_an_interrupted_creation_is_named(client: MetastoreClient, rows: Any) -> None:
