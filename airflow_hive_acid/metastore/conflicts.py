@@ -36,6 +36,25 @@ def _changes(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     return or_(column == "u", column == "d")
 
 
+def _same_object(database: Any, table: Any, partition: Any) -> sa.ColumnElement[bool]:
+    """Whether somebody else's row is about the object that I wrote."""
+    return and_(
+        _OTHER.c.WS_DATABASE == database,
+        _OTHER.c.WS_TABLE == table,
+        or_(_OTHER.c.WS_PARTITION == partition, and_(_OTHER.c.WS_PARTITION.is_(None), partition.is_(None))),
+    )
+
+
+def _both_change(mine: Any) -> tuple[sa.ColumnElement[bool], ...]:
+    """Whether it committed after I began, and both of us changed rows."""
+    return (
+        _OTHER.c.WS_TXNID != _TXN,
+        _OTHER.c.WS_COMMIT_ID >= _TXN,
+        _changes(mine),
+        _changes(_OTHER.c.WS_OPERATION_TYPE),
+    )
+
+
 _COLUMNS = (
     _MINE.c.WS_TXNID,
     _OTHER.c.WS_TXNID,
@@ -48,24 +67,8 @@ _COLUMNS = (
 )
 _CANDIDATES = (
     select(*_COLUMNS)
-    .join(
-        _OTHER,
-        and_(
-            _OTHER.c.WS_DATABASE == _MINE.c.WS_DATABASE,
-            _OTHER.c.WS_TABLE == _MINE.c.WS_TABLE,
-            or_(
-                _OTHER.c.WS_PARTITION == _MINE.c.WS_PARTITION,
-                and_(_OTHER.c.WS_PARTITION.is_(None), _MINE.c.WS_PARTITION.is_(None)),
-            ),
-        ),
-    )
-    .where(
-        _MINE.c.WS_TXNID == _TXN,
-        _OTHER.c.WS_TXNID != _TXN,
-        _OTHER.c.WS_COMMIT_ID >= _TXN,
-        _changes(_MINE.c.WS_OPERATION_TYPE),
-        _changes(_OTHER.c.WS_OPERATION_TYPE),
-    )
+    .join(_OTHER, _same_object(_MINE.c.WS_DATABASE, _MINE.c.WS_TABLE, _MINE.c.WS_PARTITION))
+    .where(_MINE.c.WS_TXNID == _TXN, *_both_change(_MINE.c.WS_OPERATION_TYPE))
     .order_by(_OTHER.c.WS_COMMIT_ID, _OTHER.c.WS_TXNID)
 )
 _SEEN = and_(
@@ -92,24 +95,8 @@ _TAKEN = (
 )
 _OVERLAPS = (
     select(_TAKEN.c.TC_DATABASE)
-    .join(
-        _OTHER,
-        and_(
-            _OTHER.c.WS_DATABASE == _TAKEN.c.TC_DATABASE,
-            _OTHER.c.WS_TABLE == _TAKEN.c.TC_TABLE,
-            or_(
-                _OTHER.c.WS_PARTITION == _TAKEN.c.TC_PARTITION,
-                and_(_OTHER.c.WS_PARTITION.is_(None), _TAKEN.c.TC_PARTITION.is_(None)),
-            ),
-        ),
-    )
-    .where(
-        _OTHER.c.WS_TXNID != _TXN,
-        _OTHER.c.WS_COMMIT_ID >= _TXN,
-        _changes(_TAKEN.c.TC_OPERATION_TYPE),
-        _changes(_OTHER.c.WS_OPERATION_TYPE),
-        ~_SEEN,
-    )
+    .join(_OTHER, _same_object(_TAKEN.c.TC_DATABASE, _TAKEN.c.TC_TABLE, _TAKEN.c.TC_PARTITION))
+    .where(*_both_change(_TAKEN.c.TC_OPERATION_TYPE), ~_SEEN)
 )
 _WS_COLUMNS = ("WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE")
 

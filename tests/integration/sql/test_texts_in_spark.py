@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.sql import parse_script, plan
 from airflow_hive_acid.sql.plans import DeleteTemplate, InsertTemplate, MergeTemplate, SelectTemplate, UpdateTemplate
+from tests.unit.sql.catalog import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.plans import Plan
 
 pytestmark = pytest.mark.spark
-
-
-@dataclass(frozen=True)
-class Facts:
-    qualified_name: str
-    columns: tuple[Column, ...]
-    partition_columns: tuple[Column, ...] = ()
-    is_transactional: bool = True
-    is_insert_only: bool = False
-    bucket_columns: tuple[str, ...] = ()
-    type: str = "MANAGED_TABLE"
 
 
 _TABLES = {
