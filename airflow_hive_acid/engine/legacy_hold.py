@@ -16,8 +16,8 @@ from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore.beginning import Locks
 from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.heartbeats import Heartbeater
+from airflow_hive_acid.metastore.locks.choice import legacy_lock_manager
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
-from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
 from airflow_hive_acid.sql.legacy_locks import LegacyMode
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore import Transaction
     from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.locks.concurrency_model import ConcurrencyModelLocks
     from airflow_hive_acid.sql.legacy_locks import LegacyLock
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class LegacyLocks(Locks):
 class LegacyHold:
     """Locks held from :meth:`take` to :meth:`release`; of locks that are none of ours, nothing at all."""
 
-    def __init__(self, manager: LegacyLockManager | None, lock_id: int, interval: float) -> None:
+    def __init__(self, manager: ConcurrencyModelLocks | None, lock_id: int, interval: float) -> None:
         self._manager = manager
         self._lock_id = lock_id
         self._heartbeats: Heartbeater | None = None
@@ -64,7 +65,7 @@ class LegacyHold:
         if not isinstance(locks, LegacyLocks) or not locks.planned:
             return cls(None, 0, interval)
         client = context.client
-        manager = LegacyLockManager(client.database, context.settings)
+        manager = legacy_lock_manager(client.database, context.settings)
         request = LockRequest(
             tuple(_component(lock) for lock in locks.planned),
             client.user,
@@ -73,10 +74,14 @@ class LegacyHold:
             query_id=str(uuid.uuid4()),
             query=locks.query,
         )
-        return cls(manager, manager.acquire(request).lock_id, interval)
+        try:
+            return cls(manager, manager.acquire(request).lock_id, interval)
+        except BaseException:
+            manager.close()
+            raise
 
     def bind(self, txn_id: int) -> None:
-        """The holder works in this txn now; see :meth:`LegacyLockManager.bind`."""
+        """The holder works in this txn now; see :meth:`ConcurrencyModelLocks.bind`."""
         if self._manager is not None:
             self._manager.bind(self._lock_id, txn_id)
 
@@ -105,6 +110,8 @@ class LegacyHold:
             manager.release(self._lock_id)
         except HiveAcidError as problem:
             log.warning("legacy lock %d could not be released and will expire: %s", self._lock_id, problem)
+        finally:
+            manager.close()
 
     def __enter__(self) -> Self:
         return self
@@ -149,7 +156,7 @@ def begin_locked(
     return txn, hold
 
 
-def _beat(manager: LegacyLockManager, lock_id: int) -> None:
+def _beat(manager: ConcurrencyModelLocks, lock_id: int) -> None:
     manager.check_lock(lock_id)
 
 

@@ -5,8 +5,8 @@ SHOW LOCKS shows the locks of the manager that is configured, in the columns tha
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import itertools
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +18,7 @@ from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore import shown
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
-from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
+from airflow_hive_acid.metastore.locks.choice import legacy_lock_manager
 from airflow_hive_acid.metastore.shown import COMPACTION_ORDER, CompactionFilter, LockFilter, Order
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.locks.concurrency_model import ConcurrencyModelLocks, LegacyLockRow
     from airflow_hive_acid.metastore.locks.interface import LockRow
-    from airflow_hive_acid.metastore.locks.legacy import LegacyLockRow
     from airflow_hive_acid.metastore.locks.listing import TxnRow
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.statements import Show
@@ -100,10 +100,9 @@ def stream(client: MetastoreClient, request: ShowRequest, settings: Settings | N
     """
     match request.kind:
         case "locks" if (settings or client.settings).string("hive.txn.manager") == DUMMY_TXN_MANAGER:
-            manager = LegacyLockManager(client.database, settings or client.settings)
-            held = manager.show_locks(request.database, request.table, request.partition)
             more = _EXTENDED_LEGACY_LOCKS if request.extended else {}
-            return _streamed({**_LEGACY_LOCKS, **more}, itertools.islice(held, request.limit))
+            manager = legacy_lock_manager(client.database, settings or client.settings)
+            return _streamed({**_LEGACY_LOCKS, **more}, _legacy_locks(manager, request))
         case "locks":
             places = LockFilter(request.database, request.table, request.partition)
             return _streamed(_LOCKS, shown.locks(client.database, places, request.limit))
@@ -120,6 +119,11 @@ def stream(client: MetastoreClient, request: ShowRequest, settings: Settings | N
     )
     order = tuple(Order(_column_of(column), descends) for column, descends in request.order)
     return _streamed(_COMPACTIONS, shown.compactions(client.database, wanted, order, request.limit))
+
+
+def _legacy_locks(manager: ConcurrencyModelLocks, request: ShowRequest) -> Iterator[LegacyLockRow]:
+    with contextlib.closing(manager):
+        yield from manager.stream_locks(request.database, request.table, request.partition, request.limit)
 
 
 def _column_of(said: str) -> str:

@@ -76,6 +76,18 @@ class Order:
     descends: bool = False
 
 
+def stream_rows(conn: Connection, statement: sa.Select[Any], limit: int | None) -> Iterator[Any]:
+    """What a statement finds, :data:`PAGE` rows at a time.
+
+    :raises InvalidArgumentsError: for a limit below 0.
+    """
+    if limit is not None:
+        if limit < 0:
+            raise InvalidArgumentsError(f"LIMIT {limit} asks for less than nothing; give 0 or more")
+        statement = statement.limit(limit)
+    return iter(conn.execute(statement, execution_options={"yield_per": PAGE}))
+
+
 def stream_locks(conn: Connection, wanted: LockFilter, limit: int | None = None) -> Iterator[LockRow]:
     """Locks held and wanted: acquired first, then the more restrictive, then in order of request."""
     statement = SHOW_LOCKS
@@ -89,7 +101,7 @@ def stream_locks(conn: Connection, wanted: LockFilter, limit: int | None = None)
     strength = case({t.value: t.strength for t in LockType}, value=_H.HL_LOCK_TYPE, else_=0)
     waits = case((_H.HL_LOCK_STATE == LockState.WAITING.value, 1), else_=0)
     ordered = statement.order_by(waits, strength.desc(), _H.HL_LOCK_EXT_ID, _H.HL_LOCK_INT_ID)
-    return map(lock_row, _stream(conn, ordered, limit))
+    return map(lock_row, stream_rows(conn, ordered, limit))
 
 
 def stream_transactions(
@@ -99,7 +111,7 @@ def stream_transactions(
     statement = SHOW_TXNS
     if not include_committed:
         statement = statement.where(TXNS.c.TXN_STATE.in_((TxnState.OPEN.value, TxnState.ABORTED.value)))
-    return map(txn_row, _stream(conn, statement, limit))
+    return map(txn_row, stream_rows(conn, statement, limit))
 
 
 def stream_compactions(
@@ -131,7 +143,7 @@ def stream_compactions(
         keys = (case((key.is_(None), 0), else_=1), key)
         statement = statement.order_by(*(k.desc() for k in keys) if asked.descends else keys)
     statement = statement.order_by(_LATEST.desc(), func.coalesce(_column("ENQUEUE_TIME"), 0), _column("ID"))
-    return map(_compaction, (row._mapping for row in _stream(conn, statement, limit)))
+    return map(_compaction, (row._mapping for row in stream_rows(conn, statement, limit)))
 
 
 def locks(database: Database, wanted: LockFilter = LockFilter(), limit: int | None = None) -> Iterator[LockRow]:
@@ -155,14 +167,6 @@ def compactions(
     """:func:`stream_compactions` in a transaction that lasts as long as the iteration."""
     with database.reading() as conn:
         yield from stream_compactions(conn, wanted, order, limit)
-
-
-def _stream(conn: Connection, statement: sa.Select[Any], limit: int | None) -> Iterator[Any]:
-    if limit is not None:
-        if limit < 0:
-            raise InvalidArgumentsError(f"LIMIT {limit} asks for less than nothing; give 0 or more")
-        statement = statement.limit(limit)
-    return iter(conn.execute(statement, execution_options={"yield_per": PAGE}))
 
 
 # --- queue and history as one -------------------------------------------------------------------------------------

@@ -1,10 +1,7 @@
 """The lock manager of the Hive Concurrency Model, for ``DummyTxnManager``: S and X locks in a table of ours.
 
 Hive's EmbeddedLockManager keeps them in the memory of one process; here all processes on a metastore share them. The
-document's rules: whoever locks something locks all its parents in S (but not the database); objects are taken in
-lexicographic order; nobody waits in a queue: a request that meets a lock is denied as a whole, keeps nothing, and is
-tried again after ``hive.lock.sleep.between.retries``, ``hive.lock.numretries`` times. Hive does not know of these locks
-and these know nothing of Hive's.
+document's rules stand in ``concurrency_model``. Hive does not know of these locks and these know nothing of Hive's.
 
 R3: a request locks the row of NEXT_LOCK_ID, which also numbers it, and looks at what is held in a later statement.
 An owner that is gone sends no heartbeats: after ``hive.txn.timeout`` its locks are removed by the next request. R4:
@@ -13,36 +10,35 @@ not while the txn it worked in is open, because only the reaper, which ends the 
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, exists, insert, select, update
 
-from airflow_hive_acid.errors import (
-    InvalidArgumentsError,
-    LockTimeoutError,
-    MetastoreUnavailableError,
-    NoSuchLockError,
-)
+from airflow_hive_acid.errors import NoSuchLockError
 from airflow_hive_acid.metastore.clock import clock_ms
-from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState
+from airflow_hive_acid.metastore.codes import LockState, TxnState
 from airflow_hive_acid.metastore.database import Repeat
-from airflow_hive_acid.metastore.locks.interface import LockResponse, LockRow, describe_object
+from airflow_hive_acid.metastore.locks.concurrency_model import (
+    MODES,
+    ConcurrencyModelLocks,
+    LegacyLockRow,
+    Object,
+    objects_of,
+)
+from airflow_hive_acid.metastore.locks.interface import LockResponse, describe_object
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_LEGACY_LOCK, NEXT_LOCK_ID, TXNS
+from airflow_hive_acid.metastore.shown import stream_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database import Database
-    from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
+    from airflow_hive_acid.metastore.locks.interface import LockRequest
     from airflow_hive_acid.settings import Settings
 
-Object = tuple[str, str, str]
-"""Database, table and partition, or the known prefix of one; an empty text where there is none."""
 _L = HIVE_ACID_LEGACY_LOCK.c
 _NEXT_ID = select(NEXT_LOCK_ID.c.NL_NEXT).with_for_update()
 _ADVANCE_ID = update(NEXT_LOCK_ID).values(NL_NEXT=bindparam("next"))
@@ -64,46 +60,10 @@ _DELETE = delete(HIVE_ACID_LEGACY_LOCK).where(_MINE)
 _ALL = select(HIVE_ACID_LEGACY_LOCK).order_by(
     _L.HLL_DATABASE, _L.HLL_TABLE, _L.HLL_PARTITION, _L.HLL_LOCK_ID, _L.HLL_NUMBER
 )
-_MODES = {LockType.SHARED_READ: "s", LockType.EXCLUSIVE: "x"}
-_TYPES = {mode: kind for kind, mode in _MODES.items()}
+_TYPES = {mode: kind for kind, mode in MODES.items()}
 _NO_LOCK = 0
 """Id of the answer while locks are switched off."""
 _QUERY_LENGTH = 4000
-_UNLOCK_PAUSE = 1.0
-"""Seconds between two tries to release."""
-
-
-@dataclass(frozen=True, slots=True)
-class LegacyLockRow(LockRow):
-    """A lock held, and for what.
-
-    :param query_id: of the statement that took it, with its text ``query``.
-    """
-
-    query_id: str | None
-    query: str | None
-
-
-def objects_of(components: Iterable[LockComponent]) -> dict[Object, str]:
-    """What a request locks, parents included, in lexicographic order: mode ``s`` or ``x`` by object.
-
-    :raises InvalidArgumentsError: for a mode that the document does not know.
-    """
-    wanted: dict[Object, str] = {}
-    for component in components:
-        mode = _MODES.get(component.type)
-        if mode is None:
-            raise InvalidArgumentsError(
-                f"the lock on {component.describe()} is {component.type.name}; the legacy lock manager knows "
-                "SHARED_READ (S) and EXCLUSIVE (X)"
-            )
-        table, partition = component.table or "", component.partition or ""
-        parts = partition.split("/") if partition else []
-        for length in range(len(parts)):
-            wanted.setdefault((component.database, table, "/".join(parts[:length])), "s")
-        place = (component.database, table, partition)
-        wanted[place] = "x" if "x" in (mode, wanted.get(place)) else "s"
-    return dict(sorted(wanted.items()))
 
 
 def in_the_way(wanted: Mapping[Object, str], held: Iterable[tuple[int, Object, str]]) -> tuple[int, Object] | None:
@@ -113,19 +73,17 @@ def in_the_way(wanted: Mapping[Object, str], held: Iterable[tuple[int, Object, s
     )
 
 
-class LegacyLockManager:
-    """A :class:`~airflow_hive_acid.metastore.locks.interface.LockManager`.
+class LegacyLockManager(ConcurrencyModelLocks):
+    """The embedded manager.
 
     :param database: a metastore with our tables of version 4.
     """
 
     def __init__(self, database: Database, settings: Settings) -> None:
+        super().__init__(settings)
         self._database = database
         self._enabled = settings.flag("hive.support.concurrency")
         self._timeout_ms = settings.milliseconds("hive.txn.timeout")
-        self._retries = settings.integer("hive.lock.numretries")
-        self._pause = settings.seconds("hive.lock.sleep.between.retries")
-        self._unlock_retries = settings.integer("hive.unlock.numretries")
 
     def lock(self, request: LockRequest) -> LockResponse:
         """Take all locks of a request, or none: ACQUIRED, or NOT_ACQUIRED with what is in the way; it never waits.
@@ -173,25 +131,6 @@ class LegacyLockManager:
 
         return self._database.run(operation, Repeat.BEFORE_COMMIT)
 
-    def acquire(self, request: LockRequest, sleep: Callable[[float], None] = time.sleep) -> LockResponse:
-        """Take the locks of a request; denied, try all of them again after the pause.
-
-        :raises LockTimeoutError: after ``hive.lock.numretries`` more tries; nothing is held.
-        """
-        response = self.lock(request)
-        for _ in range(self._retries):
-            if response.state is LockState.ACQUIRED:
-                break
-            sleep(self._pause)
-            response = self.lock(request)
-        if response.state is not LockState.ACQUIRED:
-            places = ", ".join(component.describe() for component in request.components)
-            raise LockTimeoutError(
-                f"{places} could not be locked in {self._retries + 1} tries (hive.lock.numretries), "
-                f"{self._pause:g} s apart (hive.lock.sleep.between.retries): {response.message}"
-            )
-        return response
-
     def check_lock(self, lock_id: int) -> LockResponse:
         """Keep the locks of a request alive.
 
@@ -219,35 +158,26 @@ class LegacyLockManager:
         """Release all locks of a request; again is no error."""
         self._database.run(lambda conn: conn.execute(_DELETE, {"lock_id": lock_id}).rowcount)
 
-    def release(self, lock_id: int, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Release, and try again while the metastore cannot be reached.
-
-        :raises MetastoreUnavailableError: after ``hive.unlock.numretries`` more tries; the locks then expire.
-        """
-        for _ in range(self._unlock_retries):
-            try:
-                return self.unlock(lock_id)
-            except MetastoreUnavailableError:
-                sleep(_UNLOCK_PAUSE)
-        self.unlock(lock_id)
-
-    def show_locks(
+    def stream_locks(
         self,
         database: str | None = None,
         table: str | None = None,
         partition: str | None = None,
-        txn_id: int | None = None,
-    ) -> list[LegacyLockRow]:
-        """Locks held, by object."""
+        limit: int | None = None,
+    ) -> Iterator[LegacyLockRow]:
+        """Locks held, by object, in a transaction that lasts as long as the iteration."""
         statement = _ALL
         for column, value in ((_L.HLL_DATABASE, database), (_L.HLL_TABLE, table)):
             if value is not None:
                 statement = statement.where(column == value.lower())
         if partition is not None:
             statement = statement.where(_L.HLL_PARTITION == partition)
-        if txn_id:
-            statement = statement.where(_L.HLL_TXN_ID == txn_id)
-        return self._database.read(lambda conn: [_row(row._mapping) for row in conn.execute(statement)])
+        with self._database.reading() as conn:
+            for row in stream_rows(conn, statement, limit):
+                yield _row(row._mapping)
+
+    def close(self) -> None:
+        """Nothing: the connections are the metastore's."""
 
 
 def _row(row: Mapping[Any, Any]) -> LegacyLockRow:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.errors import InvalidArgumentsError, LockTimeoutError, NoSuchLockError
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, LockTimeoutError, NoSuchLockError
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.codes import LockState, LockType
+from airflow_hive_acid.metastore.locks.choice import legacy_lock_manager
+from airflow_hive_acid.metastore.locks.concurrency_model import objects_of
 from airflow_hive_acid.metastore.locks.interface import LockRequest
-from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager, objects_of
+from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -124,6 +126,17 @@ def test_without_concurrency_nothing_is_locked(client: MetastoreClient, request_
 def test_modes_of_hive_4_are_refused(client: MetastoreClient, request_of: Any) -> None:
     with pytest.raises(InvalidArgumentsError, match=r"db.t is SHARED_WRITE; .* knows SHARED_READ \(S\)"):
         manager(client).lock(request_of(("db.t", LockType.SHARED_WRITE)))
+
+
+def test_the_manager_is_chosen_by_the_name_of_hives_class(
+    client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(legacy_lock_manager(client.database, Settings()), LegacyLockManager)
+    with pytest.raises(InvalidArgumentsError, match=r"hive.lock.manager = 'org.other.Manager' .* must be one of"):
+        Settings({Source.REQUEST: {"hive.lock.manager": "org.other.Manager"}})
+    monkeypatch.setattr("airflow_hive_acid.metastore.locks.choice._MANAGERS", {"some.Manager": LegacyLockManager})
+    with pytest.raises(ConfigurationError, match=r"\(default\) names .*EmbeddedLockManager, which .* some.Manager"):
+        legacy_lock_manager(client.database, Settings())
 
 
 @pytest.mark.rule("R3")

@@ -1,0 +1,38 @@
+"""Which lock manager of the Hive Concurrency Model is meant: ``hive.lock.manager``, looked up in one place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
+from airflow_hive_acid.settings_table import EMBEDDED_LOCK_MANAGER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from airflow_hive_acid.metastore.database import Database
+    from airflow_hive_acid.metastore.locks.concurrency_model import ConcurrencyModelLocks
+    from airflow_hive_acid.settings import Settings
+
+_MANAGERS: Mapping[str, Callable[[Database, Settings], ConcurrencyModelLocks]] = {
+    EMBEDDED_LOCK_MANAGER: LegacyLockManager,
+}
+"""By the name of Hive's class."""
+
+
+def legacy_lock_manager(database: Database, settings: Settings) -> ConcurrencyModelLocks:
+    """The lock manager that DummyTxnManager uses; the caller closes it.
+
+    :param database: the metastore.
+    :raises ConfigurationError: when ``hive.lock.manager`` names a class that has no counterpart here.
+    """
+    name = settings.string("hive.lock.manager")
+    try:
+        manager = _MANAGERS[name]
+    except KeyError:
+        raise ConfigurationError(
+            f"hive.lock.manager ({settings['hive.lock.manager'].source.value}) names {name}, which is not among the lock "
+            f"managers of this version; set it to {', '.join(_MANAGERS)}"
+        ) from None
+    return manager(database, settings)
