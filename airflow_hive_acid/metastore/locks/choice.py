@@ -32,7 +32,7 @@ def legacy_lock_manager(database: Database, settings: Settings) -> ConcurrencyMo
         manager = _MANAGERS[name]
     except KeyError:
         raise ConfigurationError(
-            f"hive.lock.manager ({settings['hive.lock.manager'].source.value}) names {name}, which is not among the lock "
+            f"hive.lock.manager ({settings['hive.lock.manager'].source.value}) names {name}, which is none of the lock "
             f"managers of this version; set it to {', '.join(_MANAGERS)}"
         ) from None
     return manager(database, settings)
