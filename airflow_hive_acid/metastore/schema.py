@@ -20,10 +20,11 @@ from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore.database import all_or_nothing, creation
 from airflow_hive_acid.metastore.schema_catalog import *  # noqa: F403 - this module is the list of all tables
 from airflow_hive_acid.metastore.schema_catalog import CTLGS
+from airflow_hive_acid.metastore.schema_extensions import *  # noqa: F403
+from airflow_hive_acid.metastore.schema_extensions import EXTENSION_TABLES
 from airflow_hive_acid.metastore.schema_server import SERVER_TABLES
 from airflow_hive_acid.metastore.schema_transactions import *  # noqa: F403
 from airflow_hive_acid.metastore.schema_transactions import (
-    EXTENSION_TABLES,
     HIVE_ACID_VERSION,
     NEXT_COMPACTION_QUEUE_ID,
     NEXT_LOCK_ID,

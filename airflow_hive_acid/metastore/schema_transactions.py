@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from sqlalchemy import CheckConstraint, Index, PrimaryKeyConstraint, column
 
+from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_types import (
     code,
     identity,
@@ -32,10 +33,10 @@ __all__ = [
     "COMPACTION_QUEUE",
     "COMPLETED_COMPACTIONS",
     "COMPLETED_TXN_COMPONENTS",
-    "EXTENSION_TABLES",
     "HIVE_ACID_JOB",
     "HIVE_ACID_LEGACY_LOCK",
     "HIVE_ACID_LOCK_OBJECT",
+    "HIVE_ACID_TRASH",
     "HIVE_ACID_VERSION",
     "HIVE_ACID_WRITE_SET",
     "HIVE_LOCKS",
@@ -385,5 +386,3 @@ HIVE_ACID_LEGACY_LOCK = table(
 )
 """S and X locks of the Hive Concurrency Model; one row for each object of a request, parents included."""
 Index("HIVE_ACID_LEGACY_LOCK_OBJECT", HIVE_ACID_LEGACY_LOCK.c.HLL_DATABASE, HIVE_ACID_LEGACY_LOCK.c.HLL_TABLE)
-
-EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK)

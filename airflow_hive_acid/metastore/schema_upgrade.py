@@ -14,11 +14,12 @@ import sqlalchemy as sa
 from sqlalchemy import insert, select, update
 
 from airflow_hive_acid.errors import SchemaVersionError
+from airflow_hive_acid.metastore.schema_extensions import EXTENSION_TABLES, VERSION_5
 from airflow_hive_acid.metastore.schema_transactions import (
-    EXTENSION_TABLES,
     HIVE_ACID_JOB,
     HIVE_ACID_LEGACY_LOCK,
     HIVE_ACID_LOCK_OBJECT,
+    HIVE_ACID_TRASH,
     HIVE_ACID_VERSION,
     HIVE_ACID_WRITE_SET,
 )
@@ -71,11 +72,21 @@ def _create_legacy_locks(conn: Connection) -> None:
     METADATA.create_all(conn, tables=[HIVE_ACID_LEGACY_LOCK])
 
 
+def _create_version_5(conn: Connection) -> None:
+    METADATA.create_all(conn, tables=list(VERSION_5))
+
+
+def _create_maintenance(conn: Connection) -> None:
+    METADATA.create_all(conn, tables=[HIVE_ACID_CLEANING, HIVE_ACID_TRASH])
+
+
 STEPS = (
     UpgradeStep(1, "tables HIVE_ACID_VERSION and HIVE_ACID_JOB", _create_tables),
     UpgradeStep(2, "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS", _index_locks),
     UpgradeStep(3, "index HIVE_ACID_WRITE_SET on WRITE_SET", _index_write_set),
     UpgradeStep(4, "table HIVE_ACID_LEGACY_LOCK", _create_legacy_locks),
+    UpgradeStep(5, "tables of the maintenance services", _create_maintenance),
+    UpgradeStep(5, f"tables {', '.join(table.name for table in VERSION_5)}", _create_version_5),
 )
 EXTENSION_VERSION = STEPS[-1].version
 """The version of our tables that this release works with."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 TABLES = "tables HIVE_ACID_VERSION and HIVE_ACID_JOB"
 INDEX = "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS"
-LATER = ("index HIVE_ACID_WRITE_SET on WRITE_SET", "table HIVE_ACID_LEGACY_LOCK")
+LATER = ("index HIVE_ACID_WRITE_SET on WRITE_SET", "table HIVE_ACID_LEGACY_LOCK", STEPS[-1].does)
+NEW = tuple(table.name for table in (schema.HIVE_ACID_LEGACY_LOCK, *schema.VERSION_5))
 
 
 def take_to(client: MetastoreClient, version: int | None) -> None:
@@ -25,7 +26,7 @@ def take_to(client: MetastoreClient, version: int | None) -> None:
     with client.database.transaction() as conn:
         schema.HIVE_ACID_LOCK_OBJECT.drop(conn)
         schema.HIVE_ACID_WRITE_SET.drop(conn)
-        schema.HIVE_ACID_LEGACY_LOCK.drop(conn)
+        METADATA.drop_all(conn, [METADATA.tables[name] for name in NEW])
         if version is None:
             for table in (schema.HIVE_ACID_VERSION, schema.HIVE_ACID_JOB):
                 table.drop(conn)
@@ -71,12 +72,12 @@ def test_the_version_before_keeps_its_rows(client: MetastoreClient, rows: Any) -
     take_to(client, 1)
     assert client.check_schema().extension_version == 1
     assert not client.check_schema().is_current
-    there = [name for name in METADATA.tables if name != "HIVE_ACID_LEGACY_LOCK"]
+    there = [name for name in METADATA.tables if name not in NEW]
     counts, version = {name: rows.count(name) for name in there}, rows.select("VERSION")
     done = client.upgrade_schema()
-    assert (done.before, done.after, done.done) == (1, 4, (INDEX, *LATER))
+    assert (done.before, done.after, done.done) == (1, 5, (INDEX, *LATER))
     assert ({name: rows.count(name) for name in there}, rows.select("VERSION")) == (counts, version)
-    assert rows.select("HIVE_ACID_VERSION") == [(1, 4)]
+    assert rows.select("HIVE_ACID_VERSION") == [(1, 5)]
     assert client.check_schema().is_current
     assert client.jobs.get("j").txn_id == txn.txn_id
     txn.commit()
@@ -85,7 +86,7 @@ def test_the_version_before_keeps_its_rows(client: MetastoreClient, rows: Any) -
 def test_upgrading_again_changes_nothing(client: MetastoreClient, rows: Any) -> None:
     counts = rows.counts()
     for _ in range(2):
-        assert client.upgrade_schema() == schema.SchemaUpgrade(4, 4, ())
+        assert client.upgrade_schema() == schema.SchemaUpgrade(5, 5, ())
     assert rows.counts() == counts
 
 
@@ -116,8 +117,8 @@ def test_an_interrupted_upgrade_is_finished_by_the_next(
     """MySQL commits each CREATE by itself."""
     interrupt(client)
     client.database.forget_features()
-    assert client.upgrade_schema().after == 4
-    assert rows.select("HIVE_ACID_VERSION") == [(1, 4)]
+    assert client.upgrade_schema().after == 5
+    assert rows.select("HIVE_ACID_VERSION") == [(1, 5)]
     assert "HIVE_ACID_LOCK_OBJECT" in indexes(client, "HIVE_LOCKS")
     assert "HIVE_ACID_WRITE_SET" in indexes(client, "WRITE_SET")
     start_job(client, client.open_txn())
@@ -127,7 +128,7 @@ def test_tables_of_a_newer_release_are_left_to_it(client: MetastoreClient, rows:
     rows.update("HIVE_ACID_VERSION", {"HAV_VERSION": 99})
     counts = rows.counts()
     for verb in (client.check_schema, client.create_schema, client.upgrade_schema):
-        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 4: install the newer release"):
+        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 5: install the newer release"):
             verb()
     assert rows.counts() == counts
 

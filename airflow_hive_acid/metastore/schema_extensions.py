@@ -1,0 +1,50 @@
+"""Our extension tables from version 5 on; the older ones stand beside the tables of Hive that they serve.
+
+Hive never reads them, its ``VERSION`` row does not speak of them, and nothing that Hive needs depends on them.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Index
+
+from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, HIVE_ACID_VERSION
+from airflow_hive_acid.metastore.schema_types import code, identity, integer, number, table, text_value, words
+
+HIVE_ACID_DECISION = table(
+    "HIVE_ACID_DECISION",
+    identity("HAD_ID"),
+    words("HAD_DATABASE", 128, null=False),
+    words("HAD_TABLE", 256, null=False),
+    words("HAD_PARTITION", 767, null=False, exact=True),
+    code("HAD_NEWEST", null=False),
+    code("HAD_AGAIN", null=False),
+    number("HAD_SINCE", null=False),
+    number("HAD_LOOKED", null=False),
+    integer("HAD_LOOKS", null=False),
+    number("HAD_WRITES", null=False),
+    number("HAD_TXN_SUM", null=False),
+    words("HAD_KIND", 32, null=False),
+    words("HAD_RULE", 64, null=False),
+    text_value("HAD_REASON", null=False),
+    text_value("HAD_NUMBERS"),
+    text_value("HAD_BLOCKED_BY"),
+    number("HAD_REQUEST_ID"),
+)
+"""What the Initiator decided about a table or partition (HAD_PARTITION is '' for a table), newest marked with 'Y'.
+
+A row stands for all looks in a row with the same outcome. HAD_WRITES and HAD_TXN_SUM are number and sum of the txn ids
+of the completed components that were there: what the next look compares with, to see whether something was written.
+HAD_AGAIN says that it is looked at in any case.
+"""
+Index(
+    "HIVE_ACID_DECISION_OBJECT",
+    HIVE_ACID_DECISION.c.HAD_DATABASE,
+    HIVE_ACID_DECISION.c.HAD_TABLE,
+    HIVE_ACID_DECISION.c.HAD_PARTITION,
+)
+
+VERSION_5 = (HIVE_ACID_DECISION,)
+"""The tables that version 5 adds."""
+
+EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5)
+"""All of ours."""
