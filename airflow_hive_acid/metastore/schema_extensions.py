@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from sqlalchemy import Index
 
+from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
+from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, HIVE_ACID_VERSION
-from airflow_hive_acid.metastore.schema_types import code, identity, integer, number, table, text_value, words
+from airflow_hive_acid.metastore.schema_types import code, identity, integer, key, number, table, text_value, words
 
 HIVE_ACID_DECISION = table(
     "HIVE_ACID_DECISION",
@@ -43,7 +45,16 @@ Index(
     HIVE_ACID_DECISION.c.HAD_PARTITION,
 )
 
-VERSION_5 = (HIVE_ACID_DECISION,)
+HIVE_ACID_COMPACTION_CANCEL = table(
+    "HIVE_ACID_COMPACTION_CANCEL",
+    key("HCN_ID"),
+    words("HCN_USER", 128, null=False),
+    text_value("HCN_REASON"),
+    number("HCN_REQUESTED", null=False),
+)
+"""Running compactions that shall end; HCN_ID is the CQ_ID. The Worker looks here while its job runs."""
+
+VERSION_5 = (HIVE_ACID_DECISION, HIVE_ACID_COMPACTION_CANCEL, HIVE_ACID_CLEANING, HIVE_ACID_TRASH)
 """The tables that version 5 adds."""
 
 EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from sqlalchemy import CheckConstraint, Index, PrimaryKeyConstraint, column
 
-from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_types import (
     code,
     identity,
@@ -36,7 +35,6 @@ __all__ = [
     "HIVE_ACID_JOB",
     "HIVE_ACID_LEGACY_LOCK",
     "HIVE_ACID_LOCK_OBJECT",
-    "HIVE_ACID_TRASH",
     "HIVE_ACID_VERSION",
     "HIVE_ACID_WRITE_SET",
     "HIVE_LOCKS",

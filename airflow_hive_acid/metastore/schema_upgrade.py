@@ -19,7 +19,6 @@ from airflow_hive_acid.metastore.schema_transactions import (
     HIVE_ACID_JOB,
     HIVE_ACID_LEGACY_LOCK,
     HIVE_ACID_LOCK_OBJECT,
-    HIVE_ACID_TRASH,
     HIVE_ACID_VERSION,
     HIVE_ACID_WRITE_SET,
 )
@@ -76,16 +75,11 @@ def _create_version_5(conn: Connection) -> None:
     METADATA.create_all(conn, tables=list(VERSION_5))
 
 
-def _create_maintenance(conn: Connection) -> None:
-    METADATA.create_all(conn, tables=[HIVE_ACID_CLEANING, HIVE_ACID_TRASH])
-
-
 STEPS = (
     UpgradeStep(1, "tables HIVE_ACID_VERSION and HIVE_ACID_JOB", _create_tables),
     UpgradeStep(2, "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS", _index_locks),
     UpgradeStep(3, "index HIVE_ACID_WRITE_SET on WRITE_SET", _index_write_set),
     UpgradeStep(4, "table HIVE_ACID_LEGACY_LOCK", _create_legacy_locks),
-    UpgradeStep(5, "tables of the maintenance services", _create_maintenance),
     UpgradeStep(5, f"tables {', '.join(table.name for table in VERSION_5)}", _create_version_5),
 )
 EXTENSION_VERSION = STEPS[-1].version
