@@ -8,7 +8,6 @@ from __future__ import annotations
 from sqlalchemy import Index
 
 from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
-from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, HIVE_ACID_VERSION
 from airflow_hive_acid.metastore.schema_types import code, identity, integer, key, number, table, text_value, words
 
