@@ -93,6 +93,10 @@ class LeaseAlreadyExistsError(HiveAcidError):
     retryable = True
 
 
+class LeaseEndedError(HiveAcidError):
+    """The lease is not held with this secret (any more): it ended, was dropped, taken, or never granted."""
+
+
 class ExceedsMaxLeaseTimeError(HiveAcidError):
     """A lease cannot be extended past the configured maximum."""
 
@@ -135,6 +139,10 @@ class JobFailedError(HiveAcidError):
     """A Spark job ended without a result; carries the end of its log. Its txn is aborted, its files stay invisible."""
 
     retryable = True
+
+
+class CompactionCancelledError(HiveAcidError):
+    """Somebody cancelled the compaction request while it ran; nothing of it becomes visible."""
 
 
 class JobsAliveError(HiveAcidError):

@@ -8,16 +8,16 @@ in the same transaction. Keeps R4 for what is forgotten here: only with the list
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, insert, or_, select, update
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.errors import CompactionCancelledError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.metastore import compaction_queue_cleaning as cleaning
 from airflow_hive_acid.metastore import compaction_queue_history as history
+from airflow_hive_acid.metastore import compaction_queue_running as running
 from airflow_hive_acid.metastore import compaction_queue_select as selects
 from airflow_hive_acid.metastore.clock import clock_ms, now_ms
 from airflow_hive_acid.metastore.compaction_queue_model import (
@@ -78,15 +78,6 @@ _FREE_FOR_ALL = _FREE.where(
     or_(_cq.CQ_POOL_NAME.is_(None), _cq.CQ_ENQUEUE_TIME < clock_ms() - bindparam("pool_timeout"))
 )
 _REQUEUE = {"CQ_STATE": CompactionState.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": None}
-
-
-@dataclass(frozen=True, slots=True)
-class AbortAnswer:
-    """What became of the wish to abort one request."""
-
-    id: int
-    aborted: bool
-    message: str
 
 
 class CompactionQueue:
@@ -165,22 +156,17 @@ class CompactionQueue:
             connection, resource, location, txn_id=txn_id, highest_write_id=highest_write_id, purge=purge
         )
 
-    def abort(self, ids: Iterable[int]) -> list[AbortAnswer]:
-        """Abort requests that nobody has begun to work on."""
+    def abort(
+        self, ids: Iterable[int], *, user: str = "a user", reason: str | None = None
+    ) -> list[running.AbortAnswer]:
+        """End requests: one that waits at once, one that a Worker of ours runs by its Worker.
 
-        def one(connection: Connection, request_id: int) -> AbortAnswer:
-            request = lock_request(connection, request_id)
-            if request is None:
-                return AbortAnswer(request_id, False, f"No compaction request with id {request_id} is in the queue")
-            if request.state is not CompactionState.INITIATED:
-                return AbortAnswer(
-                    request_id, False,
-                    f"Error while aborting compaction as compaction is in state-{request.state.text}",
-                )  # fmt: skip
-            move_to_history(connection, request, CompactionState.ABORTED, "aborted by a user")
-            return AbortAnswer(request_id, True, "Successfully aborted compaction")
-
-        return [self._database.run(partial(one, request_id=request_id)) for request_id in ids]
+        :param user: who wants it, and why; kept in the history.
+        """
+        return [
+            self._database.run(partial(running.cancel, request_id=request_id, user=user, reason=reason))
+            for request_id in ids
+        ]
 
     # --- working --------------------------------------------------------------------------------------------------
 
@@ -212,20 +198,49 @@ class CompactionQueue:
 
         return self._database.run(operation, Repeat.BEFORE_COMMIT)
 
+    def waiting(self, pool_timeout_ms: int = POOL_TIMEOUT_MS) -> list[running.Waiting]:
+        """How many requests wait for a worker, by pool."""
+        return self._database.read(lambda connection: running.waiting(connection, pool_timeout_ms))
+
+    def of_worker(self, worker_id: str) -> list[Compaction]:
+        """What a worker has claimed and not finished, oldest first."""
+        return self._database.read(lambda connection: running.of_worker(connection, worker_id))
+
+    def retake(self, request: Compaction, version: str = VERSION) -> Compaction | None:
+        """Claim a request again that an earlier attempt of the same worker holds; None when it does not any more."""
+        return self._database.run(lambda connection: running.retake(connection, request, version))
+
+    def give_back(self, request: Compaction, reason: str) -> CompactionState | None:
+        """Let another worker take it; see :func:`compaction_queue_running.give_back`."""
+        return self._database.run(lambda connection: running.give_back(connection, request, reason))
+
+    def cancellation(self, request_id: int) -> str | None:
+        """Why a running request shall end; None when nobody wants that."""
+        return self._database.read(lambda connection: running.cancellation(connection, request_id))
+
     def update_state(
-        self, request: Compaction, *, highest_write_id: int, txn_id: int, run_as: str | None = None
+        self,
+        request: Compaction,
+        *,
+        highest_write_id: int,
+        txn_id: int,
+        run_as: str | None = None,
+        partial_result: bool = False,
     ) -> None:
         """Record what a worker compacts up to, and in which txn.
 
         The txn's component ('c') keeps clean-up after aborts from passing it, should it be aborted.
+
+        :param partial_result: the txn is not the one that finishes the request: its commit must not look like that.
         """
 
         def operation(connection: Connection) -> None:
             self._require(connection, request, CompactionState.WORKING)
-            connection.execute(
-                update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id)
-                .values(CQ_HIGHEST_WRITE_ID=highest_write_id, CQ_TXN_ID=txn_id, CQ_RUN_AS=info(run_as) or None)
-            )  # fmt: skip
+            if not partial_result:
+                connection.execute(
+                    update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id)
+                    .values(CQ_HIGHEST_WRITE_ID=highest_write_id, CQ_TXN_ID=txn_id, CQ_RUN_AS=info(run_as) or None)
+                )  # fmt: skip
             component = {
                 "TC_TXNID": txn_id, "TC_DATABASE": request.resource.database, "TC_TABLE": request.resource.table,
                 "TC_PARTITION": request.resource.partition, "TC_OPERATION_TYPE": "c", "TC_WRITEID": highest_write_id,
@@ -243,14 +258,26 @@ class CompactionQueue:
         statement = update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id).values(CQ_HADOOP_JOB_ID=job_id[:32])
         self._database.run(lambda connection: connection.execute(statement))
 
-    def mark_compacted(self, request: Compaction) -> None:
-        """The work is done and published; the Cleaner may follow once the compaction txn has committed."""
+    def mark_compacted(self, request: Compaction, txn_id: int | None = None) -> None:
+        """The work is done and published; the Cleaner may follow once the compaction txn has committed.
+
+        :param txn_id: the txn that did it; a later attempt of the same worker has another one (R5).
+        :raises CompactionCancelledError: when its cancellation was asked for; from here on it cannot be any more.
+        """
 
         def operation(connection: Connection) -> None:
             found = lock_request(connection, request.id)
-            if found is not None and found.state is CompactionState.READY_FOR_CLEANING and found.txn_id is not None:
+            ours = found is not None and txn_id in (None, found.txn_id)
+            if found is not None and ours and found.state is CompactionState.READY_FOR_CLEANING and found.txn_id:
                 return  # repeated after a lost reply; nobody else marks a request we hold
             self._require(connection, request, CompactionState.WORKING)
+            if not ours:
+                raise NoSuchObjectError(
+                    f"compaction {request.id} of {request.resource} was taken up again by a later attempt of its worker"
+                )
+            why = running.cancellation(connection, request.id)
+            if why is not None:
+                raise CompactionCancelledError(f"compaction {request.id} of {request.resource} was {why}")
             connection.execute(
                 update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id)
                 .values(CQ_STATE=CompactionState.READY_FOR_CLEANING.value, CQ_WORKER_ID=None)
@@ -264,6 +291,10 @@ class CompactionQueue:
         :raises NoSuchObjectError: when the request is no longer in the queue.
         """
         self._end(request, CompactionState.FAILED, error)
+
+    def mark_aborted(self, request: Compaction, reason: str) -> None:
+        """A running request was cancelled."""
+        self._end(request, CompactionState.ABORTED, reason)
 
     def mark_refused(self, request: Compaction, reason: str) -> None:
         """There was nothing to do, or it cannot be done."""

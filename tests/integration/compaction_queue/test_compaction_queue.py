@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.errors import CompactionCancelledError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.compaction_queue_history import Retention
 from airflow_hive_acid.metastore.compaction_queue_model import (
@@ -329,17 +329,76 @@ def test_a_pool_has_workers_of_its_own(client: MetastoreClient) -> None:
 
 
 @pytest.mark.conformance("C32")
-def test_only_requests_that_nobody_works_on_can_be_aborted(client: MetastoreClient) -> None:
+def test_requests_that_wait_are_aborted_and_those_of_a_hives_worker_are_not(client: MetastoreClient) -> None:
     client.compactions.enqueue(T, "ds=1")
     client.compactions.enqueue(T, "ds=2")
-    client.compactions.claim("w")
+    client.compactions.claim("hms1-42", version="4.0.1")
     answers = client.compactions.abort([1, 2, 99])
-    assert [(a.id, a.aborted, a.message) for a in answers] == [
-        (1, False, "Error while aborting compaction as compaction is in state-working"),
-        (2, True, "Successfully aborted compaction"),
-        (99, False, "No compaction request with id 99 is in the queue"),
-    ]
+    assert [(a.id, a.aborted) for a in answers] == [(1, False), (2, True), (99, False)]
+    assert answers[0].message == (
+        "Error while aborting compaction as compaction is in state-working: hms1-42 (version 4.0.1) runs it, which is "
+        "no Worker of this package and cannot be told to stop; wait for it, or kill its job where it runs"
+    )
+    assert answers[1].message == "Successfully aborted compaction"
+    assert answers[2].message == "No compaction request with id 99 is in the queue"
+    assert client.compactions.get(1).state is S.WORKING
     assert client.compactions.get(2).state is S.ABORTED
+    assert client.compactions.cancellation(1) is None
+
+
+def test_a_running_request_of_ours_is_either_finished_or_cancelled(client: MetastoreClient) -> None:
+    """
+    t1  A works on 1 and 2
+    t2  1 and 2 are cancelled: 1 while A works, 2 when A has marked it compacted
+    t3  A cannot mark 1 any more; 2 stays done
+    """
+    client.compactions.enqueue(T, "ds=1")
+    client.compactions.enqueue(T, "ds=2")
+    one, two = client.compactions.claim("w"), client.compactions.claim("w")
+    assert one is not None
+    assert two is not None
+    client.compactions.mark_compacted(two)
+    answers = client.compactions.abort([1, 2], user="ann", reason="not now")
+    assert [(a.id, a.aborted) for a in answers] == [(1, True), (2, False)]
+    assert client.compactions.abort([1], user="bob")[0].aborted
+    assert client.compactions.cancellation(1) == "cancelled by ann: not now"
+    with pytest.raises(CompactionCancelledError, match=r"1 of .* was cancelled by ann: not now"):
+        client.compactions.mark_compacted(one)
+    client.compactions.mark_aborted(one, "cancelled by ann: not now")
+    assert (client.compactions.get(1).state, client.compactions.get(1).error) == (
+        S.ABORTED, "cancelled by ann: not now")  # fmt: skip
+    assert client.compactions.cancellation(1) is None
+    assert client.compactions.get(2).state is S.READY_FOR_CLEANING
+
+
+def test_what_waits_is_counted_by_pool_without_being_read(client: MetastoreClient) -> None:
+    for day in range(3):
+        client.compactions.enqueue(T, f"ds={day}", pool=None if day == 0 else "p")
+    assert sorted((w.pool or "", w.requests, w.overdue) for w in client.compactions.waiting(3_600_000)) == [
+        ("", 1, 0), ("p", 2, 0)]  # fmt: skip
+    assert sorted((w.pool or "", w.overdue) for w in client.compactions.waiting(-1000)) == [("", 0), ("p", 2)]
+    client.compactions.claim("w")
+    assert [(w.pool, w.requests) for w in client.compactions.waiting()] == [("p", 2)]
+
+
+def test_a_worker_takes_up_and_gives_back_only_what_is_its_own(client: MetastoreClient) -> None:
+    client.compactions.enqueue(T, "ds=1")
+    request = client.compactions.claim("w[0]")
+    assert request is not None
+    assert client.compactions.of_worker("w") == []
+    (mine,) = client.compactions.of_worker("w[0]")
+    assert client.compactions.claim("w[1]") is None
+    again = client.compactions.retake(mine)
+    assert again is not None
+    assert (again.id, again.state, again.worker_id) == (1, S.WORKING, "w[0]")
+    assert client.compactions.give_back(again, "killed") is S.INITIATED
+    assert client.compactions.retake(again) is None
+    assert client.compactions.give_back(again, "killed") is None
+    other = client.compactions.claim("w[1]")
+    assert other is not None
+    client.compactions.abort([1], user="ann")
+    assert client.compactions.give_back(other, "killed by Airflow") is S.ABORTED
+    assert client.compactions.get(1).error == "cancelled by ann (killed by Airflow)"
 
 
 @pytest.mark.conformance("C33")
