@@ -7,14 +7,12 @@ in the same transaction. Keeps R4 for what is forgotten here: only with the list
 
 from __future__ import annotations
 
-import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, insert, or_, select, update
 
-from airflow_hive_acid import __version__
-from airflow_hive_acid.errors import CompactionCancelledError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.errors import CompactionCancelledError, NoSuchObjectError
 from airflow_hive_acid.metastore import compaction_queue_cleaning as cleaning
 from airflow_hive_acid.metastore import compaction_queue_history as history
 from airflow_hive_acid.metastore import compaction_queue_running as running
@@ -28,8 +26,8 @@ from airflow_hive_acid.metastore.compaction_queue_model import (
     CompactionType,
     EnqueueResult,
     Resource,
-    format_properties,
 )
+from airflow_hive_acid.metastore.compaction_queue_requests import VERSION, CompactionRequest, enqueue
 from airflow_hive_acid.metastore.compaction_queue_rows import (
     QUEUE,
     clean_text,
@@ -37,8 +35,6 @@ from airflow_hive_acid.metastore.compaction_queue_rows import (
     insert_history,
     lock_request,
     move_to_history,
-    next_request_id,
-    same_resource,
 )
 from airflow_hive_acid.metastore.database import Repeat, chunks
 from airflow_hive_acid.metastore.objects import canonical_partition, free_text, info, table_name
@@ -47,7 +43,6 @@ from airflow_hive_acid.metastore.schema_transactions import (
     TXN_COMPONENTS,
     TXNS,
 )
-from airflow_hive_acid.metastore.snapshots import take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,7 +52,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.database import Database
 
-VERSION = f"airflow-hive-acid {__version__}"
 SCHEDULER_MUTEX = "CompactionScheduler"
 FETCH_SIZE = 1000
 POOL_TIMEOUT_MS = 12 * 3_600_000
@@ -117,32 +111,25 @@ class CompactionQueue:
         :param partition: partition name; None for an unpartitioned table.
         :param initiator_id: who asks; by default this host, by hand.
         """
-        name = table_name(table)
-        resource = Resource(*name, None if partition is None else canonical_partition(partition))
-        if type is CompactionType.ABORT_TXN_CLEANUP:
-            raise InvalidArgumentsError("clean-up after aborted txns is not requested: the Cleaner finds it by itself")
-        row = {
-            "CQ_DATABASE": resource.database, "CQ_TABLE": resource.table, "CQ_PARTITION": resource.partition,
-            "CQ_STATE": CompactionState.INITIATED.value, "CQ_TYPE": type.value, "CQ_ENQUEUE_TIME": clock_ms(),
-            "CQ_TBLPROPERTIES": format_properties(properties or {}), "CQ_RUN_AS": info(run_as) or None,
-            "CQ_INITIATOR_ID": info(initiator_id or f"{socket.gethostname()}-manual"),
-            "CQ_INITIATOR_VERSION": info(initiator_version),
-            "CQ_POOL_NAME": None if pool is None else free_text(pool, "name of the compaction pool", 128),
-            "CQ_NUMBER_OF_BUCKETS": number_of_buckets, "CQ_ORDER_BY": order_by,
-        }  # fmt: skip
+        resource = Resource(*table_name(table), None if partition is None else canonical_partition(partition))
+        request = CompactionRequest(
+            resource, type, run_as, properties or {}, initiator_id, initiator_version, pool, number_of_buckets, order_by
+        )
+        return self.enqueue_all([request])[0]
 
-        def operation(connection: Connection) -> EnqueueResult:
-            existing = self._in_the_way(connection, resource)
-            if existing is not None:
-                message = f"Compaction is already scheduled with state='{existing.state.text}' and id={existing.id}"
-                return EnqueueResult(existing.id, existing.state, False, message)
-            request_id = next_request_id(connection)
-            connection.execute(insert(COMPACTION_QUEUE).values(CQ_ID=request_id, **row))
-            return EnqueueResult(request_id, CompactionState.INITIATED, True)
+    def enqueue_all(self, requests: Sequence[CompactionRequest]) -> list[EnqueueResult]:
+        """Ask for several compactions in one transaction, in this order.
 
-        # The mutex outlives the commit: Hive's own requests then see this one.
+        :return: an answer for each; what would do nothing new is not accepted.
+        :raises InvalidArgumentsError: for what the queue cannot hold; then none is asked for.
+        """
+        for request in requests:
+            request.row()
+        # The mutex outlives the commit: Hive's own requests then see these.
         with self._mutex(SCHEDULER_MUTEX):
-            return self._database.run(operation, Repeat.BEFORE_COMMIT)
+            return self._database.run(
+                lambda connection: enqueue(connection, requests, self._gap_timeout_ms), Repeat.BEFORE_COMMIT
+            )
 
     def enqueue_soft_delete(
         self, connection: Connection, resource: Resource, location: str, *, txn_id: int, highest_write_id: int,
@@ -440,23 +427,6 @@ class CompactionQueue:
         return self._database.run(lambda connection: history.purge(connection, kept, now_ms(connection)))
 
     # --- inside ---------------------------------------------------------------------------------------------------
-
-    def _in_the_way(self, connection: Connection, resource: Resource) -> Compaction | None:
-        """A request that makes another one pointless."""
-        rows = connection.execute(
-            QUEUE.where(same_resource(COMPACTION_QUEUE, "CQ", resource), _cq.CQ_TYPE != "c").order_by(_cq.CQ_ID)
-        ).mappings()
-        requests = [compaction(row, "CQ") for row in rows]
-        for request in requests:
-            if request.state in _ACTIVE:
-                return request
-        waiting = [r for r in requests if r.soft_deleted_location is None and r.highest_write_id is not None]
-        if not waiting:
-            return None
-        name = resource.table_name
-        current = take_snapshot(connection, [name], 0, self._gap_timeout_ms).write_ids[name]
-        highest = current.for_compactor().high_watermark
-        return next((request for request in waiting if request.highest_write_id == highest), None)
 
     def _require(self, connection: Connection, request: Compaction, state: CompactionState) -> Compaction:
         """The row of a request, locked, if it still is what it was."""

@@ -113,9 +113,14 @@ def lock_request(connection: Connection, request_id: int) -> Compaction | None:
 
 def next_request_id(connection: Connection) -> int:
     """A new id from NEXT_COMPACTION_QUEUE_ID; its row stays locked until the transaction ends."""
-    request_id = int(connection.execute(_LOCK_NEXT_ID).scalar_one())
-    connection.execute(_ADVANCE_NEXT_ID, {"id": request_id, "id_after": request_id + 1})
-    return request_id
+    return next_request_ids(connection, 1)[0]
+
+
+def next_request_ids(connection: Connection, number: int) -> range:
+    """Several new ids, ascending."""
+    first = int(connection.execute(_LOCK_NEXT_ID).scalar_one())
+    connection.execute(_ADVANCE_NEXT_ID, {"id": first, "id_after": first + number})
+    return range(first, first + number)
 
 
 def move_to_history(connection: Connection, request: Compaction, state: CompactionState, error: str | None) -> None:
