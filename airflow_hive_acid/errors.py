@@ -145,6 +145,10 @@ class CompactionCancelledError(HiveAcidError):
     """Somebody cancelled the compaction request while it ran; nothing of it becomes visible."""
 
 
+class ClaimLostError(HiveAcidError):
+    """Another try of the same task has taken over what this one was about to apply (R14); nothing of this one counts."""
+
+
 class JobsAliveError(HiveAcidError):
     """Jobs of dead txns may still write into a table that is to be dropped or renamed; nothing was changed (R4)."""
 
