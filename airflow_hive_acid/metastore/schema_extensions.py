@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from sqlalchemy import Index
 
+from airflow_hive_acid.metastore.schema_claims import HIVE_ACID_CLAIM
 from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
+from airflow_hive_acid.metastore.schema_leases import LEASE_TABLES
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, HIVE_ACID_VERSION
 from airflow_hive_acid.metastore.schema_types import code, identity, integer, key, number, table, text_value, words
 
@@ -53,7 +55,14 @@ HIVE_ACID_COMPACTION_CANCEL = table(
 )
 """Running compactions that shall end; HCN_ID is the CQ_ID. The Worker looks here while its job runs."""
 
-VERSION_5 = (HIVE_ACID_DECISION, HIVE_ACID_COMPACTION_CANCEL, HIVE_ACID_CLEANING, HIVE_ACID_TRASH)
+VERSION_5 = (
+    HIVE_ACID_DECISION,
+    HIVE_ACID_COMPACTION_CANCEL,
+    HIVE_ACID_CLEANING,
+    HIVE_ACID_TRASH,
+    HIVE_ACID_CLAIM,
+    *LEASE_TABLES,
+)
 """The tables that version 5 adds."""
 
 EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5)

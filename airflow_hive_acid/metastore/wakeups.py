@@ -30,6 +30,7 @@ CHANNEL = "hive_acid_locks"
 _KEY = literal(0x48495645_41434944, sa.BigInteger)
 """Of the advisory lock: "HIVEACID"."""
 _TELL = select(sa.case((func.pg_try_advisory_xact_lock_shared(_KEY), None), else_=func.pg_notify(CHANNEL, "")))
+_WAKE = select(func.pg_notify(CHANNEL, ""))
 _BE_SEEN = select(func.pg_try_advisory_lock(_KEY))
 _TRIES = 3
 
@@ -37,6 +38,11 @@ _TRIES = 3
 def release_steps(conn: Connection) -> list[Step]:
     """The statement by which a transaction that lets go of locks tells waiters, if there are any."""
     return [Step(_TELL)] if conn.dialect.name == "postgresql" else []
+
+
+def wake_steps(conn: Connection) -> list[Step]:
+    """The statement by which a transaction tells waiters of whom it knows that there are some."""
+    return [Step(_WAKE)] if conn.dialect.name == "postgresql" else []
 
 
 @contextlib.contextmanager

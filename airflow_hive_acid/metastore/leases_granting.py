@@ -1,0 +1,246 @@
+"""How a lease is granted: all objects or none, first come first served, in one transaction of the database.
+
+The order is the protocol. R8: the rows of the tables are locked first, in the order of names; every change of a lease
+locks them. Then the row of NEXT_LOCK_ID, so that no lock of Hive with a smaller id can still appear. R3: the clock, and
+what is in the way, are read by later statements. What the grant takes over from leases that have ended is deleted, so
+that a clock that is set back cannot bring them to life. R7: leases and the locks that stand for them change together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError
+from airflow_hive_acid.metastore import leases_rows as rows
+from airflow_hive_acid.metastore.database import Step, execute_batch, finish_batch
+from airflow_hive_acid.metastore.leases import LeaseObject, LeaseType, first_conflict
+from airflow_hive_acid.metastore.wakeups import wake_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.database import Result
+
+ALIVE_MS = 30_000
+"""So long a place in the queue is kept for somebody who does not come back to it."""
+_TYPES = {LeaseType.SHARED: "shared", LeaseType.EXCLUSIVE: "exclusive"}
+_WAITING_AGENT = "hive-acid: waits for a lease"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A lease that is wanted.
+
+    :param objects: sorted, each once.
+    :param ticket: the place in the queue, None without one.
+    """
+
+    objects: tuple[LeaseObject, ...]
+    duration_ms: int
+    user: str
+    host: str
+    secret_hash: str
+    mirrored: bool
+    ticket: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The lease is ours."""
+
+    lease_id: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Something is in the way.
+
+    :param text: what, for people.
+    :param in_ms: when the lease in the way ends unless it is extended, from now; None for what has no end.
+    :param ticket: our place in the queue now.
+    """
+
+    text: str
+    in_ms: int | None = None
+    ticket: int | None = None
+
+    def error(self, objects: Sequence[LeaseObject], waited: float) -> LeaseAlreadyExistsError:
+        """What the caller hears."""
+        places = ", ".join(o.describe() for o in objects[:3]) + (", …" if len(objects) > 3 else "")
+        after = f" after {waited:g} s" if waited else ""
+        return LeaseAlreadyExistsError(
+            f"no lease on {places}{after}: {self.text}. Nothing is held; try again, or wait longer "
+            "(lease_wait_duration_sec); 'hive-acid lease list' shows all leases"
+        )
+
+
+class GuardMissingError(HiveAcidError):
+    """A table was never leased before; its row has to be made first."""
+
+
+def grab(conn: Connection, request: Request, *, queue: bool) -> Granted | Blocked:
+    """Grant a lease, or take or keep a place in the queue.
+
+    :param queue: whether to wait for it, when it cannot be granted now.
+    :raises GuardMissingError: when a row to lock is missing; nothing was done.
+    """
+    guards = rows.guard_steps(request.objects)
+    looks, ticket_steps = look_steps(request), _ticket_steps(request)
+    first = [*guards, rows.NEXT_ID, rows.NOW, *ticket_steps, *looks]
+    results = execute_batch(conn, first)
+    if any(not result.rows for result in results[: len(guards)]):
+        raise GuardMissingError("a table without a row to lock")
+    (next_id,), (now,) = results[len(guards)].rows[0], results[len(guards) + 1].rows[0]
+    behind = len(guards) + 2
+    mine, found = results[behind : behind + len(ticket_steps)], results[behind + len(ticket_steps) :]
+    if request.ticket is not None and not _keeps_place(request, mine, now):
+        # Nobody waited for us any longer: what we wanted may have been given to somebody behind us. Once more, anew.
+        execute_batch(conn, rows.leave_steps(request.ticket))
+        return grab(conn, replace(request, ticket=None), queue=queue)
+    answer = judge(request, found, now)
+    if isinstance(answer, Blocked):
+        if not queue:
+            return answer
+        return _queue(conn, request, answer, int(next_id), now)
+    _grant(conn, request, answer, int(next_id), now)
+    return Granted(int(next_id), now, now + request.duration_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Nothing is in the way.
+
+    :param ended: rows of leases that have ended, whose objects this one takes over.
+    :param shared: the lock that already stands for s leases, by number of the object (R7).
+    """
+
+    ended: list[rows.LeaseRow]
+    shared: dict[int, tuple[int, int]]
+
+
+def look_steps(request: Request) -> list[Step]:
+    """Whatever could be in the way; what :func:`judge` reads."""
+    ticket = rows.ANY_TICKET if request.ticket is None else request.ticket
+    steps = []
+    for each in request.objects:
+        steps += [rows.conflict_step(each), rows.ahead_step(each, ticket)]
+        if request.mirrored:
+            steps += [*rows.hive_lock_steps(each, ticket), rows.shared_mirror_step(each)]
+    return steps
+
+
+def judge(request: Request, found: Sequence[Result], now: int) -> Free | Blocked:
+    """Whether a lease can be granted: no lease in the way, nobody before us in the queue, no lock of Hive's."""
+    width = 5 if request.mirrored else 2
+    by_object = [found[i : i + width] for i in range(0, len(found), width)]
+    held = rows.lease_rows(results[0] for results in by_object)
+    live = [row for row in held if row.is_live(now)]
+    conflict = first_conflict(request.objects, [row.lease for row in live])
+    if conflict is not None:
+        lease = max((r.lease for r in live), key=lambda each: each.end_utc)
+        return Blocked(
+            f"lease {lease.lease_id} of {lease.user} on {lease.describe()} is {_TYPES[lease.lease_type]} and ends "
+            f"{utc(lease.end_utc)}, in {(lease.end_utc - now) / 1000:.1f} s, unless it is extended",
+            min(row.lease.end_utc for row in live) - now,
+        )
+    ahead = [rows.waiter(r) for results in by_object for r in results[1].rows]
+    if ahead:
+        first = min(ahead, key=lambda each: each.ticket)
+        return Blocked(
+            f"{first.user} waits for {first.wanted.describe()} ({_TYPES[first.wanted.lease_type]}) and was there before"
+        )
+    if not request.mirrored:
+        return Free(held, {})
+    for wanted, results in zip(request.objects, by_object, strict=True):
+        for lock in (*results[2].rows, *results[3].rows):
+            whose = f"txn {lock[4]}" if lock[4] else f"lock {lock[0]}.{lock[1]}"
+            return Blocked(f"{whose} of {lock[3]} ({lock[5] or 'Hive'}) writes {wanted.describe()}")
+    shared = {
+        number: (r[0], r[1])
+        for number, (each, results) in enumerate(zip(request.objects, by_object, strict=True), 1)
+        if each.lease_type is LeaseType.SHARED
+        for r in results[4].rows
+    }
+    return Free(held, shared)
+
+
+def utc(ms: int) -> str:
+    """A time by the database's clock for messages."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _ticket_steps(request: Request) -> list[Step]:
+    if request.ticket is None:
+        return []
+    return [Step(rows.MY_TICKET, {"ticket": request.ticket}), rows.lock_waiting_locks(request.ticket)]
+
+
+def _keeps_place(request: Request, mine: Sequence[Result], now: int) -> bool:
+    """Whether our place, and our locks in Hive's queue, are still there."""
+    places, locks = mine
+    if len(places.rows) != len(request.objects) or any(until <= now for _, until, _ in places.rows):
+        return False
+    return not request.mirrored or len(locks.rows) == len(request.objects)
+
+
+def _queue(conn: Connection, request: Request, answer: Blocked, next_id: int, now: int) -> Blocked:
+    until = now + ALIVE_MS
+    if request.ticket is not None:
+        finish_batch(conn, rows.stay_steps(request.ticket, now, until))
+        return replace(answer, ticket=request.ticket)
+    steps = [
+        rows.advance(next_id + 1),
+        *rows.enqueue_steps(next_id, request.objects, request.user, now, until, mirrored=request.mirrored),
+    ]
+    if request.mirrored:
+        # In Hive's queue, too: later writers wait for us, and those before us end one day.
+        user = _latin(request.user)
+        steps += [
+            rows.mirror_step(
+                (next_id, number), each, acquired=None, until=now, user=user, host=request.host, agent=_WAITING_AGENT
+            )
+            for number, each in enumerate(request.objects, 1)
+        ]
+    finish_batch(conn, steps)
+    return replace(answer, ticket=next_id)
+
+
+def _grant(conn: Connection, request: Request, free: Free, lease_id: int, now: int) -> None:
+    end, ticket = now + request.duration_ms, request.ticket
+    steps = [rows.advance(lease_id + 1), *rows.remove_steps(free.ended)]
+    agent = f"hive-acid: lease {lease_id}"
+    for number, each in enumerate(request.objects, 1):
+        mirror = None
+        if request.mirrored:
+            place = (lease_id if ticket is None else ticket, number)
+            shared = free.shared.get(number)
+            if shared is not None:
+                mirror = shared
+                steps.append(rows.mirror_until(shared, end))
+                if ticket is not None:
+                    steps.append(rows.leave_hives(place))
+            elif ticket is not None:
+                mirror = place
+                steps.append(rows.mirror_acquired(place, now, end, agent))
+            else:
+                mirror = place
+                user = _latin(request.user)
+                steps.append(
+                    rows.mirror_step(place, each, acquired=now, until=end, user=user, host=request.host, agent=agent)
+                )
+        steps.append(rows.insert_step(lease_id, number, each, request.user, now, end, request.secret_hash, mirror))
+    if ticket is not None:
+        # Whoever stands behind us may share what we took.
+        steps += [*rows.leave_steps(ticket), *wake_steps(conn)]
+    finish_batch(conn, steps)
+
+
+def _latin(user: str) -> str:
+    """HIVE_LOCKS is latin1 on MySQL."""
+    return user.encode("latin-1", "replace").decode("latin-1")

@@ -1,0 +1,478 @@
+"""The lease manager: the HiveLease document's verbs on one metastore (``client.leases``).
+
+Each verb is one transaction of the database. Grabs, extensions and drops of one table are serialised by the row of that
+table (``leases_rows``), all times are the database's, and what a holder may do is decided by the secret in its handle:
+the metastore holds only a hash, and an id alone opens nothing. Keeps R3, R6, R7 and R8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import ExceedsMaxLeaseTimeError, InvalidArgumentsError, LeaseEndedError
+from airflow_hive_acid.metastore import leases_rows as rows
+from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.database import Step, execute_batch, finish_batch
+from airflow_hive_acid.metastore.leases import (
+    HiveLease,
+    Lease,
+    LeaseObject,
+    LeaseType,
+    duration_ms,
+    hash_of,
+    lease_objects,
+    new_secret,
+    parse_token,
+    wait_seconds,
+)
+from airflow_hive_acid.metastore.leases_granting import (
+    Blocked,
+    Granted,
+    GuardMissingError,
+    Request,
+    grab,
+    judge,
+    look_steps,
+    utc,
+)
+from airflow_hive_acid.metastore.objects import info
+from airflow_hive_acid.metastore.wakeups import naps, wake_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.database import Database, Result
+    from airflow_hive_acid.settings import Settings
+
+POLL_SECONDS = {"postgresql": 1.0}
+"""Longest pause between two looks of somebody who waits; where nobody wakes him, the pauses grow to the default."""
+_FIRST_POLL, _LAST_POLL = 0.02, 0.25
+_STAY_SECONDS = 10.0
+"""So often somebody who waits confirms his place in the queue."""
+_PART = 1000
+"""Rows of ended leases removed in one transaction."""
+
+
+class Leases:
+    """Grab, confirm, extend, list and drop leases.
+
+    :param user: whose leases they are, if a verb is not told.
+    """
+
+    def __init__(self, database: Database, settings: Settings, user: str, host: str) -> None:
+        self._database = database
+        self._user, self._host = user, host
+        self._longest_ms = settings.milliseconds("hive.acid.lease.max.time")
+        self._mirror = settings.string("hive.acid.lease.mirror")
+        self._current: ContextVar[Lease | None] = ContextVar("lease", default=None)
+
+    # --- the document's verbs -------------------------------------------------------------------------------------
+
+    def grab_lease(
+        self,
+        objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str,
+        lease_duration_sec: float,
+        lease_wait_duration_sec: float = 0,
+        *,
+        lease_type: LeaseType | str = LeaseType.EXCLUSIVE,
+        user: str | None = None,
+        mirror: bool | None = None,
+        sleep: Callable[[float], float] | None = None,
+    ) -> Lease:
+        """Take a lease on all objects or on none; they need not exist.
+
+        :param objs: :class:`LeaseObject`, or texts ``db.table`` or ``db.table/k=v``.
+        :param lease_duration_sec: for how long, in seconds; it can be extended.
+        :param lease_wait_duration_sec: how long to wait for it; first come, first served. 0 does not wait.
+        :param lease_type: of objects given as text.
+        :param mirror: whether Hive's writers are to wait for it (R7); by default as ``hive.acid.lease.mirror`` says.
+        :return: the handle; its ``lease_id`` is the fencing token, and larger than all ids granted before.
+        :raises LeaseAlreadyExistsError: when it was not granted in time; names who holds what until when.
+        :raises ExceedsMaxLeaseTimeError: for a duration over ``hive.acid.lease.max.time``.
+        """
+        wanted = lease_objects(objs, lease_type)
+        self._check_storable(wanted)
+        lasts = duration_ms(lease_duration_sec, self._longest_ms)
+        patience = wait_seconds(lease_wait_duration_sec)
+        secret = new_secret()
+        owner = info(user or self._user)
+        request = Request(wanted, lasts, owner, self._host, hash_of(secret), self.mirrors(mirror))
+        granted = self._wait(request, patience, sleep)
+        return Lease(granted.lease_id, secret, wanted, owner, granted.start, granted.end, lasts / 1000)
+
+    def confirm_lease(self, lease: Lease) -> bool:
+        """Whether a lease is held now, with all the objects of the handle: the fencing check."""
+        try:
+            self.require_lease(lease)
+        except LeaseEndedError:
+            return False
+        return True
+
+    def require_lease(self, lease: Lease) -> Lease:
+        """Check that a lease is held, with all the objects of the handle; returns the handle with its end as it is.
+
+        :raises LeaseEndedError: when it is not; says since when.
+        """
+        held, now = self._database.read(lambda conn: (_mine(conn, lease), now_ms(conn)))
+        found = check_held(lease, held, now)
+        return replace(lease, end_utc=min(row.lease.end_utc for row in found))
+
+    def resume_lease(self, token: str) -> Lease:
+        """The handle of a lease whose token another process has printed.
+
+        :raises LeaseEndedError: when it is not held any more, or the token is of none.
+        """
+        lease_id, secret = parse_token(token)
+        bare = Lease(lease_id, secret, (), "", 0, 0, 0)
+        held, now = self._database.read(lambda conn: (_mine(conn, bare), now_ms(conn)))
+        found = [row.lease for row in check_held(bare, held, now)]
+        end = min(row.end_utc for row in found)
+        objects = tuple(sorted((_object(row) for row in found), key=lambda each: each.place))
+        return Lease(
+            lease_id, secret, objects, found[0].user, found[0].start_utc, end, (end - found[0].start_utc) / 1000
+        )
+
+    def list_lease(
+        self, objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str | None = None
+    ) -> list[HiveLease]:
+        """Leases held now on these objects, above them (on the table), or below (on its partitions).
+
+        :param objs: None, or an empty list, for all leases.
+        """
+        if objs is None or (not isinstance(objs, str | LeaseObject | HiveLease) and not (objs := tuple(objs))):
+            steps = [Step(rows.ALL)]
+            wanted: tuple[LeaseObject, ...] = ()
+        else:
+            # As exclusive ones, because everything is in the way of those.
+            wanted = tuple(replace(o, lease_type=LeaseType.EXCLUSIVE) for o in lease_objects(objs))
+            steps = [rows.conflict_step(each) for each in wanted]
+
+        def operation(conn: Connection) -> tuple[list[Result], int]:
+            return execute_batch(conn, steps), now_ms(conn)
+
+        found, now = self._database.read(operation)
+        live = [row.lease for row in rows.lease_rows(found) if row.is_live(now)]
+        return sorted(live, key=lambda each: (each.place, each.lease_id))
+
+    def extend_lease(
+        self,
+        lease: Lease,
+        objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str | None = None,
+        lease_duration_sec: float | None = None,
+    ) -> Lease:
+        """Let a lease, or some of its objects, last for a time from now; it never gets shorter, its start stays.
+
+        :param objs: which of its objects; by default all.
+        :param lease_duration_sec: by default what it was taken for.
+        :return: the handle with the new end.
+        :raises LeaseEndedError: when it is not held any more; nothing was extended.
+        :raises ExceedsMaxLeaseTimeError: when it would last longer than ``hive.acid.lease.max.time`` from its start.
+        """
+        places = self._parts(lease, objs)
+        lasts = duration_ms(lease.duration_sec if lease_duration_sec is None else lease_duration_sec, self._longest_ms)
+
+        def operation(conn: Connection) -> int:
+            now, found = self._lock_and_check(conn, lease)
+            end = now + lasts
+            for row in found:
+                if end - row.lease.start_utc > self._longest_ms:
+                    raise ExceedsMaxLeaseTimeError(
+                        f"lease {lease.lease_id} on {row.lease.describe()} began {utc(row.lease.start_utc)}; extended "
+                        f"by {lasts / 1000:g} s it would last longer than {self._longest_ms / 1000:g} s "
+                        "(hive.acid.lease.max.time). Drop it and grab a new one"
+                    )
+            chosen = [row for row in found if row.lease.place in places and row.lease.end_utc < end]
+            finish_batch(conn, rows.extend_steps(chosen, end))
+            ends = {row.lease.place: row.lease.end_utc for row in found}
+            return min([*(max(ends[place], end) for place in places), *(e for p, e in ends.items() if p not in places)])
+
+        return replace(lease, end_utc=self._database.run(operation, hot=True))
+
+    def drop_lease(
+        self,
+        lease: Lease,
+        objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str | None = None,
+    ) -> Lease:
+        """Give a lease back, or some of its objects.
+
+        :param objs: which of its objects; by default all.
+        :return: the handle of what is left.
+        :raises LeaseEndedError: when it was not held any more: whatever was done under it was not protected to the end.
+        """
+        places = self._parts(lease, objs)
+        dropped_before = False
+
+        def operation(conn: Connection) -> None:
+            nonlocal dropped_before
+            again, dropped_before = dropped_before, True
+            try:
+                _, found = self._lock_and_check(conn, lease)
+            except LeaseEndedError:
+                if again and not _mine(conn, lease):
+                    return  # the answer to an earlier try was lost
+                raise
+            gone = [row for row in found if row.lease.place in places]
+            waiting = execute_batch(conn, rows.waiters_steps(row.lease for row in gone))
+            wake = wake_steps(conn) if any(result.rows for result in waiting) else []
+            finish_batch(conn, [*rows.remove_steps(gone), *wake])
+
+        self._database.run(operation, hot=True)
+        return lease.without([o for o in lease.objects if o.place in places])
+
+    def force_drop_lease(
+        self,
+        objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str,
+        who: str,
+        why: str,
+    ) -> list[HiveLease]:
+        """Drop leases of whomever: those on the objects, and on the partitions of a table; recorded with who and why.
+
+        Their holders find every verb refused, and what they have not committed under the lease stays invisible.
+
+        :param objs: an empty list drops every lease there is.
+        :return: what was dropped.
+        """
+        each = (objs,) if isinstance(objs, str | LeaseObject | HiveLease) else tuple(objs)
+        wanted = lease_objects(each) if each else ()
+        for name, text in (("who", who), ("why", why)):
+            if not isinstance(text, str) or not text.strip():
+                raise InvalidArgumentsError(f"{name} is empty; a forced drop is recorded with who did it and why")
+
+        def operation(conn: Connection) -> list[HiveLease]:
+            if wanted:
+                tables: list[LeaseObject] = list(wanted)
+            else:
+                everything = rows.lease_rows(execute_batch(conn, [Step(rows.ALL)]))
+                tables = [_object(row.lease) for row in everything]
+            execute_batch(conn, rows.guard_steps(tables))
+            # R3: what stands there now is read behind the locks.
+            names = sorted({each.table for each in tables})
+            steps = [Step(rows.ON_TABLE, {"db": db, "tbl": tbl}) for db, tbl in names]
+            found = [r for r in rows.lease_rows(execute_batch(conn, steps)) if not wanted or _covered(wanted, r.lease)]
+            now = now_ms(conn)
+            live = [row.lease for row in found if row.is_live(now)]
+            records = [rows.audit_step(lease, info(who), info(why, 4000), now) for lease in live]
+            finish_batch(conn, [*records, *rows.remove_steps(found), *wake_steps(conn)])
+            return live
+
+        return self._database.run(operation)
+
+    # --- leases and transactions ----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def under(self, lease: Lease | None) -> Iterator[None]:
+        """Around work that is done under a lease: locks that are asked for inside pass its mirror (R6), and
+        transactions that begin inside commit only while it is held (R8).
+
+        :param lease: None changes nothing.
+        """
+        if lease is None:
+            yield
+            return
+        token = self._current.set(lease)
+        try:
+            yield
+        finally:
+            self._current.reset(token)
+
+    @property
+    def current(self) -> Lease | None:
+        """The lease under which this thread works."""
+        return self._current.get()
+
+    def mirrors(self, wanted: bool | None = None) -> bool:
+        """Whether leases stand in HIVE_LOCKS: as told, else by the setting; ``auto`` is on unless embedded."""
+        if wanted is not None:
+            return wanted
+        return self._mirror == "on" or (self._mirror == "auto" and self._database.path is None)
+
+    def expire(self) -> int:
+        """Remove leases that have ended, places in the queue that nobody keeps, and their locks; returns how many."""
+        removed = 0
+        while part := self._database.run(self._expire_part):
+            removed += part
+        return removed
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+
+    def _wait(self, request: Request, patience: float, sleep: Callable[[float], float] | None) -> Granted:
+        started = time.monotonic()
+        answer = self._try(request, queue=patience > 0)
+        if isinstance(answer, Granted):
+            return answer
+        if not patience:
+            raise answer.error(request.objects, 0)
+        request = replace(request, ticket=answer.ticket)
+        stayed, pause = started, _FIRST_POLL
+        longest = POLL_SECONDS.get(self._database.dialect, _LAST_POLL)
+        try:
+            with contextlib.nullcontext(sleep) if sleep is not None else naps(self._database) as nap:
+                while True:
+                    now = time.monotonic()
+                    seen = self._peek(request)
+                    if seen is None or now - stayed > _STAY_SECONDS:
+                        last = self._try(request, queue=True)
+                        if isinstance(last, Granted):
+                            request = replace(request, ticket=None)
+                            return last
+                        request, stayed, answer = replace(request, ticket=last.ticket), now, last
+                    else:
+                        answer = seen
+                    left = patience - (now - started)
+                    if left <= 0:
+                        raise answer.error(request.objects, patience)
+                    pause = longest if self._database.dialect == "postgresql" else min(pause * 1.5, longest)
+                    until = pause if answer.in_ms is None else min(pause, max(answer.in_ms, 1) / 1000)
+                    nap(min(until, left))
+        finally:
+            if request.ticket is not None:
+                self._withdraw(request.ticket)
+
+    def _try(self, request: Request, *, queue: bool) -> Granted | Blocked:
+        tried = False
+
+        def operation(conn: Connection) -> Granted | Blocked:
+            nonlocal tried
+            again, tried = tried, True
+            if again:
+                # The answer to an earlier try may have been lost: nobody else has this secret.
+                steps = [Step(rows.OF_SECRET, {"hash": request.secret_hash})]
+                found = rows.lease_rows(execute_batch(conn, steps))
+                if found:
+                    lease = found[0].lease
+                    return Granted(lease.lease_id, lease.start_utc, lease.end_utc)
+            return grab(conn, request, queue=queue)
+
+        while True:
+            try:
+                return self._database.run(operation, hot=True)
+            except GuardMissingError:
+                tried = False
+                self._make_guards(request)
+
+    def _make_guards(self, request: Request) -> None:
+        def operation(conn: Connection) -> None:
+            for db, tbl in sorted({each.table for each in request.objects}):
+                place = {"db": db, "tbl": tbl}
+                if conn.execute(rows.FIND_GUARD, place).first() is None:
+                    conn.execute(rows.INSERT_GUARD, place)
+
+        # A racer may insert first; then there is a row, which is all that is wanted.
+        self._database.run(operation, retry_duplicates=True)
+
+    def _peek(self, request: Request) -> Blocked | None:
+        """Look without locking anything, so that those who wait do not disturb those who work; None: it may be free."""
+
+        def operation(conn: Connection) -> Blocked | None:
+            now, *found = execute_batch(conn, [rows.NOW, *look_steps(request)])
+            answer = judge(request, found, int(now.rows[0][0]))
+            return answer if isinstance(answer, Blocked) else None
+
+        return self._database.run(operation, hot=True)
+
+    def _withdraw(self, ticket: int) -> None:
+        self._database.run(lambda conn: finish_batch(conn, [*rows.leave_steps(ticket), *wake_steps(conn)]), hot=True)
+
+    # --- helpers --------------------------------------------------------------------------------------------------
+
+    def _lock_and_check(self, conn: Connection, lease: Lease) -> tuple[int, list[rows.LeaseRow]]:
+        """Lock the tables of a lease, and find it held (R8)."""
+        mine = Step(rows.MINE, {"lease_id": lease.lease_id, "hash": lease.secret_hash})
+        *_, now, found = execute_batch(conn, [*rows.guard_steps(lease.objects), rows.NOW, mine])
+        moment = int(now.rows[0][0])
+        return moment, check_held(lease, rows.lease_rows([found]), moment)
+
+    @staticmethod
+    def _parts(
+        lease: Lease, objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str | None
+    ) -> set[tuple[str, str, str]]:
+        """The places meant by a verb; all must be the lease's."""
+        if not isinstance(lease, Lease):
+            raise InvalidArgumentsError("a lease is extended and dropped by the handle that grab_lease returned")
+        held = {o.place for o in lease.objects}
+        if not held:
+            raise LeaseEndedError(f"lease {lease.lease_id} has no objects left; grab a new one")
+        if objs is None:
+            return held
+        wanted = {o.place: o for o in lease_objects(objs)}
+        for place, each in wanted.items():
+            if place not in held:
+                raise InvalidArgumentsError(f"lease {lease.lease_id} is not on {each.describe()}; name its objects")
+        return set(wanted)
+
+    def _check_storable(self, wanted: tuple[LeaseObject, ...]) -> None:
+        if self._database.dialect != "mysql":
+            return
+        for each in wanted:
+            try:
+                each.partition_name.encode("latin-1")
+            except UnicodeEncodeError:
+                raise InvalidArgumentsError(
+                    f"partition_name of {each.describe()}: Hive's tables on MySQL hold latin1 only; lease the table"
+                ) from None
+
+    def _expire_part(self, conn: Connection) -> int:
+        limit = {"limit": _PART}
+        ended = rows.lease_rows([execute_batch(conn, [Step(rows.ENDED, limit)])[0]])
+        execute_batch(conn, rows.guard_steps(row.lease for row in ended))
+        # R3: one of them may have been extended while we waited for its row.
+        ended = rows.lease_rows([execute_batch(conn, [Step(rows.ENDED, limit)])[0]]) if ended else []
+        gone = execute_batch(conn, [Step(rows.GONE, limit)])[0].rows
+        steps = rows.remove_steps(ended)
+        for ticket, _ in gone:
+            steps += rows.leave_steps(ticket)
+        if steps:
+            finish_batch(conn, [*steps, *wake_steps(conn)])
+        return len(ended) + len(gone)
+
+
+def check_held(lease: Lease, held: list[rows.LeaseRow], now: int) -> list[rows.LeaseRow]:
+    """The rows of a lease, all of which must be live.
+
+    :raises LeaseEndedError: otherwise; what was wrong is told to those who know the secret only.
+    """
+    by_place = {row.lease.place: row for row in held}
+    for each in lease.objects:
+        row = by_place.get(each.place)
+        if row is None:
+            continue
+        if not row.there:
+            raise LeaseEndedError(
+                f"lease {lease.lease_id} on {each.describe()} has ended: the lock that stood for it in Hive was "
+                "removed (R7). Grab a new one; nothing done under this one can be committed"
+            )
+        if row.lease.end_utc <= now:
+            raise LeaseEndedError(
+                f"lease {lease.lease_id} on {each.describe()} ended {(now - row.lease.end_utc) / 1000:.1f} s ago, "
+                f"{utc(row.lease.end_utc)} by the database's clock. Grab a new one; nothing done under this one can be "
+                "committed"
+            )
+    missing = [each.describe() for each in lease.objects if each.place not in by_place]
+    live = [row for row in held if row.is_live(now)]
+    if missing or not live or (not lease.objects and len(live) < len(held)):
+        where = f" on {missing[0]}" if missing else ""
+        raise LeaseEndedError(
+            f"lease {lease.lease_id}{where} is not held with this secret: it was dropped, or ended and was taken by "
+            "somebody else, or never granted. Grab a new one; nothing done under it can be committed"
+        )
+    return live
+
+
+def _mine(conn: Connection, lease: Lease) -> list[rows.LeaseRow]:
+    step = Step(rows.MINE, {"lease_id": lease.lease_id, "hash": lease.secret_hash})
+    return rows.lease_rows(execute_batch(conn, [step]))
+
+
+def _object(row: HiveLease) -> LeaseObject:
+    return LeaseObject(*row.place, row.lease_type)
+
+
+def _covered(wanted: tuple[LeaseObject, ...], row: HiveLease) -> bool:
+    """Whether a lease is on one of the objects, or on a partition of one."""
+    return any(each.table == row.place[:2] and each.partition_name in ("", row.partition_name) for each in wanted)
