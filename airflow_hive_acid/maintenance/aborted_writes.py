@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import list_many
@@ -17,12 +17,12 @@ from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.maintenance.cleaner_rules import aborted_directories, retry_pause_ms
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter
-from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.maintenance.fences import fence_jobs
 from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted
+from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted, read_holder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.maintenance.decisions import Number
@@ -45,10 +45,15 @@ def clean_aborted_writes(
             reason = f"it failed before; trying again in {pause // 1000} s"
             return CleaningOutcome(writes.resource, Kind.WAITING, reason, numbers)
         return _clean(client, filesystem, writes, numbers)
-    except (HiveAcidError, OSError) as error:
+    except Exception as error:
+        if not isinstance(error, HiveAcidError | OSError):
+            log.exception("removing aborted writes of %s failed", writes.resource)
         reason = f"{type(error).__name__}: {error}"
         current = writes.retry.retry_retention if writes.retry is not None else 0
-        client.compactions.retry_aborted(writes, reason, retry_pause_ms(current, thresholds.retry_pause_ms))
+        try:
+            client.compactions.retry_aborted(writes, reason, retry_pause_ms(current, thresholds.retry_pause_ms))
+        except HiveAcidError as problem:
+            log.warning("the failure for %s could not be recorded: %s", writes.resource, problem)
         return CleaningOutcome(writes.resource, Kind.ERROR, reason, numbers)
 
 
@@ -67,12 +72,18 @@ def _clean(
     due = [txn for txn in aborted if writes.min_open_txn is None or txn.txn_id < writes.min_open_txn]
     numbers["txns"] = len(due)
     if not due:
-        blocker = f"txn {writes.min_open_txn}, which is open and older"
-        return CleaningOutcome(resource, Kind.WAITING, f"an older writer is open: {blocker}", numbers, (), (blocker,))
-    fences = fence_jobs_of(client, filesystem, [txn.txn_id for txn in due], "its txn is aborted")
+        writer = client.database.read(lambda connection: read_holder(connection, writes.min_open_txn or 0))
+        reason = f"txn {writes.min_open_txn}, which is open and older, writes here"
+        holders = (writer,) if writer is not None else ()
+        blocked_by = tuple(map(str, holders)) or (f"txn {writes.min_open_txn}",)
+        return CleaningOutcome(resource, Kind.WAITING, reason, numbers, (), blocked_by, holders=holders)
+    jobs_of = [client.jobs.of_txn(txn.txn_id) for txn in due]
+    fences = fence_jobs(client, filesystem, [job for jobs in jobs_of for job in jobs], "its txn is aborted")
+    # One listing suffices where all that could write is fenced; others may have come back while we deleted (R4).
+    must_look_again = not all(jobs_of) or bool(fences.alive)
     places = _places(client, filesystem, writes, due)
     removed = _remove(filesystem, places, due)
-    left = _find(filesystem, places, due)
+    left = _find(filesystem, places, due) if must_look_again else []
     forgotten = [txn.txn_id for txn in due if txn.txn_id not in fences.alive_txns]
     numbers["removed"] = len(removed)
     if left:
@@ -124,7 +135,7 @@ def _places(
     jobs = [client.jobs.of_txn(txn.txn_id) for txn in due]
     if all(jobs):
         manifests = [job.manifest for found in jobs for job in found if job.table == name and job.manifest]
-        published = {(d["place"], d["name"]) for manifest in manifests for d in manifest.get("directories", ())}
+        published = {_published(d) for manifest in manifests for d in manifest.get("directories", ())}
         direct = tuple(sorted({place for place, _ in published if paths.is_inside(table.location, place)}))
         listed = list_many(filesystem, direct, recursive=False)
         if published <= {(place, entry.name) for place, found in listed.items() for entry in found or ()}:
@@ -132,6 +143,14 @@ def _places(
     elsewhere = {partition.location for partition in client.catalog.list_partitions(name)}
     inside = f"{table.location}/"
     return _Places(below=(table.location, *sorted(place for place in elsewhere if not place.startswith(inside))))
+
+
+def _published(directory: Mapping[str, Any] | str) -> tuple[str, str]:
+    """Place and name of a directory in a manifest; that of a dropped partition is its URI alone."""
+    if isinstance(directory, str):
+        place, _, name = directory.rpartition("/")
+        return place, name
+    return directory["place"], directory["name"]
 
 
 def _find(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn]) -> list[tuple[str, FileInfo]]:

@@ -3,7 +3,7 @@
 Runs under Hive's mutex ``Cleaner``. For each finished compaction: may it be cleaned (``cleaner_rules``), which
 directories are obsolete for everybody, delete them, look again, and only if nothing is left forget what the compaction
 covered. R4: jobs of aborted txns are fenced before anything of them is forgotten. R17: what is not known to be
-superfluous stays; every outcome says for whom.
+superfluous stays; every outcome says for whom, and is written down in HIVE_ACID_CLEANING.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.maintenance.aborted_writes import clean_aborted_writes
 from airflow_hive_acid.maintenance.cleaning import Cleaning
+from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.fences import fence_dead_jobs
 from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
+from airflow_hive_acid.maintenance.trash import Trash
+from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
 
 if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
-    from airflow_hive_acid.maintenance.decisions import CleaningOutcome
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +45,55 @@ def run_cleaner(client: MetastoreClient, filesystem: Filesystem) -> list[Cleanin
         if mutex is None:
             log.info("another Cleaner holds the mutex; nothing is done in this look")
             return []
+        trash = Trash.of(client, filesystem)
         fence_dead_jobs(client, filesystem)
         for request in client.compactions.find_ready_to_clean(thresholds.retention_ms, thresholds.fetch_size):
-            outcomes.append(Cleaning(client, filesystem, thresholds, request).outcome())
-            log.info("%s", outcomes[-1])
-        for writes in client.compactions.find_aborts_to_clean(
-            thresholds.aborted_txns, thresholds.aborted_age_ms, thresholds.fetch_size
-        ):
+            outcomes.append(Cleaning(client, filesystem, thresholds, request, trash=trash).outcome())
+            _tell(client, outcomes[-1])
+        aborts = thresholds.aborted_txns, thresholds.aborted_age_ms, thresholds.fetch_size
+        # Otherwise the Initiator asks for compactions where there are too many, as Hive before 4.0 did.
+        wanted = client.settings.flag("hive.compactor.clean.aborts.using.cleaner")
+        for writes in client.compactions.find_aborts_to_clean(*aborts) if wanted else ():
             outcomes.append(clean_aborted_writes(client, filesystem, thresholds, writes))
-            log.info("%s", outcomes[-1])
+            _tell(client, outcomes[-1])
     return outcomes
+
+
+def explain_cleaning(client: MetastoreClient, filesystem: Filesystem) -> list[CleaningOutcome]:
+    """What a look would do now about each finished compaction, and what it would keep for whom; changes nothing.
+
+    Also about those that wait for their time: after a failure, or for the retention of delayed clean-up.
+    """
+    thresholds = CleanerThresholds.of(client.settings)
+    trash = Trash.of(client, filesystem)
+    ready = client.compactions.find_ready_to_clean(thresholds.retention_ms, thresholds.fetch_size)
+    outcomes = [
+        Cleaning(client, filesystem, thresholds, request, trash=trash, dry_run=True).outcome() for request in ready
+    ]
+    looked = {request.id for request in ready}
+    for request in client.compactions.show(state=CompactionState.READY_FOR_CLEANING):
+        if request.id not in looked and request.type is not CompactionType.ABORT_TXN_CLEANUP:
+            outcomes.append(CleaningOutcome(request.resource, Kind.WAITING, _turn(request), {}, request_id=request.id))
+    for writes in client.compactions.find_aborts_to_clean(0, 0, thresholds.fetch_size):
+        reason = f"{writes.components} components of aborted txns; they are removed when there are more than "
+        reason += f"{thresholds.aborted_txns}, or the oldest is {thresholds.aborted_age_ms // 3_600_000} h old"
+        outcomes.append(CleaningOutcome(writes.resource, Kind.WAITING, reason, {"components": writes.components}))
+    return outcomes
+
+
+def _turn(request: Compaction) -> str:
+    if request.error:
+        return f"its clean-up failed ({request.error}); it is tried again {request.retry_retention // 1000} s later"
+    return "another compaction of it comes first, or its retention time (delayed clean-up) is not over"
+
+
+def _tell(client: MetastoreClient, outcome: CleaningOutcome) -> None:
+    """Log an outcome and write it down; a record that cannot be written stops no clean-up."""
+    log.info("%s", outcome)
+    try:
+        lasts = outcome.kind in (Kind.WAITING, Kind.KEPT, Kind.ERROR) and not outcome.removed
+        client.cleanings.note(
+            outcome.resource, outcome.request_id, outcome.kind.value, outcome.reason, outcome.details(), lasts=lasts
+        )
+    except HiveAcidError as error:
+        log.warning("what was cleaned could not be written down: %s", error)

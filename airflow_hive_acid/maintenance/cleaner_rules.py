@@ -50,7 +50,12 @@ class CleaningDecision:
     verdict: Verdict
     reason: str
     numbers: dict[str, int | float | str]
-    blocked_by: tuple[str, ...] = ()
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def blocked_by(self) -> tuple[str, ...]:
+        """Who is in the way, for people."""
+        return tuple(map(str, self.holders))
 
 
 def may_clean(
@@ -76,7 +81,7 @@ def may_clean(
         numbers["min_registered_write_id"] = registered.min_write_id
 
     def decision(verdict: Verdict, reason: str, holders: Iterable[Holder] = ()) -> CleaningDecision:
-        return CleaningDecision(verdict, reason, numbers, tuple(map(str, holders)))
+        return CleaningDecision(verdict, reason, numbers, tuple(holders))
 
     unfinished = _unfinished(request, fate)
     if unfinished is not None:

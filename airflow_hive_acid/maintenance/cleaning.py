@@ -1,4 +1,9 @@
-"""Cleaning up after one finished compaction, or removing one dropped directory."""
+"""Cleaning up after one finished compaction, or removing one dropped directory.
+
+A directory is listed once, after the jobs of aborted txns have been fenced (R4), and each obsolete directory is one
+delete, or one rename to the trash (R13). Only where aborted txns of somebody else are about to be forgotten, whose
+programs nobody here can fence, it is listed again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,8 @@ from airflow_hive_acid.format.names import source_of_flushed_copy
 from airflow_hive_acid.maintenance.cleaner_rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter, entries
-from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.maintenance.fences import FenceReport, fence_jobs
+from airflow_hive_acid.maintenance.trash import is_purged, may_be_restored
 from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
 from airflow_hive_acid.metastore.compaction_queue_cleaning import Covered
 from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted, read_horizon, read_registered
@@ -22,7 +28,7 @@ from airflow_hive_acid.metastore.snapshots import take_snapshot, valid_write_ids
 from airflow_hive_acid.metastore.txns import txn_facts, was_committed
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Callable, Sequence, Set
 
     from sqlalchemy import Connection
 
@@ -31,9 +37,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.cleaner_rules import CleaningDecision
     from airflow_hive_acid.maintenance.decisions import Number
     from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
+    from airflow_hive_acid.maintenance.trash import Trash
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
-    from airflow_hive_acid.metastore.compaction_queue_horizon import Horizon
+    from airflow_hive_acid.metastore.compaction_queue_horizon import Holder, Horizon
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
 
 log = logging.getLogger(__name__)
@@ -50,26 +57,59 @@ class _Looked:
     write_ids: ValidWriteIdList
 
 
+@dataclass(frozen=True, slots=True)
+class _Superfluous:
+    """A directory or file that nobody needs any more.
+
+    :param restorable: whether it may go to the trash: it holds nothing of aborted txns (R13).
+    """
+
+    entry: FileInfo
+    restorable: bool = False
+
+
 class Cleaning:
-    """Cleans up after one request that is ready for cleaning."""
+    """Cleans up after one request that is ready for cleaning.
+
+    :param trash: where obsolete directories go; None: they are deleted.
+    :param dry_run: change nothing, say what would be done.
+    """
 
     def __init__(
-        self, client: MetastoreClient, filesystem: Filesystem, thresholds: CleanerThresholds, request: Compaction
+        self,
+        client: MetastoreClient,
+        filesystem: Filesystem,
+        thresholds: CleanerThresholds,
+        request: Compaction,
+        *,
+        trash: Trash | None = None,
+        dry_run: bool = False,
     ) -> None:
         self._client = client
         self._filesystem = filesystem
         self._thresholds = thresholds
         self._request = request
+        self._trash = trash
+        self._dry_run = dry_run
         self._removed: list[str] = []
+        self._trashed: list[str] = []
+        self._kept: list[str] = []
 
     def outcome(self) -> CleaningOutcome:
-        """Do it, and say what was done; a failure is recorded for a later try."""
+        """Do it, and say what was done; a failure is recorded for a later try and stops nobody else's clean-up."""
         try:
             if self._request.soft_deleted_location is not None:
                 return self._remove_dropped(self._request.soft_deleted_location)
             return self._clean()
-        except (HiveAcidError, OSError) as error:
+        except Exception as error:
+            if not isinstance(error, HiveAcidError | OSError):
+                log.exception("clean-up of compaction %d failed", self._request.id)
             return self._failed(error)
+
+    def _change(self, verb: Callable[[], object]) -> None:
+        """Change the queue, unless this is only to say what would be done."""
+        if not self._dry_run:
+            verb()
 
     # --- after a compaction ---------------------------------------------------------------------------------------
 
@@ -77,25 +117,27 @@ class Cleaning:
         table, partition = self._find()
         resource = self._request.resource
         if table is None or (resource.partition is not None and partition is None):
-            self._client.compactions.mark_cleaned(self._request, Covered.EVERYTHING)
+            self._change(lambda: self._client.compactions.mark_cleaned(self._request, Covered.EVERYTHING))
             return self._outcome(Kind.CLEANED, "the table or partition is gone, and its files with it")
         if table.is_partitioned and partition is None:
             reason = "a partitioned table is compacted partition by partition; nothing was replaced"
-            self._client.compactions.mark_failed(self._request, reason)
+            self._change(lambda: self._client.compactions.mark_failed(self._request, reason))
             return self._outcome(Kind.FAILED, reason)
         if self._is_disabled(table):
             reason = f"the table or partition has {_NO_CLEANUP}=true; its files stay"
-            self._client.compactions.mark_refused(self._request, reason)
+            self._change(lambda: self._client.compactions.mark_refused(self._request, reason))
             return self._outcome(Kind.REFUSED, reason)
         looked = self._client.database.read(self._look)
+        location = table.location if partition is None else partition.location
         if looked.decision.verdict is Verdict.WAIT:
+            if self._dry_run:
+                self._kept = self._replaced(location)
             return self._decided(Kind.WAITING, looked.decision)
         if looked.decision.verdict is Verdict.FAIL:
-            self._client.compactions.mark_failed(self._request, looked.decision.reason)
+            self._change(lambda: self._client.compactions.mark_failed(self._request, looked.decision.reason))
             return self._decided(Kind.FAILED, looked.decision)
-        location = table.location if partition is None else partition.location
-        self._client.compactions.start_cleaning(self._request)
-        return self._delete(location, looked)
+        self._change(lambda: self._client.compactions.start_cleaning(self._request))
+        return self._delete(location, looked, table)
 
     def _find(self) -> tuple[Table | None, Partition | None]:
         resource = self._request.resource
@@ -135,39 +177,80 @@ class Cleaning:
             TxnState.OPEN: TxnFate.OPEN, TxnState.COMMITTED: TxnFate.COMMITTED, TxnState.ABORTED: TxnFate.ABORTED,
         }[facts.state]  # fmt: skip
 
-    def _delete(self, location: str, looked: _Looked) -> CleaningOutcome:
-        """Fence, delete, look again, forget (R4)."""
+    def _delete(self, location: str, looked: _Looked, table: Table | None) -> CleaningOutcome:
+        """Fence, list, delete, judge what is left, forget (R4)."""
         request = self._request
-        aborted = self._client.database.read(lambda connection: read_aborted(connection, request.resource))
-        fences = fence_jobs_of(self._client, self._filesystem, [a.txn_id for a in aborted], "its txn is aborted")
-        superfluous = self._superfluous(location, looked.write_ids, looked.horizon.txns())
-        for entry in superfluous:
-            self._filesystem.delete(entry.path, inside=location)
-            self._removed.append(entry.path)
-        left = self._left(location)
+        fences, must_look_again = self._fence_aborted()
+        listing = self._list(location)
+        superfluous = self._superfluous(listing, looked.write_ids, looked.horizon.txns())
+        self._dispose(location, superfluous, table)
+        gone = set(self._removed)
+        if must_look_again and not self._dry_run:
+            listing, gone = self._list(location), set()
+        left = self._left([info for info in listing if not _is_below(info, gone)])
+        self._kept = [found.entry.path for found in left]
         numbers = {**looked.decision.numbers, "removed": len(self._removed), "left": len(left)}
+        if self._trashed:
+            numbers["trashed"] = len(self._trashed)
         if fences.alive:
-            self._client.compactions.stop_cleaning(request)
+            self._change(lambda: self._client.compactions.stop_cleaning(request))
             jobs = tuple(f"job {job.job_id} of txn {job.txn_id}" for job, _ in fences.alive)
             return self._outcome(Kind.KEPT, "jobs of aborted txns may still write here", numbers, jobs)
         if left:
-            self._client.compactions.stop_cleaning(request)
-            shown = ", ".join(entry.name for entry in left[:5])
+            self._change(lambda: self._client.compactions.stop_cleaning(request))
+            shown = ", ".join(found.entry.name for found in left[:5])
             return self._outcome(
                 Kind.KEPT, f"{len(left)} more can go when later txns have ended: {shown}", numbers,
-                tuple(map(str, looked.horizon.holders)),
+                holders=looked.horizon.holders,
             )  # fmt: skip
-        self._client.compactions.mark_cleaned(request)
-        return self._outcome(
-            Kind.CLEANED, f"{len(self._removed)} obsolete or aborted directories and files were removed", numbers
-        )
+        self._change(lambda: self._client.compactions.mark_cleaned(request))
+        return self._outcome(Kind.CLEANED, self._done(), numbers)
 
-    def _superfluous(self, location: str, write_ids: ValidWriteIdList, txns: ValidTxnList) -> list[FileInfo]:
-        """Directories and original files that this list makes obsolete or aborted, none above the compaction's mark."""
+    def _done(self) -> str:
+        verb = "would be" if self._dry_run else "were"
+        text = f"{len(self._removed)} obsolete or aborted directories and files {verb} removed"
+        return f"{text}, {len(self._trashed)} of them to the trash" if self._trashed else text
+
+    def _fence_aborted(self) -> tuple[FenceReport, bool]:
+        """Fence the jobs of the aborted txns that are about to be forgotten.
+
+        :return: what was fenced, and whether there are such txns without jobs: somebody else's, who may still write.
+        """
+        request = self._request
+        if self._dry_run:
+            return FenceReport(), False
+        aborted = self._client.database.read(lambda connection: read_aborted(connection, request.resource))
+        jobs_of = [self._client.jobs.of_txn(txn.txn_id) for txn in aborted]
+        jobs = [job for of_txn in jobs_of for job in of_txn]
+        return fence_jobs(self._client, self._filesystem, jobs, "its txn is aborted"), not all(jobs_of)
+
+    def _list(self, location: str) -> list[FileInfo]:
         try:
-            listing = self._filesystem.list_files(location, recursive=True, descend=enter)
+            return self._filesystem.list_files(location, recursive=True, descend=enter)
         except FileNotFoundError:
             return []
+
+    def _dispose(self, location: str, superfluous: Sequence[_Superfluous], table: Table | None) -> None:
+        """Delete what nobody needs; move to the trash what may be wanted back."""
+        kept = not is_purged(table) and "ifPurge" not in self._request.properties
+        trash = self._trash if kept and self._trash is not None and self._trash.takes_from(location) else None
+        wanted = [found.entry for found in superfluous if trash is not None and found.restorable]
+        if self._dry_run:
+            self._trashed = [entry.path for entry in wanted]
+            self._removed = [found.entry.path for found in superfluous]
+            return
+        if trash is not None and wanted:
+            self._trashed = trash.move(self._request, location, wanted)
+            self._removed += self._trashed
+        for found in superfluous:
+            if found.entry not in wanted:
+                self._filesystem.delete(found.entry.path, inside=location)
+                self._removed.append(found.entry.path)
+
+    def _superfluous(
+        self, listing: Sequence[FileInfo], write_ids: ValidWriteIdList, txns: ValidTxnList
+    ) -> list[_Superfluous]:
+        """Directories and original files that this list makes obsolete or aborted, none above the compaction's mark."""
         by_path = {info.relative: info for info in listing}
         try:
             state = acid_state(entries(listing), write_ids, txns)
@@ -175,19 +258,26 @@ class Cleaning:
             # A later compaction was cleaned up after first, and took with it what this one had replaced.
             return []
         highest = write_ids.high_watermark
-        directories = [d for d in (*state.obsolete, *state.aborted) if d.directory.max_write_id <= highest]
-        gone = {d.name for d in directories}
-        paths_of = [*(d.name for d in directories), *(f.path for f in state.obsolete_originals)]
-        copies = [path for path in by_path if _is_left_over(path, by_path.keys() - gone)]
-        return [by_path[path] for path in (*paths_of, *copies) if path in by_path]
+        obsolete = [d for d in state.obsolete if d.directory.max_write_id <= highest]
+        aborted = [d.name for d in state.aborted if d.directory.max_write_id <= highest]
+        gone = {*(d.name for d in obsolete), *aborted}
+        found = {d.name: may_be_restored(d, write_ids) for d in obsolete}
+        found |= {file.path: True for file in state.obsolete_originals}
+        found |= dict.fromkeys(aborted, False)
+        found |= {path: False for path in by_path if _is_left_over(path, by_path.keys() - gone)}
+        return [_Superfluous(by_path[path], restorable) for path, restorable in found.items() if path in by_path]
 
-    def _left(self, location: str) -> list[FileInfo]:
-        """What a fresh look still finds superfluous up to the compaction's mark."""
+    def _left(self, listing: Sequence[FileInfo]) -> list[_Superfluous]:
+        """What is superfluous up to the compaction's mark by lists that are taken now."""
         name = self._request.resource.table_name
         gap = self._client.gap_timeout_ms
         fresh = self._client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap))
         write_ids = fresh.write_ids[name].for_cleaner(self._request.highest_write_id or 0)
-        return self._superfluous(location, write_ids, fresh.valid_txns)
+        return self._superfluous(listing, write_ids, fresh.valid_txns)
+
+    def _replaced(self, location: str) -> list[str]:
+        """What could go if nobody needed it."""
+        return [found.entry.path for found in self._left(self._list(location))]
 
     # --- dropped tables and partitions ----------------------------------------------------------------------------
 
@@ -197,25 +287,29 @@ class Cleaning:
         looked = self._client.database.read(self._look)
         if looked.decision.verdict is Verdict.FAIL:
             reason = f"{location} stays: the txn that dropped {resource} did not commit"
-            self._client.compactions.mark_failed(request, reason)
+            self._change(lambda: self._client.compactions.mark_failed(request, reason))
             return self._outcome(Kind.FAILED, reason)
         if looked.decision.verdict is Verdict.WAIT:
+            self._kept = [location]
             return self._decided(Kind.WAITING, looked.decision)
         root = self._root_of(location)
         if root is None:
             reason = f"{location} lies outside the warehouse and its database's directories; remove it by hand"
-            self._client.compactions.mark_refused(request, reason)
+            self._change(lambda: self._client.compactions.mark_refused(request, reason))
             return self._outcome(Kind.REFUSED, reason)
         table, partition = self._find()
         if partition is not None and paths.relative_to(partition.location, location) == "":
             # The partition was added again, in the same place: what is in it now is judged like any other.
-            return self._delete(location, looked)
+            return self._delete(location, looked, table)
         owner = self._client.catalog.owner_of_location(location, around=resource.partition is None)
         if owner is not None:
             reason = f"{location} belongs to {owner} now; nothing was removed"
-            self._client.compactions.mark_refused(request, reason)
+            self._change(lambda: self._client.compactions.mark_refused(request, reason))
             return self._outcome(Kind.REFUSED, reason)
-        if resource.partition is not None and not self._lock_and_delete(location, root):
+        if self._dry_run:
+            self._removed = [location]
+            return self._outcome(Kind.CLEANED, f"the dropped directory {location} would be removed")
+        if resource.partition is not None and not self._lock_and_delete(location, root, looked, table):
             return self._outcome(Kind.WAITING, f"{resource} is locked; looking again soon")
         if resource.partition is None:
             self._delete_one(location, root)
@@ -223,7 +317,7 @@ class Cleaning:
         self._client.compactions.mark_cleaned(request, Covered.EVERYTHING if table is None else Covered.NOTHING)
         return self._outcome(Kind.CLEANED, f"the dropped directory {location} was removed")
 
-    def _lock_and_delete(self, location: str, root: str) -> bool:
+    def _lock_and_delete(self, location: str, root: str, looked: _Looked, table: Table | None) -> bool:
         """Nobody may add the partition again while its old files are being removed."""
         resource = self._request.resource
         component = LockComponent(
@@ -234,6 +328,10 @@ class Cleaning:
         try:
             if response.state is not LockState.ACQUIRED:
                 return False
+            if self._trash is not None and table is not None:
+                # What the drop's base hides can be wanted back; it goes to the trash, the rest for good (R13).
+                found = self._superfluous(self._list(location), looked.write_ids, looked.horizon.txns())
+                self._dispose(location, [one for one in found if one.restorable], table)
             self._delete_one(location, root)
             return True
         finally:
@@ -256,6 +354,8 @@ class Cleaning:
         request, first = self._request, self._thresholds.retry_pause_ms
         failed = attempts(request.retry_retention, first)
         numbers: dict[str, Number] = {"failed_attempts": failed + 1, "removed": len(self._removed)}
+        if self._dry_run:
+            return self._outcome(Kind.ERROR, reason, numbers)
         try:
             if failed >= self._thresholds.max_attempts:
                 self._client.compactions.mark_failed(request, reason)
@@ -268,14 +368,29 @@ class Cleaning:
         return self._outcome(Kind.ERROR, f"{reason}; trying again in {pause // 1000} s", numbers)
 
     def _decided(self, kind: Kind, decision: CleaningDecision) -> CleaningOutcome:
-        return self._outcome(kind, decision.reason, decision.numbers, decision.blocked_by)
+        return self._outcome(kind, decision.reason, decision.numbers, holders=decision.holders)
 
     def _outcome(
-        self, kind: Kind, reason: str, numbers: dict[str, Number] | None = None, blocked_by: tuple[str, ...] = ()
+        self,
+        kind: Kind,
+        reason: str,
+        numbers: dict[str, Number] | None = None,
+        blocked_by: tuple[str, ...] = (),
+        holders: tuple[Holder, ...] = (),
     ) -> CleaningOutcome:
         return CleaningOutcome(
-            self._request.resource, kind, reason, numbers or {}, tuple(self._removed), blocked_by, self._request.id
-        )
+            self._request.resource, kind, reason, numbers or {}, tuple(self._removed),
+            (*blocked_by, *map(str, holders)), self._request.id, holders, tuple(self._trashed), tuple(self._kept),
+        )  # fmt: skip
+
+
+def _is_below(info: FileInfo, gone: Set[str]) -> bool:
+    """Whether an entry of a listing is one of those that are gone, or in one of them."""
+    if not gone or info.path in gone:
+        return bool(gone)
+    root = info.path[: -len(info.relative)]
+    parts = info.relative.split("/")
+    return any(root + "/".join(parts[:depth]) in gone for depth in range(1, len(parts)))
 
 
 def _is_left_over(path: str, staying: Set[str]) -> bool:

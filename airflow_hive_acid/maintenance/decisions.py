@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from airflow_hive_acid.metastore.compaction_queue_horizon import Holder
     from airflow_hive_acid.metastore.compaction_queue_model import CompactionType, Resource
 
 Number = int | float | str
+_SHOWN = 200
+"""So many names are recorded."""
 
 
 class Kind(Enum):
@@ -32,6 +35,7 @@ class Kind(Enum):
     FOR_CLEANER = "left to the Cleaner"
     REFUSED = "refused"
     FAILED = "failed"
+    CANCELLED = "cancelled"
     # of a Cleaner
     CLEANED = "cleaned"
     WAITING = "waiting"
@@ -45,6 +49,9 @@ class Decision:
     :param reason: one sentence for a person.
     :param numbers: what it was decided from, by name.
     :param request_id: the compaction request it led to, or was about.
+    :param rule: what decided: the setting whose threshold was passed, or one of ``initiator_rules.Rule``.
+    :param blocked_by: what keeps it from being compacted, or from being seen as a whole.
+    :param again: it is looked at in the next look even if nothing is written.
     """
 
     resource: Resource
@@ -52,6 +59,9 @@ class Decision:
     reason: str
     numbers: Mapping[str, Number] = field(default_factory=dict)
     request_id: int | None = None
+    rule: str = ""
+    blocked_by: tuple[str, ...] = ()
+    again: bool = False
 
     @property
     def enqueued(self) -> bool:
@@ -89,8 +99,11 @@ class CompactionOutcome:
 class CleaningOutcome:
     """What the Cleaner did about one compaction, or about the aborted writes of one table or partition.
 
-    :param removed: URIs that were deleted.
+    :param removed: URIs that were deleted, or moved to the trash.
     :param blocked_by: for whom something was kept: txns, users, tasks.
+    :param holders: the txns among them.
+    :param trashed: those of ``removed`` that were moved to the trash.
+    :param kept: URIs of what could go and was kept, as far as it was looked for.
     """
 
     resource: Resource
@@ -100,9 +113,32 @@ class CleaningOutcome:
     removed: tuple[str, ...] = ()
     blocked_by: tuple[str, ...] = ()
     request_id: int | None = None
+    holders: tuple[Holder, ...] = ()
+    trashed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return _line(self.resource, self.kind, self.reason, self.request_id)
+        text = _line(self.resource, self.kind, self.reason, self.request_id)
+        return f"{text}; kept for {', '.join(self.blocked_by)}" if self.blocked_by else text
+
+    def details(self) -> dict[str, Any]:
+        """The same for the record: names instead of URIs, and no more of them than anybody reads."""
+        known = {str(holder) for holder in self.holders}
+        return {
+            "numbers": dict(self.numbers),
+            "removed": _names(self.removed),
+            "trashed": _names(self.trashed),
+            "kept": _names(self.kept),
+            "for": [
+                *({"txn": h.txn_id, "user": h.user, "host": h.host, "agent": h.agent} for h in self.holders),
+                *({"what": blocker} for blocker in self.blocked_by if blocker not in known),
+            ],
+        }
+
+
+def _names(uris: Sequence[str]) -> list[str]:
+    shown = [uri.rpartition("/")[2] for uri in uris[:_SHOWN]]
+    return shown if len(uris) <= _SHOWN else [*shown, f"and {len(uris) - _SHOWN} more"]
 
 
 def _line(resource: Resource, kind: Kind, reason: str, request_id: int | None) -> str:

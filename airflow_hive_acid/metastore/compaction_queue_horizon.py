@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _HOLDERS = 20
 _who = (TXNS.c.TXN_ID, TXNS.c.TXN_USER, TXNS.c.TXN_HOST, TXNS.c.TXN_AGENT_INFO)
 _OLDEST = select(*_who).where(TXNS.c.TXN_STATE == "o").order_by(TXNS.c.TXN_ID).limit(_HOLDERS)
+_HOLDER = select(*_who).where(TXNS.c.TXN_ID == bindparam("txn_id"))
 _SAW_OLDEST = (
     select(*_who)
     .join(MIN_HISTORY_LEVEL, MIN_HISTORY_LEVEL.c.MHL_TXNID == TXNS.c.TXN_ID)
@@ -64,10 +65,14 @@ class Holder:
     """An open txn that may still need files.
 
     :param who: user, host and agent information, as SHOW TRANSACTIONS prints them.
+    :param agent: the program; of Airflow's tasks DAG, run and task.
     """
 
     txn_id: int
     who: str
+    user: str = ""
+    host: str = ""
+    agent: str = ""
 
     def __str__(self) -> str:
         return f"txn {self.txn_id} ({self.who})" if self.who else f"txn {self.txn_id}"
@@ -152,6 +157,12 @@ def read_registered(connection: Connection, features: Features, table: TableName
     return RegisteredReaders(rows[0][4], tuple(_holder(row) for row in rows)) if rows else RegisteredReaders()
 
 
+def read_holder(connection: Connection, txn_id: int) -> Holder | None:
+    """Who has a txn; None when it has no row any more."""
+    row = connection.execute(_HOLDER, {"txn_id": txn_id}).first()
+    return None if row is None else _holder(row)
+
+
 def read_aborted(connection: Connection, resource: Resource) -> list[AbortedTxn]:
     """The aborted txns with components of exactly this table or partition, ascending."""
     partition = _tc.TC_PARTITION
@@ -169,4 +180,4 @@ def read_aborted(connection: Connection, resource: Resource) -> list[AbortedTxn]
 def _holder(row: Any) -> Holder:
     txn_id, user, host, agent = tuple(row)[:4]
     who = "@".join(part for part in (user, host) if part)
-    return Holder(txn_id, f"{who}, {agent}" if agent else who)
+    return Holder(txn_id, f"{who}, {agent}" if agent else who, user or "", host or "", agent or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Index
 
-from airflow_hive_acid.metastore.schema_types import code, long_text, number, table, text_value, words
+from airflow_hive_acid.metastore.schema_types import long_text, number, table, text_value, words
 
 __all__ = ["HIVE_ACID_CLEANING", "HIVE_ACID_TRASH"]
 
@@ -36,7 +36,6 @@ HIVE_ACID_TRASH = table(
     words("HTR_ROOT", 4000, null=False),
     words("HTR_PATH", 4000, null=False),
     number("HTR_WRITEID"),
-    code("HTR_STATE", null=False),
     number("HTR_MOVED", null=False),
 )
 """A directory or file that the Cleaner moved to the trash instead of deleting it (R13)."""
