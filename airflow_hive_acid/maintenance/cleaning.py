@@ -180,7 +180,7 @@ class Cleaning:
     def _delete(self, location: str, looked: _Looked, table: Table | None) -> CleaningOutcome:
         """Fence, list, delete, judge what is left, forget (R4)."""
         request = self._request
-        fences, must_look_again = self._fence_aborted()
+        aborted, fences, must_look_again = self._fence_aborted()
         listing = self._list(location)
         superfluous = self._superfluous(listing, looked.write_ids, looked.horizon.txns())
         self._dispose(location, superfluous, table)
@@ -203,7 +203,7 @@ class Cleaning:
                 Kind.KEPT, f"{len(left)} more can go when later txns have ended: {shown}", numbers,
                 holders=looked.horizon.holders,
             )  # fmt: skip
-        self._change(lambda: self._client.compactions.mark_cleaned(request))
+        self._change(lambda: self._client.compactions.mark_cleaned(request, fenced=aborted))
         return self._outcome(Kind.CLEANED, self._done(), numbers)
 
     def _done(self) -> str:
@@ -211,18 +211,20 @@ class Cleaning:
         text = f"{len(self._removed)} obsolete or aborted directories and files {verb} removed"
         return f"{text}, {len(self._trashed)} of them to the trash" if self._trashed else text
 
-    def _fence_aborted(self) -> tuple[FenceReport, bool]:
-        """Fence the jobs of the aborted txns that are about to be forgotten.
+    def _fence_aborted(self) -> tuple[list[int], FenceReport, bool]:
+        """Fence the jobs of the aborted txns that are about to be forgotten, compaction txns among them.
 
-        :return: what was fenced, and whether there are such txns without jobs: somebody else's, who may still write.
+        :return: the txns, what was fenced, and whether there are some without jobs: somebody else's, who may still
+            write.
         """
         request = self._request
         if self._dry_run:
-            return FenceReport(), False
+            return [], FenceReport(), False
         aborted = self._client.database.read(lambda connection: read_aborted(connection, request.resource))
         jobs_of = [self._client.jobs.of_txn(txn.txn_id) for txn in aborted]
         jobs = [job for of_txn in jobs_of for job in of_txn]
-        return fence_jobs(self._client, self._filesystem, jobs, "its txn is aborted"), not all(jobs_of)
+        report = fence_jobs(self._client, self._filesystem, jobs, "its txn is aborted")
+        return [txn.txn_id for txn in aborted], report, not all(jobs_of)
 
     def _list(self, location: str) -> list[FileInfo]:
         try:

@@ -45,7 +45,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Select
@@ -192,6 +192,10 @@ class CompactionQueue:
     def of_worker(self, worker_id: str) -> list[Compaction]:
         """What a worker has claimed and not finished, oldest first."""
         return self._database.read(lambda connection: running.of_worker(connection, worker_id))
+
+    def open_txns_of(self, worker_id: str) -> list[int]:
+        """The open txns in which a worker compacts."""
+        return self._database.read(lambda connection: running.open_txns_of(connection, worker_id))
 
     def retake(self, request: Compaction, version: str = VERSION) -> Compaction | None:
         """Claim a request again that an earlier attempt of the same worker holds; None when it does not any more."""
@@ -393,15 +397,19 @@ class CompactionQueue:
         """Cleaning failed; the Cleaner waits for ``pause_ms`` from the commit on before it tries again."""
         self._set(request, CQ_CLEANER_START=None, CQ_RETRY_RETENTION=pause_ms, CQ_ERROR_MESSAGE=clean_text(error))
 
-    def mark_cleaned(self, request: Compaction, covered: cleaning.Covered = cleaning.Covered.COMPACTED) -> None:
+    def mark_cleaned(
+        self, request: Compaction, covered: cleaning.Covered = cleaning.Covered.COMPACTED,
+        fenced: Collection[int] | None = None,
+    ) -> None:  # fmt: skip
         """What the compaction replaced is gone: forget the writes it covered and the aborted ones among them.
 
+        :param fenced: the aborted txns that cannot come back; None: all that the compaction covered.
         :raises NoSuchObjectError: when the request is no longer in the queue.
         """
 
         def operation(connection: Connection) -> None:
             found = self._require(connection, request, CompactionState.READY_FOR_CLEANING)
-            cleaning.finish_cleaning(connection, found, covered)
+            cleaning.finish_cleaning(connection, found, covered, fenced)
 
         self._database.run(operation, Repeat.BEFORE_COMMIT)
 

@@ -35,7 +35,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import ColumnElement, Connection
 
@@ -52,8 +52,14 @@ class Covered(Enum):
     NOTHING = "none: another table of that name has taken its place"
 
 
-def finish_cleaning(connection: Connection, request: Compaction, covered: Covered) -> None:
-    """Move a request whose row is locked to the history, and forget what it covered."""
+def finish_cleaning(
+    connection: Connection, request: Compaction, covered: Covered, fenced: Collection[int] | None = None
+) -> None:
+    """Move a request whose row is locked to the history, and forget what it covered.
+
+    :param fenced: the aborted txns whose jobs are fenced and whose directories are gone: of others, who were aborted
+        since, nothing is forgotten (R4). None: of all.
+    """
     resource = request.resource
     move_to_history(connection, request, CompactionState.SUCCEEDED, None)
     if covered is Covered.NOTHING:
@@ -74,7 +80,11 @@ def finish_cleaning(connection: Connection, request: Compaction, covered: Covere
     aborted = _aborted_components(resource)
     if highest is not None:
         aborted.append(_tc.TC_WRITEID <= highest)
-    connection.execute(delete(TXN_COMPONENTS).where(*aborted))
+    if fenced is None:
+        connection.execute(delete(TXN_COMPONENTS).where(*aborted))
+        return
+    for batch in chunks(sorted(fenced)):
+        connection.execute(delete(TXN_COMPONENTS).where(*aborted, _tc.TC_TXNID.in_(batch)))
 
 
 def forget_aborted(connection: Connection, writes: AbortedWrites, txn_ids: Sequence[int]) -> int:
