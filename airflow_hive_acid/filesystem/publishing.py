@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem.listing import list_many
@@ -29,7 +29,7 @@ from airflow_hive_acid.format.names import (
 from airflow_hive_acid.format.partitions import partition_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from airflow_hive_acid.filesystem.protocol import Filesystem
     from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _DATA = "data"
 _REPLACED = "replaced"
 _THREADS = 8
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,7 @@ def publish(
     :raises PublishError: when there is something in a place already, or staging is gone (fenced). What was renamed
         before stays: its write id will be aborted and cleaned.
     """
-    for place in sorted({d.place for d in manifest.directories}):
-        filesystem.make_directory(place)
+    _each(filesystem.make_directory, sorted({d.place for d in manifest.directories}))
 
     numbers = {d.uri: number for number, d in enumerate(manifest.directories) if d.uri in replaced}
     if numbers:
@@ -179,13 +179,18 @@ def publish(
                 "run the statement again"
             ) from None
 
-    if len(manifest.directories) < 2:
-        for directory in manifest.directories:
-            move(directory)
-    else:
-        with ThreadPoolExecutor(min(_THREADS, len(manifest.directories)), thread_name_prefix="publish") as pool:
-            list(pool.map(move, manifest.directories))
+    _each(move, manifest.directories)
     filesystem.delete(staging, inside=location)
+
+
+def _each(call: Callable[[T], object], items: Sequence[T]) -> None:
+    """Call for each, several at a time; the first error is raised."""
+    if len(items) < 2:
+        for item in items:
+            call(item)
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="publish") as pool:
+        list(pool.map(call, items))
 
 
 def add_to_published(filesystem: Filesystem, staging: str, manifest: Manifest, location: str) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _THREADS = 8
 _DIRECTORIES_PER_CALL = 128
 _COPY_BUFFER = 1 << 16
+_LOCAL_BLOCK = 1 << 25
 _LONG = 8
 _EVENT_COLUMNS = 6
 _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
@@ -78,6 +79,7 @@ class HadoopFilesystem:
         self._parquet_input = parquet.util.HadoopInputFile
         self._io_utils = jvm.org.apache.commons.io.IOUtils
         self._class = jvm.java.lang.Class.forName
+        self._wrapping = self._class("org.apache.hadoop.fs.FilterFileSystem")
         self._strings = self._class("[Ljava.lang.String;")
         self._mapper = self._status_mapper(jvm.com.fasterxml.jackson)
         self._filesystems: dict[str, Any] = {}
@@ -241,7 +243,14 @@ class HadoopFilesystem:
 
     def writer(self, uri: str) -> TextWriter:
         """A new file, for writing text piece by piece."""
-        return TextWriter(self._filesystem(uri).create(self._path(uri), False))
+        filesystem, path = self._filesystem(uri), self._path(uri)
+        if not uri.startswith("file:"):
+            return TextWriter(filesystem.create(path, False))
+        # Without native code Hadoop starts a process (chmod) for each local file, and one for its checksums, to give
+        # it the permissions it has by the user's umask anyway. Makes what is missing above the file, as well.
+        while self._wrapping.isInstance(filesystem):
+            filesystem = filesystem.getRawFileSystem()
+        return TextWriter(filesystem.create(path, None, False, _COPY_BUFFER, 1, _LOCAL_BLOCK, None))
 
     def orc_summary(self, uri: str) -> OrcSummary:
         """Rows and bucket values of an ACID file, from its footer."""

@@ -143,8 +143,7 @@ def arrange(staging: Staging, files: Iterable[FinishedFile]) -> list[WrittenDire
                 f"{file.uri}; nothing is published"
             )
         others[file.bucket] = file
-    for destination in written:
-        start_directory(staging, destination)
+    in_threads(lambda destination: start_directory(staging, destination), list(written))
     staging.fs.rename_all(
         (file.uri, paths.join(staging.directory(destination), bucket_file_name(bucket)))
         for destination, buckets in written.items()
@@ -180,7 +179,7 @@ def start_directory(staging: Staging, destination: Destination) -> WrittenDirect
     version = paths.join(directory, ACID_VERSION_FILE)
     # The two writes of a MERGE may share a directory.
     if not staging.fs.exists(version):
-        staging.fs.make_directories(directory)
+        # Which makes the directory as well. To ask for that first costs a local disk a process (chmod) per directory.
         staging.fs.write_text(version, ACID_VERSION)
     return WrittenDirectory(destination.partition, destination.values, destination.name, ())
 
