@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry
@@ -22,12 +22,14 @@ class DirectorySizes:
     :param base_bytes: size of the base, or of the original files while there is none.
     :param deltas: number of current deltas and delete deltas.
     :param obsolete_bases: bases that a later one has replaced.
+    :param hidden_deltas: deltas that reach beyond the snapshot's high-water mark, so that they are not counted.
     """
 
     base_bytes: int
     delta_bytes: int
     deltas: int
     obsolete_bases: int = 0
+    hidden_deltas: int = 0
 
     @classmethod
     def of(cls, state: AcidState) -> DirectorySizes:
@@ -39,6 +41,10 @@ class DirectorySizes:
             deltas=len(state.deltas),
             obsolete_bases=sum(d.directory.kind is DirectoryKind.BASE for d in state.obsolete),
         )
+
+    def hiding(self, deltas: int) -> DirectorySizes:
+        """The same with so many deltas beyond the mark."""
+        return replace(self, hidden_deltas=deltas) if deltas else self
 
 
 def entries(listing: Iterable[FileInfo]) -> list[FileEntry]:

@@ -1,180 +1,203 @@
 """The Initiator: looks at what was written and asks for compactions (Hive's Initiator).
 
-Only tables and partitions that were written since the last look, or whose last compaction failed, are looked at; those
-that wait longest come first. Runs under Hive's mutex ``Initiator``, so that two Initiators, ours or a real Hive's,
-never work at once; the queue itself refuses doubles.
+A look goes through everything that was written since it was looked at last, or must be looked at again, the longest
+waiting first, ``hive.compactor.fetch.size`` at a time; so nothing waits for a later look, and memory does not grow with
+the warehouse. Requests of one step go into the queue together, the neediest first. Runs under Hive's mutex
+``Initiator``, so that two Initiators, ours or a real Hive's, never work at once; the queue itself refuses doubles. What
+was decided is stored with its numbers, for ``hive-acid compaction explain``.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError
-from airflow_hive_acid.filesystem import list_many
-from airflow_hive_acid.format.acid_state import acid_state
-from airflow_hive_acid.maintenance.decisions import Decision, Kind
-from airflow_hive_acid.maintenance.directories import DirectorySizes, enter, entries
-from airflow_hive_acid.maintenance.initiator_rules import CandidateFacts, decide, skip_reason
-from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
+from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.maintenance.initiator_looks import Looks
+from airflow_hive_acid.maintenance.initiator_rules import Rule, urgency
+from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults, property_of
 from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.compaction_decisions import StoredDecision
 from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionType
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.snapshots import take_snapshot
+from airflow_hive_acid.metastore.compaction_queue_requests import CompactionRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from airflow_hive_acid.filesystem import FileInfo, Filesystem
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.maintenance.decisions import Decision
+    from airflow_hive_acid.maintenance.initiator_looks import Looked
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
     from airflow_hive_acid.metastore.compaction_queue_model import Resource
-    from airflow_hive_acid.metastore.snapshots import Snapshot
 
 log = logging.getLogger(__name__)
 
 MUTEX = "Initiator"
-_POOL = "hive.compactor.worker.pool"
+POOL = "hive.compactor.worker.pool"
 _TYPES = {Kind.MAJOR: CompactionType.MAJOR, Kind.MINOR: CompactionType.MINOR}
-_BATCH = 500
 
 
-def run_initiator(client: MetastoreClient, filesystem: Filesystem, *, dry_run: bool = False) -> list[Decision]:
+def run_initiator(
+    client: MetastoreClient, filesystem: Filesystem, *, dry_run: bool = False, limit: int | None = None
+) -> list[Decision]:
     """Look once.
 
     :param dry_run: decide and say why about everything that was ever written, and change nothing.
+    :param limit: at most so many candidates; the others are the first of the next look. None for all.
     :return: a decision per candidate, in the order they were looked at; empty when another Initiator is at work.
     """
-    look = _Look(client, filesystem, InitiatorThresholds.of(client.settings), dry_run)
+    return [decision for step in look_once(client, filesystem, dry_run=dry_run, limit=limit) for decision in step]
+
+
+def look_once(
+    client: MetastoreClient, filesystem: Filesystem, *, dry_run: bool = False, limit: int | None = None
+) -> Iterator[list[Decision]]:
+    """As :func:`run_initiator`, step by step: who tells decisions as they come needs not hold all of them."""
+    thresholds = InitiatorThresholds.of(client.settings)
+    looks = Looks(client, filesystem, thresholds)
     if dry_run:
-        return look.decisions(None)
+        yield from plan(looks, client.compactions.decisions.find_everything(), thresholds.fetch_size)
+        return
     if not client.settings.flag("hive.compactor.initiator.on"):
         log.info("hive.compactor.initiator.on is false; the Initiator does nothing")
-        return []
+        return
     with client.mutexes.try_hold(MUTEX) as mutex:
         if mutex is None:
             log.info("another Initiator holds the mutex; nothing is done in this look")
-            return []
+            return
         started = client.database.read(now_ms)
-        requeued = client.compactions.requeue_timed_out(look.thresholds.worker_timeout_ms)
+        requeued = client.compactions.requeue_timed_out(thresholds.worker_timeout_ms)
         if requeued:
             log.warning("requests %s were given back to the queue: their workers were silent too long", requeued)
-        decisions = look.decisions(mutex.value or None)
+        steps = _Steps(client, thresholds, started, mutex.value or None, limit)
+        for candidates in steps:
+            yield _serve(client, looks, candidates, started if steps.remembers else None)
         mutex.leave(started)
-    return decisions
+
+
+def plan(looks: Looks, candidates: Sequence[Candidate], size: int) -> Iterator[list[Decision]]:
+    """What would be decided about candidates, a step at a time; nothing is asked for or stored."""
+    for start in range(0, len(candidates), size):
+        yield [looked.decision for looked in looks.at(candidates[start : start + size])]
 
 
 @dataclass(slots=True)
-class _Look:
+class _Steps:
+    """The candidates of one look, step by step.
+
+    Aborted writes (where the Cleaner does not see to them) come first: Hive gives them only the room that writes leave.
+
+    :param last_checked_ms: when an Initiator looked last, for a metastore without our table of decisions.
+    :param remembers: whether what was looked at is stored, so that the rest of a look can be asked for.
+    """
+
     client: MetastoreClient
-    filesystem: Filesystem
     thresholds: InitiatorThresholds
-    dry_run: bool
+    started: int
+    last_checked_ms: int | None
+    left: int | None
+    remembers: bool = field(init=False)
 
-    def decisions(self, last_checked_ms: int | None) -> list[Decision]:
-        candidates = self._candidates(last_checked_ms)
-        decided: list[Decision] = []
-        for start in range(0, len(candidates), _BATCH):
-            decided += self._decide_batch(candidates[start : start + _BATCH])
-        return decided
+    def __post_init__(self) -> None:
+        self.remembers = self.client.compactions.decisions.is_there
 
-    def _candidates(self, last_checked_ms: int | None) -> list[Candidate]:
-        queue, limit = self.client.compactions, self.thresholds.fetch_size
-        return queue.find_candidates(last_checked_ms, limit)
+    def __iter__(self) -> Iterator[list[Candidate]]:
+        aborted = self._aborted()
+        if aborted:
+            yield aborted
+        if not self.remembers:
+            yield self.client.compactions.find_candidates(self.last_checked_ms, self._size(self.thresholds.fetch_size))
+            return
+        while size := self._size(self.thresholds.fetch_size):
+            found = self.client.compactions.decisions.find_changed(self.started, size)
+            if not found:
+                return
+            yield self._counted(found)
 
-    def _decide_batch(self, candidates: Sequence[Candidate]) -> list[Decision]:
-        names = sorted({str(c.resource.table_name) for c in candidates})
-        tables = self.client.catalog.find_tables(names)
-        databases = self.client.catalog.database_properties({table.db for table in tables.values()})
-        partitions = self._partitions(candidates, tables)
-        active = {request.resource: request for request in self.client.compactions.active()}
-        failed = self.client.compactions.failed_resources()
-        worth: list[tuple[Candidate, Table, str]] = []
-        decided: dict[Resource, Decision] = {}
-        for candidate in candidates:
-            resource = candidate.resource
-            table = tables.get(str(resource.table_name))
-            partition = partitions.get(resource)
-            facts = CandidateFacts(
-                candidate=candidate,
-                table=table,
-                database_properties=databases.get(resource.database, {}),
-                partition_exists=resource.partition is None or partition is not None,
-                active=active.get(resource),
-                failing=resource in failed
-                and self.client.compactions.is_failing(
-                    resource, self.thresholds.failed_compactions, self.thresholds.failed_retry_ms
-                ),
-            )
-            skipped = skip_reason(facts)
-            if skipped is not None or table is None:
-                decided[resource] = self._skip(resource, *(skipped or (Kind.SKIPPED, "unknown table")))
-            else:
-                worth.append((candidate, table, partition.location if partition is not None else table.location))
-        listings = list_many(self.filesystem, [location for _, _, location in worth], descend=enter)
-        snapshot = self._snapshot(table for _, table, _ in worth)
-        for candidate, table, location in worth:
-            decided[candidate.resource] = self._decide(candidate, table, databases, listings[location] or [], snapshot)
-        return [decided[candidate.resource] for candidate in candidates]
+    def _aborted(self) -> list[Candidate]:
+        """Tables and partitions with too many or too old aborted writes (Hive's second query)."""
+        if self.client.settings.flag("hive.compactor.clean.aborts.using.cleaner"):
+            return []
+        # With a limit, writes keep most of the room.
+        size = self.thresholds.fetch_size if self.left is None else min(self.thresholds.fetch_size, self.left // 4 + 1)
+        limits = self.thresholds.aborted_txns, self.thresholds.aborted_age_ms
+        found = self.client.compactions.find_aborts_to_clean(*limits, size)
+        age = self.thresholds.aborted_age_ms
+        return self._counted([
+            Candidate(writes.resource, writes.components, age >= 0 and writes.oldest_started + age < self.started)
+            for writes in found
+        ])  # fmt: skip
 
-    def _partitions(self, candidates: Iterable[Candidate], tables: Mapping[str, Table]) -> dict[Resource, Partition]:
-        """The partitions that exist, looked up table by table."""
-        wanted: dict[str, list[Resource]] = {}
-        for candidate in candidates:
-            name = str(candidate.resource.table_name)
-            table = tables.get(name)
-            if candidate.resource.partition is not None and table is not None and table.is_partitioned:
-                wanted.setdefault(name, []).append(candidate.resource)
-        found = {}
-        for name, resources in wanted.items():
-            known = self.client.catalog.find_partitions(name, [r.partition for r in resources if r.partition])
-            found.update({r: known[r.partition] for r in resources if r.partition in known})
+    def _size(self, size: int) -> int:
+        return size if self.left is None else min(size, self.left)
+
+    def _counted(self, found: list[Candidate]) -> list[Candidate]:
+        if self.left is not None:
+            self.left -= len(found)
         return found
 
-    def _snapshot(self, tables: Iterable[Table]) -> Snapshot:
-        wanted = sorted({TableName(table.db, table.name) for table in tables})
-        gap = self.client.gap_timeout_ms
-        return self.client.database.read(lambda connection: take_snapshot(connection, wanted, 0, gap))
 
-    def _decide(
-        self,
-        candidate: Candidate,
-        table: Table,
-        databases: Mapping[str, Mapping[str, str]],
-        listing: Sequence[FileInfo],
-        snapshot: Snapshot,
-    ) -> Decision:
-        """Measure, decide, ask; what goes wrong with one candidate does not stop the others."""
-        resource = candidate.resource
-        try:
-            writes = snapshot.write_ids[resource.table_name].for_compactor()
-            sizes = DirectorySizes.of(acid_state(entries(listing), writes, snapshot.valid_txns))
-            thresholds = self.thresholds.for_table(self.client.settings, table.properties)
-            decision = decide(candidate, sizes, thresholds)
-            if decision.kind not in _TYPES or self.dry_run:
-                return decision
-            return self._request(decision, table, databases.get(table.db, {}))
-        except (HiveAcidError, OSError) as error:
-            return self._skip(resource, Kind.ERROR, f"{type(error).__name__}: {error}")
+def _serve(client: MetastoreClient, looks: Looks, candidates: Sequence[Candidate], look: int | None) -> list[Decision]:
+    """Look at candidates, ask for what they need, and remember what was decided.
 
-    def _request(self, decision: Decision, table: Table, database_properties: Mapping[str, str]) -> Decision:
-        resource = decision.resource
-        answer = self.client.compactions.enqueue(
-            str(resource.table_name),
-            resource.partition,
-            _TYPES[decision.kind],
-            run_as=table.owner,
-            initiator_id=f"{self.client.host}-initiator",
-            pool=table.property(_POOL) or database_properties.get(_POOL),
-        )
+    :param look: when the look began; None: nothing is stored.
+    """
+    looked = looks.at(candidates)
+    decisions = {one.candidate.resource: one.decision for one in looked}
+    decisions |= request(client, looked)
+    for resource, decision in decisions.items():
+        if decision.kind in (Kind.GIVEN_UP, Kind.ERROR):
+            # What should have been compacted and was not goes into the history, as in Hive.
+            row = client.compactions.did_not_initiate(resource, decision.reason)
+            decisions[resource] = replace(decision, request_id=row)
+    if look is not None:
+        client.compactions.decisions.store(look, [(c, _stored(decisions[c.resource])) for c in candidates])
+    return [decisions[candidate.resource] for candidate in candidates]
+
+
+def request(
+    client: MetastoreClient,
+    looked: Iterable[Looked],
+    *,
+    initiator_id: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    pool: str | None = None,
+) -> dict[Resource, Decision]:
+    """Ask for the compactions that were found to be needed, the neediest first.
+
+    :param initiator_id: who asks; by default this host's Initiator.
+    :param properties: of a request by hand, with its ``pool``; they win over those of table and database.
+    :return: by resource, what became of each.
+    """
+    needed = sorted((one for one in looked if one.decision.kind in _TYPES), key=lambda one: -urgency(one.decision))
+    owner = client.settings.string("hive.compactor.run.as.user")
+    requests = []
+    for one in needed:
+        table = one.table_or_fail()
+        own = property_of(table.properties, POOL) or property_of(one.database_properties, POOL)
+        given = {**job_defaults(one.database_properties, table.properties), **(properties or {})}
+        requests.append(CompactionRequest(
+            one.candidate.resource, _TYPES[one.decision.kind], owner or table.owner, given,
+            initiator_id or f"{client.host}-initiator", pool=pool or own,
+        ))  # fmt: skip
+    answers = client.compactions.enqueue_all(requests) if requests else []
+    decided: dict[Resource, Decision] = {}
+    for one, answer in zip(needed, answers, strict=True):
         if answer.accepted:
-            return replace(decision, request_id=answer.id)
-        return Decision(resource, Kind.NOT_ACCEPTED, answer.message, decision.numbers, answer.id)
+            decided[one.candidate.resource] = replace(one.decision, request_id=answer.id)
+            continue
+        decided[one.candidate.resource] = replace(
+            one.decision, kind=Kind.NOT_ACCEPTED, reason=answer.message, request_id=answer.id, rule=Rule.SAME_REQUEST,
+            blocked_by=(f"request {answer.id}",), again=True,
+        )  # fmt: skip
+    return decided
 
-    def _skip(self, resource: Resource, kind: Kind, reason: str) -> Decision:
-        """Leave a candidate alone; what should have been compacted and was not goes into the history."""
-        if kind in (Kind.GIVEN_UP, Kind.ERROR) and not self.dry_run:
-            request_id = self.client.compactions.did_not_initiate(resource, reason)
-            return Decision(resource, kind, reason, request_id=request_id)
-        return Decision(resource, kind, reason)
+
+def _stored(decision: Decision) -> StoredDecision:
+    # The row that a failure leaves in the history is another one each time, and no other outcome for that.
+    request_id = None if decision.kind in (Kind.GIVEN_UP, Kind.ERROR) else decision.request_id
+    return StoredDecision(
+        decision.resource, decision.kind.name, decision.rule, decision.reason, decision.numbers, decision.blocked_by,
+        request_id, decision.again,
+    )  # fmt: skip

@@ -1,18 +1,47 @@
-"""The numbers that Initiator and Cleaner decide by, with Hive's keys.
+"""The numbers that Initiator and Cleaner decide by, with Hive's keys, and who may override them.
 
-Tables may override the Initiator's with properties ``compactorthreshold.<key>``; whoever knows only the settings gets
-Hive's defaults.
+A database gives defaults for its tables, a table overrides them, a request overrides the table, all as properties
+``compactorthreshold.<key>`` in any case. (Hive reads those of tables; databases as a default are ours.)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.settings import THRESHOLD_PREFIX, Settings, Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+JOB_PREFIX = "compactor."
+
+
+def threshold_overrides(*layers: Mapping[str, str] | None) -> dict[str, str]:
+    """What properties say about thresholds, by key without prefix.
+
+    :param layers: of the database, the table and the request: the later wins.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for layer in layers:
+        for key, value in (layer or {}).items():
+            if key.lower().startswith(THRESHOLD_PREFIX):
+                bare = key[len(THRESHOLD_PREFIX) :]
+                found[bare.lower()] = bare, value
+    return dict(found.values())
+
+
+def job_defaults(database: Mapping[str, str], table: Mapping[str, str]) -> dict[str, str]:
+    """The database's ``compactor.*`` that its table does not set; they travel with the request to whatever Worker."""
+    own = {key.lower() for key in table}
+    return {k: v for k, v in database.items() if k.lower().startswith(JOB_PREFIX) and k.lower() not in own}
+
+
+def property_of(properties: Mapping[str, str], key: str) -> str | None:
+    """A property by its name in any case; the exact spelling wins."""
+    if key in properties:
+        return properties[key]
+    return next((value for name, value in properties.items() if name.lower() == key), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +56,7 @@ class InitiatorThresholds:
     failed_retry_ms: int  # hive.compactor.initiator.failed.retry.time
     worker_timeout_ms: int  # hive.compactor.worker.timeout
     fetch_size: int  # hive.compactor.fetch.size
+    max_num_delta: int = 500  # hive.compactor.max.num.delta: more are compacted in several steps
 
     @classmethod
     def of(cls, settings: Settings) -> InitiatorThresholds:
@@ -40,18 +70,26 @@ class InitiatorThresholds:
             failed_retry_ms=settings.milliseconds("hive.compactor.initiator.failed.retry.time"),
             worker_timeout_ms=settings.milliseconds("hive.compactor.worker.timeout"),
             fetch_size=settings.integer("hive.compactor.fetch.size"),
+            max_num_delta=settings.integer("hive.compactor.max.num.delta"),
         )
 
-    def for_table(self, settings: Settings, properties: Mapping[str, str]) -> InitiatorThresholds:
-        """The same with what a table overrides.
+    def for_table(
+        self,
+        settings: Settings,
+        properties: Mapping[str, str],
+        database: Mapping[str, str] | None = None,
+        request: Mapping[str, str] | None = None,
+    ) -> InitiatorThresholds:
+        """The same with what a table, its database or a request overrides.
 
-        :raises InvalidArgumentsError: when an override is not of its setting's type.
+        :param properties: of the table.
+        :raises InvalidArgumentsError: when an override is not of its setting's type, or breaks the rule that the
+            history holds more failures than the Initiator counts.
         """
-        overrides = {k: v for k, v in properties.items() if k.lower().startswith(THRESHOLD_PREFIX)}
+        overrides = threshold_overrides(database, properties, request)
         if not overrides:
             return self
-        own = InitiatorThresholds.of(settings.with_overrides(Source.TABLE, overrides))
-        return replace(self, delta_pct=own.delta_pct, delta_num=own.delta_num)
+        return InitiatorThresholds.of(settings.with_overrides(Source.TABLE, overrides))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from airflow_hive_acid.metastore import compaction_queue_history as history
 from airflow_hive_acid.metastore import compaction_queue_running as running
 from airflow_hive_acid.metastore import compaction_queue_select as selects
 from airflow_hive_acid.metastore.clock import clock_ms, now_ms
+from airflow_hive_acid.metastore.compaction_decisions import CompactionDecisions
 from airflow_hive_acid.metastore.compaction_queue_model import (
     AbortedWrites,
     Candidate,
@@ -75,7 +76,7 @@ _REQUEUE = {"CQ_STATE": CompactionState.INITIATED.value, "CQ_WORKER_ID": None, "
 
 
 class CompactionQueue:
-    """Compaction requests and their history.
+    """Compaction requests and their history; ``decisions`` is what the Initiator thought about them.
 
     :param database: the metastore database.
     :param gap_timeout_ms: ``hive.txn.opentxn.timeout``.
@@ -88,6 +89,7 @@ class CompactionQueue:
         self._database = database
         self._gap_timeout_ms = gap_timeout_ms
         self._mutex = mutex
+        self.decisions = CompactionDecisions(database)
 
     # --- requesting -----------------------------------------------------------------------------------------------
 

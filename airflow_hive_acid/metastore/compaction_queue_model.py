@@ -136,11 +136,15 @@ class Candidate:
 
     :param aborted_txns: components of aborted txns, when there are too many.
     :param has_old_abort: whether one of them has been waiting for longer than the threshold.
+    :param writes: completed components that are there, and ``txn_sum`` the sum of their txn ids: when neither changes,
+        nothing was written.
     """
 
     resource: Resource
     aborted_txns: int = 0
     has_old_abort: bool = False
+    writes: int = 0
+    txn_sum: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ _WRITTEN = (
 _newest = (
     select(func.max(_cc.CC_ID).label("id")).group_by(_cc.CC_DATABASE, _cc.CC_TABLE, _cc.CC_PARTITION).subquery("newest")
 )
-_unsuccessful = (
+UNSUCCESSFUL = (
     select(_cc.CC_DATABASE, _cc.CC_TABLE, _cc.CC_PARTITION)
     .join(_newest, _newest.c.id == _cc.CC_ID)
     .where(_cc.CC_STATE.in_([CompactionState.DID_NOT_INITIATE.value, CompactionState.FAILED.value]))
@@ -53,19 +53,19 @@ _unsuccessful = (
 )
 #: Only what was written since the last look, and what could not be compacted then.
 _WRITTEN_SINCE = _WRITTEN.outerjoin(
-    _unsuccessful,
+    UNSUCCESSFUL,
     and_(
-        _unsuccessful.c.CC_DATABASE == _ctc.CTC_DATABASE,
-        _unsuccessful.c.CC_TABLE == _ctc.CTC_TABLE,
+        UNSUCCESSFUL.c.CC_DATABASE == _ctc.CTC_DATABASE,
+        UNSUCCESSFUL.c.CC_TABLE == _ctc.CTC_TABLE,
         or_(
-            _unsuccessful.c.CC_PARTITION == _ctc.CTC_PARTITION,
-            and_(_unsuccessful.c.CC_PARTITION.is_(None), _ctc.CTC_PARTITION.is_(None)),
+            UNSUCCESSFUL.c.CC_PARTITION == _ctc.CTC_PARTITION,
+            and_(UNSUCCESSFUL.c.CC_PARTITION.is_(None), _ctc.CTC_PARTITION.is_(None)),
         ),
     ),
 ).where(
     or_(
         _ctc.CTC_TIMESTAMP >= clock_timestamp_before(bindparam("seconds", type_=BigInteger)),
-        _unsuccessful.c.CC_DATABASE.is_not(None),
+        UNSUCCESSFUL.c.CC_DATABASE.is_not(None),
     )
 )
 

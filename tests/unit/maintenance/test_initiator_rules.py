@@ -135,8 +135,8 @@ def test_a_table_can_have_thresholds_of_its_own() -> None:
 def test_a_candidate_that_is_left_alone_says_why(changes: dict[str, object], said: str) -> None:
     found = skip_reason(facts(**changes))
     assert found is not None
-    assert found[0] is Kind.SKIPPED
-    assert said in found[1]
+    assert found.kind is Kind.SKIPPED
+    assert said in found.reason
 
 
 def test_a_setting_of_the_database_decides_alone() -> None:
@@ -147,13 +147,16 @@ def test_a_setting_of_the_database_decides_alone() -> None:
 
 def test_a_request_that_is_on_its_way_is_waited_for() -> None:
     active = Compaction(7, CANDIDATE.resource, CompactionType.MAJOR, CompactionState.WORKING, queued=True)
-    assert skip_reason(facts(active=active)) == (Kind.SKIPPED, "request 7 for it is working")
+    found = skip_reason(facts(active=active))
+    assert found is not None
+    assert (found.kind, found.reason, found.request_id, found.again) == (
+        Kind.SKIPPED, "request 7 for it is working", 7, True)  # fmt: skip
 
 
 def test_a_table_whose_compactions_keep_failing_is_given_up() -> None:
     found = skip_reason(facts(failing=True))
     assert found is not None
-    assert found[0] is Kind.GIVEN_UP
+    assert found.kind is Kind.GIVEN_UP
 
 
 def test_only_current_directories_are_measured() -> None:

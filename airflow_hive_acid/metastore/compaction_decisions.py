@@ -1,0 +1,274 @@
+"""What the Initiator decided (HIVE_ACID_DECISION), and with it what it has to look at again.
+
+Hive keeps one time for all tables and asks which were written since; what did not fit into that look, or was written by
+a commit that became visible late, is forgotten. Here every table and partition has a mark of its own: number and sum of
+the txn ids of its completed components at the last look. What has another mark now, or none, is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, and_, bindparam, cast, delete, func, insert, or_, select, tuple_, update
+
+from airflow_hive_acid.metastore.compaction_queue_model import Candidate, Resource
+from airflow_hive_acid.metastore.compaction_queue_select import UNSUCCESSFUL
+from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.schema_extensions import HIVE_ACID_DECISION
+from airflow_hive_acid.metastore.schema_transactions import COMPLETED_TXN_COMPONENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.database import Database
+
+KEPT = 5
+"""Outcomes kept of one table or partition."""
+KEPT_MS = 7 * 86_400_000
+"""How long outcomes are kept that a later one has replaced, and those of tables that nothing more is known of."""
+_MOST_REASON = 4000
+
+_ctc, _had = COMPLETED_TXN_COMPONENTS.c, HIVE_ACID_DECISION.c
+_written = (
+    select(
+        _ctc.CTC_DATABASE, _ctc.CTC_TABLE, _ctc.CTC_PARTITION,
+        func.count().label("writes"),
+        cast(func.sum(_ctc.CTC_TXNID), BigInteger).label("txn_sum"),
+        func.min(_ctc.CTC_TIMESTAMP).label("oldest"),
+        func.min(_ctc.CTC_TXNID).label("first_txn"),
+    )
+    .where(_ctc.CTC_TABLE.is_not(None))
+    .group_by(_ctc.CTC_DATABASE, _ctc.CTC_TABLE, _ctc.CTC_PARTITION)
+    .subquery("written")
+)  # fmt: skip
+_w = _written.c
+_ALL = select(_w.CTC_DATABASE, _w.CTC_TABLE, _w.CTC_PARTITION, _w.writes, _w.txn_sum)
+#: The longest waiting first; of those, what was written most often.
+_OLDEST_FIRST = (_w.oldest, _w.writes.desc(), _w.first_txn)
+_CHANGED = (
+    _ALL.outerjoin(
+        HIVE_ACID_DECISION,
+        and_(
+            _had.HAD_DATABASE == _w.CTC_DATABASE,
+            _had.HAD_TABLE == _w.CTC_TABLE,
+            _had.HAD_PARTITION == func.coalesce(_w.CTC_PARTITION, ""),
+            _had.HAD_NEWEST == "Y",
+        ),
+    )
+    .outerjoin(
+        UNSUCCESSFUL,
+        and_(
+            UNSUCCESSFUL.c.CC_DATABASE == _w.CTC_DATABASE,
+            UNSUCCESSFUL.c.CC_TABLE == _w.CTC_TABLE,
+            func.coalesce(UNSUCCESSFUL.c.CC_PARTITION, "") == func.coalesce(_w.CTC_PARTITION, ""),
+        ),
+    )
+    .where(
+        or_(
+            _had.HAD_ID.is_(None),
+            and_(
+                _had.HAD_LOOKED < bindparam("look", type_=BigInteger),
+                or_(
+                    _had.HAD_WRITES != _w.writes,
+                    _had.HAD_TXN_SUM != _w.txn_sum,
+                    _had.HAD_AGAIN == "Y",
+                    UNSUCCESSFUL.c.CC_DATABASE.is_not(None),
+                ),
+            ),
+        )
+    )
+    .order_by(*_OLDEST_FIRST)
+    .limit(bindparam("limit"))
+)
+_EVERYTHING = _ALL.order_by(_w.CTC_DATABASE, _w.CTC_TABLE, _w.CTC_PARTITION)
+_key = tuple_(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION)
+_NEWEST = select(_had.HAD_ID, _had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION, _had.HAD_KIND, _had.HAD_RULE,
+                 _had.HAD_REQUEST_ID).where(
+    _had.HAD_NEWEST == "Y", _key.in_(bindparam("keys", expanding=True)))  # fmt: skip
+_SAME_AGAIN = (
+    update(HIVE_ACID_DECISION)
+    .where(_had.HAD_ID == bindparam("id"))
+    .values(
+        HAD_LOOKED=bindparam("look"), HAD_LOOKS=_had.HAD_LOOKS + 1, HAD_AGAIN=bindparam("again"),
+        HAD_WRITES=bindparam("writes"), HAD_TXN_SUM=bindparam("txn_sum"), HAD_REASON=bindparam("reason"),
+        HAD_NUMBERS=bindparam("numbers"), HAD_BLOCKED_BY=bindparam("blocked_by"),
+    )
+)  # fmt: skip
+_REPLACED = update(HIVE_ACID_DECISION).where(_had.HAD_ID == bindparam("id")).values(HAD_NEWEST="N")
+_INSERT = insert(HIVE_ACID_DECISION)
+_OF_RESOURCE = (
+    select(HIVE_ACID_DECISION)
+    .where(
+        _had.HAD_DATABASE == bindparam("db"),
+        _had.HAD_TABLE == bindparam("tbl"),
+        _had.HAD_PARTITION == bindparam("part"),
+    )
+    .order_by(_had.HAD_ID.desc())
+    .limit(bindparam("limit"))
+)
+_ranked = select(
+    _had.HAD_ID,
+    _had.HAD_LOOKED,
+    func.row_number()
+    .over(partition_by=(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION), order_by=_had.HAD_ID.desc())
+    .label("number"),
+).subquery("ranked")
+_TOO_MANY = select(_ranked.c.HAD_ID).where(_ranked.c.number > bindparam("kept"))
+_REPLACED_LONG_AGO = select(_had.HAD_ID).where(_had.HAD_NEWEST == "N", _had.HAD_LOOKED < bindparam("before"))
+_OF_NOTHING = (
+    select(_had.HAD_ID)
+    .outerjoin(
+        COMPLETED_TXN_COMPONENTS,
+        and_(
+            _ctc.CTC_DATABASE == _had.HAD_DATABASE,
+            _ctc.CTC_TABLE == _had.HAD_TABLE,
+            func.coalesce(_ctc.CTC_PARTITION, "") == _had.HAD_PARTITION,
+        ),
+    )
+    .where(_had.HAD_NEWEST == "Y", _had.HAD_LOOKED < bindparam("before"), _ctc.CTC_TXNID.is_(None))
+)
+_DELETE = delete(HIVE_ACID_DECISION).where(_had.HAD_ID.in_(bindparam("ids", expanding=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDecision:
+    """An outcome of the Initiator about one table or partition.
+
+    :param kind: name of a :class:`~airflow_hive_acid.maintenance.decisions.Kind`.
+    :param rule: what decided.
+    :param blocked_by: what keeps it from being compacted, or from being seen as a whole.
+    :param again: it is looked at in the next look in any case.
+    :param since: when the outcome was this for the first time, ms by the database's clock.
+    :param looked: when it was so last.
+    :param looks: how often in between.
+    """
+
+    resource: Resource
+    kind: str
+    rule: str
+    reason: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    blocked_by: tuple[str, ...] = ()
+    request_id: int | None = None
+    again: bool = False
+    since: int = 0
+    looked: int = 0
+    looks: int = 1
+
+
+class CompactionDecisions:
+    """The Initiator's decisions in one metastore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this metastore has the table; an older schema of ours has not."""
+        return self._database.read(lambda connection: self._database.features(connection).decisions)
+
+    def find_changed(self, look: int, limit: int) -> list[Candidate]:
+        """What was written since it was looked at last, or must be looked at again; longest waiting first.
+
+        :param look: when this look began: what it has looked at already is left out.
+        """
+        parameters = {"look": look, "limit": limit}
+        return self._database.read(
+            lambda connection: [_candidate(row) for row in connection.execute(_CHANGED, parameters)]
+        )
+
+    def find_everything(self) -> list[Candidate]:
+        """Everything with completed components, by name."""
+        return self._database.read(lambda connection: [_candidate(row) for row in connection.execute(_EVERYTHING)])
+
+    def store(self, look: int, outcomes: Sequence[tuple[Candidate, StoredDecision]]) -> None:
+        """Remember what was decided in a look; an outcome that was the same before only gets a new time."""
+
+        def operation(connection: Connection) -> None:
+            for part in chunks(list(outcomes)):
+                _store(connection, look, part)
+
+        self._database.run(operation)
+
+    def of(self, resource: Resource, limit: int = KEPT) -> list[StoredDecision]:
+        """The last outcomes for a table or partition, newest first."""
+        if not self.is_there:
+            return []
+        parameters = {
+            "db": resource.database, "tbl": resource.table, "part": resource.partition or "", "limit": limit
+        }  # fmt: skip
+        return self._database.read(
+            lambda connection: [_stored(row) for row in connection.execute(_OF_RESOURCE, parameters)]
+        )
+
+    def purge(self, now: int, kept: int = KEPT, kept_ms: int = KEPT_MS) -> int:
+        """Forget what is too much or too old; returns how many rows.
+
+        :param kept: outcomes of one table or partition that stay.
+        :param kept_ms: age beyond which replaced ones go, and those of what has no uncleaned writes any more.
+        """
+        if not self.is_there:
+            return 0
+        parameters = {"kept": kept, "before": now - kept_ms}
+
+        def operation(connection: Connection) -> int:
+            # Read first: MySQL does not delete from what a subquery reads.
+            ids = {
+                row[0]
+                for statement in (_TOO_MANY, _REPLACED_LONG_AGO, _OF_NOTHING)
+                for row in connection.execute(statement, parameters)
+            }
+            for part in chunks(sorted(ids)):
+                connection.execute(_DELETE, {"ids": list(part)})
+            return len(ids)
+
+        return self._database.run(operation)
+
+
+def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate, StoredDecision]]) -> None:
+    keys = [_key_of(candidate.resource) for candidate, _ in outcomes]
+    newest = {(row[1], row[2], row[3]): row for row in connection.execute(_NEWEST, {"keys": keys})}
+    same, replaced, new = [], [], []
+    for (candidate, decision), key in zip(outcomes, keys, strict=True):
+        values = {
+            "look": look, "again": "Y" if decision.again else "N", "writes": candidate.writes,
+            "txn_sum": candidate.txn_sum, "reason": decision.reason[:_MOST_REASON],
+            "numbers": json.dumps(dict(decision.numbers)), "blocked_by": json.dumps(decision.blocked_by),
+        }  # fmt: skip
+        row = newest.get(key)
+        if row is not None and tuple(row[4:7]) == (decision.kind, decision.rule, decision.request_id):
+            same.append({"id": row[0], **values})
+            continue
+        if row is not None:
+            replaced.append({"id": row[0]})
+        new.append({
+            "HAD_DATABASE": key[0], "HAD_TABLE": key[1], "HAD_PARTITION": key[2], "HAD_NEWEST": "Y",
+            "HAD_AGAIN": values["again"], "HAD_SINCE": look, "HAD_LOOKED": look, "HAD_LOOKS": 1,
+            "HAD_WRITES": candidate.writes, "HAD_TXN_SUM": candidate.txn_sum, "HAD_KIND": decision.kind,
+            "HAD_RULE": decision.rule, "HAD_REASON": values["reason"], "HAD_NUMBERS": values["numbers"],
+            "HAD_BLOCKED_BY": values["blocked_by"], "HAD_REQUEST_ID": decision.request_id,
+        })  # fmt: skip
+    for statement, rows in ((_SAME_AGAIN, same), (_REPLACED, replaced), (_INSERT, new)):
+        if rows:
+            connection.execute(statement, rows)
+
+
+def _key_of(resource: Resource) -> tuple[str, str, str]:
+    return resource.database, resource.table, resource.partition or ""
+
+
+def _candidate(row: Any) -> Candidate:
+    return Candidate(Resource(row[0], row[1], row[2]), writes=int(row[3]), txn_sum=int(row[4]))
+
+
+def _stored(row: Any) -> StoredDecision:
+    resource = Resource(row.HAD_DATABASE, row.HAD_TABLE, row.HAD_PARTITION or None)
+    return StoredDecision(
+        resource, row.HAD_KIND, row.HAD_RULE, row.HAD_REASON, json.loads(row.HAD_NUMBERS or "{}"),
+        tuple(json.loads(row.HAD_BLOCKED_BY or "[]")), row.HAD_REQUEST_ID, row.HAD_AGAIN == "Y", row.HAD_SINCE,
+        row.HAD_LOOKED, row.HAD_LOOKS,
+    )  # fmt: skip
