@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.engine.launcher import JobLauncher
     from airflow_hive_acid.engine.results import Rows, StatementResult
@@ -67,12 +68,19 @@ class Engine:
         self.close()
 
     def run(
-        self, sql: str, *, one_transaction: bool = False, snapshot: Mapping[str, Any] | None = None
+        self,
+        sql: str,
+        *,
+        one_transaction: bool = False,
+        snapshot: Mapping[str, Any] | None = None,
+        once: Once | None = None,
     ) -> list[StatementResult]:
         """Run a script of statements separated by semicolons.
 
         :param one_transaction: all statements in one transaction instead of one each.
         :param snapshot: document of a reader opened earlier; every SELECT outside a transaction reads as that reader.
+        :param once: what several tries of the script have in common; each write is applied by one of them, and the
+            others return its result (R14). Changes of the catalog are not: write ``IF NOT EXISTS``.
         :return: one result per statement.
         :raises HiveAcidError: at the first statement that fails, with a note that names it; what statements before it
             committed stays. A script that does not parse is refused before anything runs.
@@ -81,7 +89,7 @@ class Engine:
         divided = blocks(statements, one_transaction)
         if any(needs_spark(statement) for statement in statements):
             self.warm_up()
-        script = Script(self._context, len(statements), snapshot)
+        script = Script(self._context, len(statements), snapshot, once)
         for block in divided:
             script.run(block)
         return script.results
@@ -120,7 +128,8 @@ class Engine:
     def run_compactions(self, worker_id: str, limit: int | None = None) -> list[CompactionOutcome]:
         """Run compactions that wait in the queue.
 
-        :param worker_id: who we are; shown by SHOW COMPACTIONS.
+        :param worker_id: who we are; shown by SHOW COMPACTIONS. What an earlier attempt of the same worker left is
+            ended and taken up first.
         :param limit: at most this many; None for all.
         """
         return run_compactions(self._context, worker_id, limit)

@@ -140,6 +140,36 @@ class StatementFinished:
         return f"[{self.number}/{self.total}] {self.result}"
 
 
+@dataclass(frozen=True, slots=True)
+class AppliedBefore:
+    """A statement was applied by an earlier try (R14).
+
+    :param txn_id: the txn that applied it.
+    :param again: this is a deliberate re-run, and it is applied once more.
+    """
+
+    what: str
+    txn_id: int | None
+    again: bool
+
+    def __str__(self) -> str:
+        if self.again:
+            return f"WARNING: {self.what} succeeded before; its task was run anew on purpose, so it is applied again"
+        return f"{self.what} was applied by an earlier try as txn {self.txn_id}; it is not applied again"
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTryFenced:
+    """An earlier try did not finish a statement; whatever it is doing, nothing of it becomes visible (R4, R14)."""
+
+    what: str
+    txn_ids: tuple[int, ...]
+
+    def __str__(self) -> str:
+        txns = ", ".join(map(str, self.txn_ids)) or "none was open"
+        return f"{self.what} was begun by an earlier try, which is fenced; aborted txns: {txns}"
+
+
 Event = (
     SparkStarting
     | SparkReady
@@ -150,4 +180,6 @@ Event = (
     | TransactionCommitted
     | TransactionAborted
     | StatementFinished
+    | AppliedBefore
+    | EarlierTryFenced
 )

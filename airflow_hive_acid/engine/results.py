@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_hive_acid.format.jobs import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from airflow_hive_acid.format.jobs import Column
+MOST_ROWS_KEPT = 1000
+"""A result with more rows is recorded without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,41 @@ class StatementResult:
             "directories": list(self.directories),
         }
 
+    def to_record(self) -> dict[str, Any]:
+        """As plain values, with the rows if they are few: what a later try returns instead of applying it again."""
+        record = self.to_document()
+        if self.rows is not None and len(self.rows) <= MOST_ROWS_KEPT:
+            record["columns"] = [[column.name, column.type] for column in self.rows.columns]
+            record["rows"] = [[_plain(value) for value in row] for row in self.rows.rows]
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """The result that :meth:`to_record` made the record of."""
+        rows = None
+        if "rows" in record:
+            columns = tuple(Column(name, type_) for name, type_ in record["columns"])
+            exact = [column.type.startswith("decimal") for column in columns]
+            rows = Rows(
+                columns,
+                [
+                    [Decimal(v) if e and v is not None else v for v, e in zip(row, exact, strict=True)]
+                    for row in record["rows"]
+                ],
+            )
+        return cls(
+            statement=record["statement"],
+            kind=record["kind"],
+            inserted=record["inserted"],
+            updated=record["updated"],
+            deleted=record["deleted"],
+            rows=rows,
+            txn_id=record["txn_id"],
+            write_ids=dict(record["write_ids"]),
+            seconds=record["seconds"],
+            directories=tuple(record["directories"]),
+        )
+
     def __str__(self) -> str:
         took = f" in {self.seconds:.1f} s"
         if self.rows is not None:
@@ -88,6 +126,17 @@ class StatementResult:
             parts = [f"{n:,} {what}" for what, n in changes.items() if n] or ["nothing changed"]
             return f"{self.kind}: {', '.join(parts)}{took}"
         return f"{self.kind.replace('_', ' ')}: done{took}"
+
+
+def _plain(value: Any) -> Any:
+    """Decimals become text, so that no digit is lost."""
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return value
 
 
 def _as_float(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.engine.aborts import abort
 from airflow_hive_acid.engine.alter import run_alter
 from airflow_hive_acid.engine.blocks import Block, kind_of
+from airflow_hive_acid.engine.claiming import FREELY, Applying, Freely, take
 from airflow_hive_acid.engine.ctas import columns_of
 from airflow_hive_acid.engine.ddl import run_ddl
 from airflow_hive_acid.engine.events import StatementFinished, StatementStarted
@@ -36,6 +37,7 @@ from airflow_hive_acid.errors import (
     CommitStateUnknownError,
     HiveAcidError,
     InvalidArgumentsError,
+    TxnAbortedError,
     UnsupportedStatementError,
 )
 from airflow_hive_acid.sql import plan
@@ -67,6 +69,7 @@ from airflow_hive_acid.sql.statements import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.results import Rows
     from airflow_hive_acid.metastore.beginning import Locks
@@ -74,18 +77,24 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.plans import Plan
     from airflow_hive_acid.sql.statements import DataStatement, PlainStatement, Statement
 
+_WRITES = (Insert, MultiInsert, Update, Delete, Merge, Truncate)
+
 
 class Script:
     """One run of a script: numbers its statements and collects their results.
 
     :param total: how many statements it has.
     :param snapshot: document of the reader as which every SELECT outside a transaction reads.
+    :param once: what its tries have in common, if each write of it is to be applied once (R14).
     """
 
-    def __init__(self, context: Context, total: int, snapshot: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, context: Context, total: int, snapshot: Mapping[str, Any] | None = None, once: Once | None = None
+    ) -> None:
         self._context = context
         self._total = total
         self._snapshot = snapshot
+        self._once = once
         self._number = 0
         self.results: list[StatementResult] = []
 
@@ -97,13 +106,7 @@ class Script:
         begin = block.begin
         if begin is not None:
             self._numbered(begin, lambda: StatementResult(begin.text, "begin"))
-        operations, locks = declared_operations(self._context, block.statements)
-        if operations:
-            self._in_transaction(block, operations, locks)
-        else:
-            # Views, or queries of constants: there is nothing to lock, nothing to commit.
-            for statement in block.statements:
-                self._alone(statement)
+        self._together(block)
         end = block.end
         if end is not None:
             self._numbered(end, lambda: StatementResult(end.text, kind_of(end)))
@@ -117,7 +120,7 @@ class Script:
                 # Planned again, now that the locks keep the tables as they are.
                 self._numbered(statement, lambda s=statement: _run_planned(self._context, transaction, s))  # type: ignore[misc]
 
-    def _create_table_as(self, statement: CreateTable) -> StatementResult:
+    def _create_table_as(self, statement: CreateTable, applying: Freely) -> StatementResult:
         """The table, then its rows in a transaction; a failure of the second takes the first back."""
         context, query = self._context, statement.query
         if query is None:
@@ -137,7 +140,7 @@ class Script:
             locks = None
             if not is_legacy(context):  # there it is an INSERT into the new table like any other
                 locks = locks_of_ctas(context, statement.table, planned, transactional=transactional)
-            written = _run_write(context, Insert(statement.table, query, **origin), locks)
+            written = _run_write(context, Insert(statement.table, query, **origin), locks, applying)
         except CommitStateUnknownError:
             raise
         except BaseException as failure:
@@ -157,13 +160,57 @@ class Script:
             plans = [plan_of(self._context, _query_of(statement, statement.query))]
         return (explain_locks if locks else explain)(self._context, statement, plans)
 
-    def _in_transaction(self, block: Block, operations: dict[str, str], locks: Locks) -> None:
+    def _together(self, block: Block) -> None:
+        rolled_back = isinstance(block.end, Rollback)
+        writes = any(isinstance(statement, _WRITES) for statement in block.statements)
+        applying = self._claimed(self._number + 1, block.statements) if writes and not rolled_back else FREELY
+        if not isinstance(applying, Freely):
+            self._repeat(block.statements, applying)
+            return
+        operations, locks = declared_operations(self._context, block.statements)
+        if not operations:
+            # Views, or queries of constants: there is nothing to lock, nothing to commit.
+            for statement in block.statements:
+                self._alone(statement)
+            return
         self._context.application.ready()
-        transaction = StatementTransaction(self._context, operations, locks)
-        with transaction:
+        before = len(self.results)
+        with (
+            _settled(applying),
+            StatementTransaction(self._context, operations, locks, applying) as transaction,
+        ):
             self.run_inside(transaction, block.statements)
-            if isinstance(block.end, Rollback):
+            if rolled_back:
                 transaction.abort("rollback")
+            else:
+                transaction.remember(self.results[before:])
+
+    def _claimed(self, unit: int, statements: Sequence[Statement]) -> Freely | list[StatementResult]:
+        """The claim on statements that are about to run; their results, when an earlier try has applied them.
+
+        :param unit: number of the first of them.
+        """
+        if self._once is None:
+            return FREELY
+        return take(self._context, self._once, unit, [statement.text for statement in statements])
+
+    def _repeat(self, statements: Sequence[Statement], results: Sequence[StatementResult]) -> None:
+        """Give the results of an earlier try; only views have to be made again, because the session is new."""
+        for statement, result in zip(statements, results, strict=True):
+            if isinstance(statement, CreateTemporaryView):
+                self._alone(statement)
+            else:
+                self._numbered(statement, lambda r=result: r)  # type: ignore[misc]
+
+    def _apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> StatementResult:
+        """Run a statement that writes, in a transaction of its own; once, if the script is to be applied once."""
+        applying = self._claimed(self._number, [statement])
+        if not isinstance(applying, Freely):
+            return dataclasses.replace(applying[0], kind=kind_of(statement))
+        result: StatementResult | None = None
+        with _settled(applying) as settled:
+            result = run(applying)
+        return result or dataclasses.replace(settled[0], kind=kind_of(statement))
 
     def _alone(self, statement: Statement) -> None:
         self._numbered(statement, lambda: self._result_of(statement))
@@ -185,11 +232,11 @@ class Script:
             case Select():
                 return run_query(context, plan_of(context, statement), self._snapshot)
             case Insert() | MultiInsert() | Update() | Delete() | Merge():
-                return _run_write(context, statement)
+                return self._apply(statement, lambda claim: _run_write(context, statement, applying=claim))
             case Truncate():
-                return truncate(context, statement)
+                return self._apply(statement, lambda claim: truncate(context, statement, claim))
             case CreateTable(query=Fragment()):
-                return self._create_table_as(statement)
+                return self._apply(statement, lambda claim: self._create_table_as(statement, claim))
             case Show():
                 rows = show(context.client, statement, context.settings)
             case Abort():
@@ -286,6 +333,24 @@ def create_view(context: Context, statement: CreateTemporaryView) -> None:
 
 
 @contextlib.contextmanager
+def _settled(applying: Freely) -> Iterator[list[StatementResult]]:
+    """Look a commit up whose answer was lost, if its claim can tell; what was committed is put into the list."""
+    found: list[StatementResult] = []
+    try:
+        yield found
+    except CommitStateUnknownError as lost:
+        if not isinstance(applying, Applying):
+            raise
+        results = applying.settle(lost)
+        if results is None:
+            raise TxnAbortedError(
+                "the connection broke while the commit was on its way, and it did not arrive; nothing was applied: "
+                "try again"
+            ) from lost
+        found += results
+
+
+@contextlib.contextmanager
 def named(statement: Statement) -> Iterator[None]:
     """Let a failure say in which statement it happened."""
     try:
@@ -298,14 +363,19 @@ def named(statement: Statement) -> Iterator[None]:
 
 
 def _run_write(
-    context: Context, statement: Insert | MultiInsert | Update | Delete | Merge, locks: Locks | None = None
+    context: Context,
+    statement: Insert | MultiInsert | Update | Delete | Merge,
+    locks: Locks | None = None,
+    applying: Freely = FREELY,
 ) -> StatementResult:
     plans = plans_of(context, statement)
     # Before the transaction: nobody should wait for our locks while a JVM starts.
     context.application.ready()
     wanted = locks_of(context, plans) if locks is None else locks
-    with StatementTransaction(context, combine_operations(plans), wanted) as transaction:
-        return _run_planned(context, transaction, statement)
+    with StatementTransaction(context, combine_operations(plans), wanted, applying) as transaction:
+        result = _run_planned(context, transaction, statement)
+        transaction.remember([result])
+    return result
 
 
 def _run_planned(

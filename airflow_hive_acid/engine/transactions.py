@@ -15,6 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
+from airflow_hive_acid.engine.claiming import FREELY
 from airflow_hive_acid.engine.events import (
     JobFinished,
     Published,
@@ -49,11 +50,12 @@ from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.sql.plans import STRENGTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
     from sqlalchemy import Connection
 
+    from airflow_hive_acid.engine.claiming import Freely
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
     from airflow_hive_acid.metastore.beginning import Locks
@@ -79,10 +81,18 @@ class StatementTransaction:
 
     :param operations: what each table was declared for; a statement may do that and less.
     :param locks: what to lock; by default what the operations need.
+    :param applying: the claim on what it does, if that is to be done once (R14).
     """
 
-    def __init__(self, context: Context, operations: Mapping[str, str], locks: Locks | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        operations: Mapping[str, str],
+        locks: Locks | None = None,
+        applying: Freely = FREELY,
+    ) -> None:
         self._context = context
+        self._applying = applying
         self._operations = dict(operations)
         self._written: dict[str, _Written] = {}
         self._tables: dict[str, Table] = {}
@@ -96,6 +106,7 @@ class StatementTransaction:
         wanted = locks_declared(context, self._operations) if locks is None else locks
         self._txn, self._hold = begin_locked(context, self._operations, tables, wanted)
         try:
+            applying.begun(self.txn_id)
             context.emit(
                 TransactionOpened(self.txn_id, self._operations, dict(self._txn.write_ids), time.monotonic() - started)
             )
@@ -164,9 +175,16 @@ class StatementTransaction:
         return self._statement_result(plan, result, started, directories=tuple(uris))
 
     def commit(self) -> None:
+    def remember(self, results: Sequence[StatementResult]) -> None:
+        """What a later try gets to know once this is committed; call it when all statements have run."""
+        claim = self._applying.at_commit(self.txn_id, results)
+        if claim is not None:
+            self._txn.claim_at_commit(claim)
+
         """Make everything visible at once.
 
         :raises WriteConflictError: another txn changed the same rows' partition first; this one is aborted.
+        :raises ClaimLostError: a later try has taken over what it does; this one is aborted.
         :raises PublishError: what lies in the table is not what was published; this one is aborted.
         :raises CommitStateUnknownError: the answer was lost; nothing was touched.
         """

@@ -10,6 +10,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.claiming import FREELY
 from airflow_hive_acid.engine.locking import is_legacy, legacy_locks_of_ddl, require_manager
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.transactions import StatementTransaction
@@ -21,13 +22,16 @@ from airflow_hive_acid.sql.ddl_locks import ddl_locks
 from airflow_hive_acid.sql.lock_rules import LockSettings
 
 if TYPE_CHECKING:
+    from airflow_hive_acid.engine.claiming import Freely
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.statements import Truncate
 
 
-def truncate(context: Context, statement: Truncate) -> StatementResult:
+def truncate(context: Context, statement: Truncate, applying: Freely = FREELY) -> StatementResult:
     """Run a TRUNCATE in a transaction of its own.
+
+    :param applying: the claim on it, if it is to be done once (R14).
 
     :raises UnsupportedStatementError: for an external table whose files belong to somebody else, in Hive's words.
     :raises InvalidArgumentsError: for a PARTITION clause that is none of the table's.
@@ -48,7 +52,7 @@ def truncate(context: Context, statement: Truncate) -> StatementResult:
     else:
         planned = ddl_locks(statement, context.table, LockSettings.of(context.settings))
         locks = Locks(tuple(lock.component for lock in planned))
-    with StatementTransaction(context, {name: "overwrite"}, locks) as transaction:
+    with StatementTransaction(context, {name: "overwrite"}, locks, applying) as transaction:
         table = transaction.table(name)
         given = dict(statement.partition)
         chosen = transaction.partitions(table, given)
@@ -62,15 +66,16 @@ def truncate(context: Context, statement: Truncate) -> StatementResult:
         uris = transaction.publish_unchecked(
             table, JobResult(job_id, "", directories=written), {METADATA_FILE: TRUNCATED}
         )
-    write_ids = {} if write_id is None else {name: write_id}
-    return StatementResult(
-        statement.text,
-        "truncate",
-        txn_id=transaction.txn_id,
-        write_ids=write_ids,
-        seconds=time.monotonic() - started,
-        directories=uris,
-    )
+        result = StatementResult(
+            statement.text,
+            "truncate",
+            txn_id=transaction.txn_id,
+            write_ids={} if write_id is None else {name: write_id},
+            seconds=time.monotonic() - started,
+            directories=uris,
+        )
+        transaction.remember([result])
+    return result
 
 
 def _check_partition(table: Table, statement: Truncate) -> None:

@@ -1,0 +1,135 @@
+"""Applying the statements of a script once, however often the script is tried (R14).
+
+Before a unit (a statement that writes, or all statements of one transaction) opens its txn, it is claimed. If an
+earlier try has committed it, its result is returned and nothing runs. If an earlier try has claimed it and not
+committed, that one is fenced, its txn is aborted, and it cannot commit any more, even if its process or its Spark job
+lives on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.events import AppliedBefore, EarlierTryFenced
+from airflow_hive_acid.engine.results import StatementResult
+from airflow_hive_acid.errors import HiveAcidError, NoSuchTxnError
+from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.metastore.claim_rules import Recorded, Rerun, Wish
+from airflow_hive_acid.metastore.claims import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.errors import CommitStateUnknownError
+    from airflow_hive_acid.metastore.claims import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """What makes several tries of a script one: each of its writes is applied once.
+
+    :param scope: identifies the run: DAG, run, task and map index, or a key of one's own.
+    :param life: the same for all tries between two deliberate re-runs.
+    :param on_rerun: what a deliberate re-run does with what was applied and acknowledged.
+    """
+
+    scope: tuple[str, ...]
+    life: str = ""
+    on_rerun: Rerun = Rerun.APPLY
+
+
+class Freely:
+    """A unit that nobody claims: a second try applies it again."""
+
+    def begun(self, txn_id: int) -> None:
+        """Its txn is open."""
+
+    def at_commit(
+        self,
+        txn_id: int,
+        results: Sequence[StatementResult],
+    ) -> Callable[[Connection], None] | None:
+        """What the commit has to do besides; raises to refuse it."""
+        return None
+
+
+class Applying(Freely):
+    """A unit that is ours to apply."""
+
+    def __init__(self, context: Context, claim: Claim) -> None:
+        self._context = context
+        self._claim = claim
+        self._txn_id: int | None = None
+
+    def begun(self, txn_id: int) -> None:
+        """Its txn is open.
+
+        :raises ClaimLostError: when another try has taken the unit over.
+        """
+        self._context.client.claims.begun(self._claim, txn_id)
+        self._txn_id = txn_id
+
+    def at_commit(self, txn_id: int, results: Sequence[StatementResult]) -> Callable[[Connection], None] | None:
+        """Mark the unit as committed, or refuse the commit because another try has taken it over."""
+        documents = [result.to_record() for result in results]
+        return self._context.client.claims.at_commit(self._claim, txn_id, documents)
+
+    def settle(self, lost: CommitStateUnknownError) -> list[StatementResult] | None:
+        """Find out what became of a commit whose answer was lost (R17).
+
+        :return: the results if it was committed; None when it was not, and then it never will be.
+        :raises CommitStateUnknownError: the one given, when the database cannot be asked.
+        """
+        client = self._context.client
+        try:
+            settled = client.claims.settle(self._claim)
+            if settled is None and self._txn_id is not None:
+                _abort(self._context, [self._txn_id], "its commit did not reach the metastore")
+        except HiveAcidError as problem:
+            lost.add_note(f"it could not be looked up either: {problem}")
+            raise lost from problem
+        return None if settled is None else [StatementResult.from_record(d) for d in settled.result]
+
+
+FREELY = Freely()
+
+
+def take(context: Context, once: Once, unit: int, texts: Sequence[str]) -> Applying | list[StatementResult]:
+    """Claim a unit; whoever held it is fenced.
+
+    :param unit: number of its first statement.
+    :param texts: its statements, rendered.
+    :return: the results, when it was applied already.
+    :raises InvalidArgumentsError: when an earlier try has applied something else in its place.
+    """
+    claims = context.client.claims
+    wish = Wish(once.scope, unit, digest_of(texts), once.life, once.on_rerun)
+    taken = claims.take(wish)
+    if isinstance(taken, Recorded):
+        context.emit(AppliedBefore(str(wish), taken.txn_id, again=False))
+        return [StatementResult.from_record(document) for document in taken.result]
+    if taken.again:
+        context.emit(AppliedBefore(str(wish), None, again=True))
+    if taken.earlier_txns:
+        why = f"a later try has taken over {wish}"
+        # R4: fenced before it is aborted. What cannot be fenced at once keeps its components until it is.
+        fence_jobs_of(context.client, context.filesystem, taken.earlier_txns, why)
+        aborted = _abort(context, taken.earlier_txns, why)
+        claims.fenced(taken)
+        context.emit(EarlierTryFenced(str(wish), aborted))
+    return Applying(context, taken)
+
+
+def _abort(context: Context, txn_ids: Sequence[int], why: str) -> tuple[int, ...]:
+    aborted = []
+    for txn_id in txn_ids:
+        try:
+            context.client.abort_txn(txn_id, why)
+        except NoSuchTxnError:
+            continue  # it was aborted before, and is forgotten; committed it cannot be, its claim says so
+        aborted.append(txn_id)
+    return tuple(aborted)
