@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.compaction_queue_history import PurgedCompaction, Retention
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.settings import Settings
 
@@ -17,14 +20,22 @@ class HistoryReport:
     """What left the history.
 
     :param duplicates: completed components that newer ones make superfluous.
+    :param decisions: of the Initiator, replaced by later ones or about what is gone.
+    :param problems: tasks that failed or were skipped, and why.
     """
 
     purged: tuple[PurgedCompaction, ...]
     duplicates: int = 0
+    decisions: int = 0
+    problems: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        lines = [f"{len(self.purged)} compactions forgotten, {self.duplicates} superfluous write records removed"]
+        lines = [
+            f"{len(self.purged)} compactions and {self.decisions} decisions of the Initiator forgotten, "
+            f"{self.duplicates} superfluous write records removed"
+        ]
         lines += [f"  {p.compaction.id} {p.compaction.resource}: {p.reason}" for p in self.purged]
+        lines += [f"  {task}: {problem}" for task, problem in self.problems.items()]
         return "\n".join(lines)
 
 
@@ -47,6 +58,18 @@ def retention(settings: Settings) -> Retention:
 
 
 def run_history_purge(client: MetastoreClient) -> HistoryReport:
-    """Forget what is too much or too old."""
-    duplicates = client.housekeeping.remove_duplicate_completed_components()
-    return HistoryReport(tuple(client.compactions.purge_history(retention(client.settings))), duplicates)
+    """Forget what is too much or too old, under the mutex of Hive's housekeepers; one task does not stop another.
+
+    The Cleaner's own record is kept for ``hive.compactor.history.retention.timeout``.
+    """
+    kept = retention(client.settings)
+    report = client.housekeeping.run_compaction_house_keeper(
+        {
+            "history": lambda: client.compactions.purge_history(kept),
+            "cleaning records": lambda: client.cleanings.purge(kept.timeout_ms),
+        }
+    )
+    problems = {task: f"{type(error).__name__}: {error}" for task, error in report.failed.items()}
+    if report.skipped:
+        problems["history purge"] = "another service holds the mutex HouseKeeper; skipped in this pass"
+    return HistoryReport(tuple(report.done.get("history", ())), int(report.done.get("duplicates", 0)), problems)

@@ -7,9 +7,10 @@ in every pass, well inside the thresholds after which a Hive would forget them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_hive_acid.maintenance.fences import fence_dead_jobs, fence_jobs_of
+from airflow_hive_acid.maintenance.fences import FenceReport, fence_dead_jobs, fence_jobs_of
+from airflow_hive_acid.maintenance.trash import purge_trash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,7 @@ class ReaperReport:
     :param expired_locks: locks outside txns that were.
     :param fenced: jobs that cannot write any more.
     :param alive: jobs of dead txns that could not be fenced, and why.
-    :param purged: rows removed by housekeeping task.
+    :param purged: what was removed, by housekeeping task: rows, and directories of the trash.
     :param problems: tasks that failed or were skipped, and why.
     """
 
@@ -44,7 +45,7 @@ class ReaperReport:
     def __str__(self) -> str:
         lines = [
             f"{len(self.aborted)} txns aborted, {self.expired_locks} locks expired, {len(self.fenced)} jobs fenced; "
-            + ", ".join(f"{task}: {number} rows" for task, number in self.purged.items())
+            "removed: " + ", ".join(f"{task}: {number}" for task, number in self.purged.items())
         ]
         if self.aborted:
             lines.append(f"  aborted for silence: {', '.join(map(str, self.aborted))}")
@@ -61,18 +62,29 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
         why = "its txn sent no heartbeat for too long"
         fenced.extend(fence_jobs_of(client, filesystem, txn_ids, why).fenced)
 
-    house = client.housekeeping.run_house_keeper(before_abort=fence_first)
-    dead = fence_dead_jobs(client, filesystem)
-    forgotten = client.jobs.forget(FENCED_JOBS_KEPT_MS)
-    cleaner = client.housekeeping.run_txn_cleaner()
-    time_outs = house.done.get("time-outs")
-    purged: dict[str, int] = {"jobs": forgotten}
+    keeper = client.housekeeping
+    fenced_since: list[FenceReport] = []
+    reports = {
+        "housekeeping": keeper.run_house_keeper(before_abort=fence_first),
+        "fencing": keeper.run_isolated({"fenced": lambda: fenced_since.append(fence_dead_jobs(client, filesystem))}),
+        "forgetting txns": keeper.run_txn_cleaner(),
+        "others": keeper.run_isolated({
+            "jobs": lambda: client.jobs.forget(FENCED_JOBS_KEPT_MS),
+            "events": keeper.purge_notifications,
+            "trash": lambda: purge_trash(client, filesystem),
+            "open txns": keeper.too_many_open,
+        }),
+    }  # fmt: skip
+    time_outs = reports["housekeeping"].done.get("time-outs")
+    purged: dict[str, int] = {}
     problems: dict[str, str] = {}
-    for name, report in (("housekeeping", house), ("forgetting txns", cleaner)):
+    for name, report in reports.items():
         if report.skipped:
             problems[name] = "another service holds the mutex; skipped in this pass"
-        purged |= {task: int(count) for task, count in report.done.items() if _is_number(count)}
-        problems |= {task: str(error) for task, error in report.failed.items()}
+        purged |= {task: count for task, count in report.done.items() if isinstance(count, int)}
+        problems |= {task: text for task, text in report.done.items() if isinstance(text, str)}
+        problems |= {task: f"{type(error).__name__}: {error}" for task, error in report.failed.items()}
+    dead = fenced_since[0] if fenced_since else FenceReport()
     return ReaperReport(
         aborted=() if time_outs is None else time_outs.txns,
         expired_locks=0 if time_outs is None else time_outs.locks,
@@ -81,7 +93,3 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
         purged=purged,
         problems=problems,
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int)

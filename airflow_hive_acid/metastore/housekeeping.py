@@ -17,8 +17,9 @@ from sqlalchemy import and_, bindparam, delete, exists, func, or_, select
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format.write_ids import MAX_ID
-from airflow_hive_acid.metastore import txn_events
+from airflow_hive_acid.metastore import leases_expiring, txn_events
 from airflow_hive_acid.metastore.aborts import abort_timed_out, expire_locks, find_timed_out
+from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.history import low_boundary, min_open_watermark, min_txn_seen_open
 from airflow_hive_acid.metastore.locks.rebuild import expire_rebuild_locks
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HOUSE_KEEPER, TXN_CLEANER = "HouseKeeper", "TxnCleaner"
+#: Ours: Hive's own has none. Its row holds when events were purged last.
+NOTIFICATION_CLEANER = "HiveAcidNotificationCleaner"
 TIMEOUT_PART = 1000
 """Txns aborted in one transaction by the reaper: short, so that nobody waits for it."""
 
@@ -53,6 +56,7 @@ _BOUND = bindparam("bound", type_=sa.BigInteger)
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 _GC_WRITE_SET = delete(WRITE_SET).where(WRITE_SET.c.WS_COMMIT_ID < _BOUND)
 _MAX_TXN = select(func.coalesce(func.max(TXNS.c.TXN_ID), 0))
+_COUNT_OPEN = select(func.count()).select_from(TXNS).where(TXNS.c.TXN_STATE == "o")
 _MIN_UNFINISHED = select(func.coalesce(func.min(TXNS.c.TXN_ID), MAX_ID)).where(TXNS.c.TXN_STATE.in_(("a", "o")))
 _MIN_WRITE_SET = select(func.coalesce(func.min(WRITE_SET.c.WS_TXNID), MAX_ID))
 _CLEAN_WRITE_IDS = delete(TXN_TO_WRITE_ID).where(TXN_TO_WRITE_ID.c.T2W_TXNID < _BOUND)
@@ -112,7 +116,7 @@ class HousekeepingReport:
 
     skipped: bool = False
     done: dict[str, Any] = field(default_factory=dict)
-    failed: dict[str, HiveAcidError] = field(default_factory=dict)
+    failed: dict[str, Exception] = field(default_factory=dict)
 
 
 class Housekeeping:
@@ -125,6 +129,8 @@ class Housekeeping:
         self._gap = settings.milliseconds("hive.txn.opentxn.timeout")
         self._timeout = settings.milliseconds("hive.txn.timeout")
         self._repl_timeout = settings.milliseconds("hive.repl.txn.timeout")
+        self._events_interval = settings.milliseconds("hive.metastore.event.db.listener.clean.interval")
+        self._max_open = settings.integer("hive.max.open.txns")
 
     def run_house_keeper(self, before_abort: Callable[[list[int]], None] | None = None) -> HousekeepingReport:
         """Time-outs, write-set GC and TXN_TO_WRITE_ID clean-up under Hive's mutex HouseKeeper."""
@@ -135,6 +141,7 @@ class Housekeeping:
                 "write set": self.perform_write_set_gc,
                 "write ids": self.clean_txn_to_write_id,
                 "rebuild locks": self.expire_rebuild_locks,
+                "leases": self.expire_leases,
             },
         )
 
@@ -142,18 +149,23 @@ class Housekeeping:
         """Forget ended txns under Hive's mutex TxnCleaner."""
         return self._run(TXN_CLEANER, {"txns": self.clean_empty_txns})
 
+    def run_compaction_house_keeper(self, tasks: dict[str, Callable[[], Any]]) -> HousekeepingReport:
+        """Superfluous completed components, and what the caller adds, under Hive's mutex HouseKeeper."""
+        return self._run(HOUSE_KEEPER, {"duplicates": self.remove_duplicate_completed_components, **tasks})
+
+    def run_isolated(self, tasks: dict[str, Callable[[], Any]]) -> HousekeepingReport:
+        """Tasks that need no mutex; one that fails does not stop the others."""
+        report = HousekeepingReport()
+        _run_all(tasks, report)
+        return report
+
     def _run(self, mutex: str, tasks: dict[str, Callable[[], Any]]) -> HousekeepingReport:
         report = HousekeepingReport()
         with self._mutexes.try_hold(mutex) as held:
             if held is None:
                 report.skipped = True
                 return report
-            for name, task in tasks.items():
-                try:
-                    report.done[name] = task()
-                except HiveAcidError as error:
-                    log.warning("housekeeping task %s failed: %s", name, error)
-                    report.failed[name] = error
+            _run_all(tasks, report)
         return report
 
     # --- time-outs ------------------------------------------------------------------------------------------------
@@ -194,7 +206,39 @@ class Housekeeping:
         """Remove locks on materialized view rebuilds that stopped sending heartbeats."""
         return self._database.run(lambda conn: expire_rebuild_locks(conn, self._timeout))
 
+    def count_open(self) -> int:
+        """How many txns are open (AcidOpenTxnsCounterService)."""
+        return self._database.read(lambda conn: int(conn.execute(_COUNT_OPEN).scalar_one()))
+
+    def too_many_open(self) -> str | None:
+        """Why nobody may open a txn, None while everybody may; each client counts for itself when it opens one."""
+        number = self.count_open()
+        if number < self._max_open:
+            return None
+        return (
+            f"{number} txns are open, hive.max.open.txns is {self._max_open}: no more are opened until fewer than 90 % "
+            "of that are. Look for clients that do not commit: hive-acid show transactions"
+        )
+
+    def expire_leases(self) -> int:
+        """Remove leases that have ended, with the locks that stood for them."""
+        if not self._database.read(lambda conn: self._database.features(conn).leases):
+            return 0
+        return leases_expiring.expire(self._database)
+
     # --- purges ---------------------------------------------------------------------------------------------------
+
+    def purge_notifications(self) -> int:
+        """Remove old events when ``hive.metastore.event.db.listener.clean.interval`` has passed since the last time."""
+        if not self._database.read(lambda conn: self._database.features(conn).notifications):
+            return 0
+        with self._mutexes.try_hold(NOTIFICATION_CLEANER) as held:
+            now = self._database.read(now_ms)
+            if held is None or now - held.value < self._events_interval:
+                return 0
+            removed = self._notifications.purge()
+            held.leave(now)
+        return removed
 
     def perform_write_set_gc(self) -> int:
         """Forget write sets that no open txn, and none that may still appear, can overlap."""
@@ -257,3 +301,15 @@ class Housekeeping:
             return conn.execute(_DEDUPLICATE_JOINED if joined else _DEDUPLICATE).rowcount
 
         return self._database.run(operation)
+
+
+def _run_all(tasks: dict[str, Callable[[], Any]], report: HousekeepingReport) -> None:
+    for name, task in tasks.items():
+        try:
+            report.done[name] = task()
+        except Exception as error:
+            if isinstance(error, HiveAcidError | OSError):
+                log.warning("housekeeping task %s failed: %s", name, error)
+            else:
+                log.exception("housekeeping task %s failed", name)
+            report.failed[name] = error

@@ -8,6 +8,7 @@ lock (R15).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.settings import Settings
 
 ROW_SEQUENCE = "org.apache.hadoop.hive.metastore.model.MNotificationLog"
-PURGE_BATCH = 10_000
 
 _L = NOTIFICATION_LOG.c
 _SECONDS = sa.cast(clock_ms() // 1000, sa.Integer)
@@ -104,8 +104,16 @@ _DELETE = delete(NOTIFICATION_LOG).where(
     _L.EVENT_ID.between(bindparam("low"), bindparam("high")),
     _L.EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer),
 )
+_W = TXN_WRITE_NOTIFICATION_LOG.c
+_OLD_WRITES = (
+    select(_W.WNL_ID)
+    .where(_W.WNL_EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer))
+    .order_by(_W.WNL_ID)
+    .limit(bindparam("limit"))
+)
 _DELETE_WRITES = delete(TXN_WRITE_NOTIFICATION_LOG).where(
-    TXN_WRITE_NOTIFICATION_LOG.c.WNL_EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer)
+    _W.WNL_ID.between(bindparam("low"), bindparam("high")),
+    _W.WNL_EVENT_TIME < _SECONDS - bindparam("age", type_=sa.Integer),
 )
 
 
@@ -139,6 +147,7 @@ class Notifications:
         self._wanted = settings.flag("hive.metastore.event.db.listener.on")
         self._format = str(settings["hive.metastore.event.message.factory"].value)
         self._ttl = settings.milliseconds("hive.metastore.event.db.listener.timetolive")
+        self._batch = settings.integer("hive.metastore.event.db.clean.maxevents")
         self._has_row_sequence = False
         self._later: WeakKeyDictionary[RootTransaction, list[Event]] = WeakKeyDictionary()
 
@@ -199,15 +208,19 @@ class Notifications:
         parameters = {"after": after, "upto": 2**63 - 1 if upto is None else upto}
         return self._database.read(lambda conn: int(conn.execute(_COUNT, parameters).scalar_one()))
 
-    def purge(self, age_ms: int | None = None, batch: int = PURGE_BATCH) -> int:
-        """Remove events older than ``hive.metastore.event.db.listener.timetolive``, in short transactions."""
+    def purge(self, age_ms: int | None = None, batch: int | None = None) -> int:
+        """Remove events older than ``hive.metastore.event.db.listener.timetolive``, in short transactions.
+
+        :param batch: so many in each, ``hive.metastore.event.db.clean.maxevents`` by default.
+        """
         age = (self._ttl if age_ms is None else age_ms) // 1000
-        removed = self._database.run(lambda conn: conn.execute(_DELETE_WRITES, {"age": age}).rowcount)
-        while True:
-            found = self._database.run(lambda conn: _purge_some(conn, age, batch))
-            removed += found
-            if found < batch:
-                return removed
+        size = self._batch if batch is None else batch
+        removed = 0
+        for old, remove in ((_OLD_WRITES, _DELETE_WRITES), (_OLD, _DELETE)):
+            purge_some = partial(_purge_some, old=old, remove=remove, age=age, batch=size)
+            while found := self._database.run(purge_some):
+                removed += found
+        return removed
 
     def _collected(self, conn: Connection) -> list[Event]:
         transaction = conn.get_transaction()
@@ -234,8 +247,8 @@ class Notifications:
         self._has_row_sequence = True
 
 
-def _purge_some(conn: Connection, age: int, batch: int) -> int:
-    ids = list(conn.execute(_OLD, {"age": age, "limit": batch}).scalars())
+def _purge_some(conn: Connection, old: sa.Select[Any], remove: sa.Delete, age: int, batch: int) -> int:
+    ids = list(conn.execute(old, {"age": age, "limit": batch}).scalars())
     if not ids:
         return 0
-    return conn.execute(_DELETE, {"low": ids[0], "high": ids[-1], "age": age}).rowcount
+    return conn.execute(remove, {"low": ids[0], "high": ids[-1], "age": age}).rowcount
