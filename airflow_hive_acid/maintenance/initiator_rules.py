@@ -130,9 +130,8 @@ def _not_compactable(facts: CandidateFacts, table: Table) -> Skip | None:
     disabled = no_auto_compaction(facts.database_properties, table.properties)
     if disabled is not None and not facts.by_hand:
         where = f"database {table.db}" if disabled == "database" else "table"
-        # Looked at again: what switches it on again is no write.
         blocked = (f"property no_auto_compaction of the {where}",)
-        return Skip(Kind.SKIPPED, Rule.NO_AUTO_COMPACTION, f"the {where} has no_auto_compaction=true", blocked, True)
+        return Skip(Kind.SKIPPED, Rule.NO_AUTO_COMPACTION, f"the {where} has no_auto_compaction=true", blocked)
     return None
 
 
