@@ -66,10 +66,14 @@ def run_history_purge(client: MetastoreClient) -> HistoryReport:
     report = client.housekeeping.run_compaction_house_keeper(
         {
             "history": lambda: client.compactions.purge_history(kept),
+            "decisions": lambda: client.compactions.decisions.purge(
+                client.database.read(now_ms), kept_ms=kept.timeout_ms
+            ),
             "cleaning records": lambda: client.cleanings.purge(kept.timeout_ms),
         }
     )
     problems = {task: f"{type(error).__name__}: {error}" for task, error in report.failed.items()}
     if report.skipped:
         problems["history purge"] = "another service holds the mutex HouseKeeper; skipped in this pass"
-    return HistoryReport(tuple(report.done.get("history", ())), int(report.done.get("duplicates", 0)), problems)
+    duplicates, decisions = (int(report.done.get(task, 0)) for task in ("duplicates", "decisions"))
+    return HistoryReport(tuple(report.done.get("history", ())), duplicates, decisions, problems)
