@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.leases import Lease
     from airflow_hive_acid.metastore.locks.interface import LockComponent
     from airflow_hive_acid.metastore.objects import TableName
     from airflow_hive_acid.metastore.requests import TableUse
@@ -87,6 +88,7 @@ class PendingTransaction:
     txn_id: int
     uses: tuple[TableUse, ...]
     response: LockResponse
+    lease: Lease | None = None
 
     @property
     def granted(self) -> bool:
@@ -95,7 +97,8 @@ class PendingTransaction:
 
     def check(self) -> bool:
         """Ask again, and send a heartbeat; whether all locks are granted."""
-        self.response = self.client.check_lock(self.response.lock_id)
+        with self.client.leases.under(self.lease):
+            self.response = self.client.check_lock(self.response.lock_id)
         return self.granted
 
     def give_up(self, reason: AbortReason | str) -> None:
@@ -155,7 +158,7 @@ def start(
         client.heartbeats.remove(txn_id)
         _abort_quietly(client, txn_id, error)
         raise
-    return PendingTransaction(client, txn_id, uses, response)
+    return PendingTransaction(client, txn_id, uses, response, client.leases.current)
 
 
 def _ask(client: MetastoreClient, locks: Locks, txn_id: int, agent_info: str | None) -> LockResponse:

@@ -25,6 +25,8 @@ from airflow_hive_acid.metastore.verbs import Verbs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from airflow_hive_acid.metastore.leases import Lease
+
 
 class MetastoreClient(Verbs):
     """A client of one metastore.
@@ -68,13 +70,15 @@ class MetastoreClient(Verbs):
         *,
         partitioned: Mapping[str, bool] | Iterable[str] | None = None,
         agent_info: str | None = None,
+        lease: Lease | None = None,
     ) -> Transaction:
         """Begin a transaction, to be used as a context manager: commits at a clean end, aborts at an exception.
 
         :param tables: what will be done with each table: ``{"db.t": "insert" | "update" | "delete" | "select"}``.
         :param partitioned: tables whose partitions are named with ``add_partitions`` before the end.
+        :param lease: passes the locks that stand for it, and commits only while it is held (R6, R8).
         """
-        return self.begin(tables, partitioned=partitioned, agent_info=agent_info)
+        return self.begin(tables, partitioned=partitioned, agent_info=agent_info, lease=lease)
 
     def begin(
         self,
@@ -85,14 +89,22 @@ class MetastoreClient(Verbs):
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
         locks: Locks | None = None,
+        lease: Lease | None = None,
     ) -> Transaction:
         """Open, lock (waiting for others), pin, take the snapshot and allocate write ids.
 
         :param locks: what to lock; by default what Hive locks with its own settings.
         :param plain: those of the tables that have no transactions: they are locked, and that is all.
+        :param lease: as for :meth:`transaction`; by default the one of ``leases.under``.
         :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
+        :raises LeaseEndedError: when the lease is not held; nothing was begun.
         """
-        return Transaction(self, begin(self, table_uses(tables, partitioned, plain), agent_info, type, locks=locks))
+        uses = table_uses(tables, partitioned, plain)
+        with self.leases.under(lease):
+            current = self.leases.current
+            if current is not None:
+                self.leases.require_lease(current)
+            return Transaction(self, begin(self, uses, agent_info, type, locks=locks), current)
 
     def start(
         self,
@@ -100,9 +112,14 @@ class MetastoreClient(Verbs):
         *,
         partitioned: Mapping[str, bool] | Iterable[str] | None = None,
         agent_info: str | None = None,
+        lease: Lease | None = None,
     ) -> PendingTransaction:
-        """Open and ask for the locks without waiting; :meth:`finish` goes on once they are granted."""
-        return start(self, table_uses(tables, partitioned), agent_info, TxnType.DEFAULT)
+        """Open and ask for the locks without waiting; :meth:`finish` goes on once they are granted.
+
+        :param lease: as for :meth:`transaction`.
+        """
+        with self.leases.under(lease):
+            return start(self, table_uses(tables, partitioned), agent_info, TxnType.DEFAULT)
 
     def finish(self, pending: PendingTransaction) -> Transaction | None:
         """Begin to work in a txn whose locks are granted; None when it is outdated and was aborted: start anew."""
@@ -112,7 +129,7 @@ class MetastoreClient(Verbs):
         if begun is None:
             pending.give_up(AbortReason.CONCURRENT)
             return None
-        return Transaction(self, begun)
+        return Transaction(self, begun, pending.lease)
 
     def snapshot(
         self,
@@ -148,14 +165,20 @@ class MetastoreClient(Verbs):
         """
         return ReaderSnapshot(self, self._resume(document))
 
-    def resume_transaction(self, document: Mapping[str, Any]) -> Transaction:
+    def resume_transaction(self, document: Mapping[str, Any], *, lease: Lease | None = None) -> Transaction:
         """Go on with a transaction of another process.
 
+        :param lease: the one under which it began: documents do not hold the secret.
         :raises TxnAbortedError: when nobody kept it alive; :raises NoSuchTxnError: when it has ended.
         """
         if "uses" not in document:
             raise InvalidArgumentsError("the document is of a snapshot for reading; use resume_snapshot")
-        transaction = Transaction(self, self._resume(document))
+        lease_id = document.get("lease")
+        if lease_id is not None and (lease is None or lease.lease_id != lease_id):
+            raise InvalidArgumentsError(
+                f"the transaction began under lease {lease_id}, and commits only while that is held: give its handle"
+            )
+        transaction = Transaction(self, self._resume(document), lease)
         transaction.restore(document)
         return transaction
 

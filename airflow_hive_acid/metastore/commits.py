@@ -182,6 +182,7 @@ class CommitHooks:
     :param partitions: adds the partitions written, in the catalog and as components.
     :param claims: the idempotency record (R14).
     :param leases: locks the lease's rows and evaluates its end after that wait (R8).
+    :param behind_lock: evaluates the lease's end once more, behind the global lock: the last wait (R8).
     :param events: makes the statements that write the notification events, last of all (R15).
     :param statistics: is told which statistics are about to be outdated, as rows of ``SELECT_EXACT``.
     """
@@ -190,6 +191,7 @@ class CommitHooks:
     partitions: tuple[Callable[[Connection], None], ...] = ()
     claims: tuple[Callable[[Connection], None], ...] = ()
     leases: tuple[Callable[[Connection], None], ...] = ()
+    behind_lock: tuple[Callable[[Connection], None], ...] = ()
     events: Callable[[Connection, Committed], list[Step]] | None = None
     statistics: Callable[[Connection, Sequence[Sequence[Any]]], None] | None = None
 
@@ -261,7 +263,13 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features, *, 
     plan = _Plan.of(kind, committed.operations, features, check=request.check_conflicts)
     # Negative, so that nobody takes it for a commit id; random, so that no other commit under way has the same.
     temporary_id = -random.getrandbits(62) - 1
-    at_once = at_once and bool(plan.recorded) and conn.dialect.name == "postgresql" and kind not in COMPACTING_TYPES
+    at_once = (
+        at_once
+        and not request.hooks.behind_lock
+        and bool(plan.recorded)
+        and conn.dialect.name == "postgresql"
+        and kind not in COMPACTING_TYPES
+    )
     steps = _steps(plan, txn_id, features, kind, None if at_once else temporary_id)
     if not plan.needs_lock:
         return _finish(conn, request, committed, steps)
@@ -275,6 +283,8 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features, *, 
         under_lock.append(candidates_step(txn_id))
     undo = () if request.hooks.before_lock() else (SAVEPOINT,)
     results = execute_batch(conn, [*undo, *together(conn, steps), *under_lock])
+    for hook in request.hooks.behind_lock:
+        hook(conn)
     commit_id = int(results[-2 if plan.check else -1].rows[0][0])
     conflict = first_conflict(results[-1].rows, request.snapshot) if plan.check else None
     if conflict is not None:

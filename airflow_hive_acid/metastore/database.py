@@ -79,6 +79,7 @@ class Features:
     min_history_write_id: bool
     notifications: bool
     extensions: bool
+    leases: bool
     decisions: bool
 
 
@@ -168,6 +169,7 @@ class Database:
                 min_history_write_id="MIN_HISTORY_WRITE_ID" in names,
                 notifications={"NOTIFICATION_LOG", "NOTIFICATION_SEQUENCE", "SEQUENCE_TABLE"} <= names,
                 extensions="HIVE_ACID_JOB" in names,
+                leases="HIVE_LEASE" in names,
                 decisions="HIVE_ACID_DECISION" in names,
             )
         return self._features

@@ -29,6 +29,7 @@ from airflow_hive_acid.metastore.leases import (
     parse_token,
     wait_seconds,
 )
+from airflow_hive_acid.metastore.leases_expiring import expire, expire_lock
 from airflow_hive_acid.metastore.leases_granting import (
     Blocked,
     Granted,
@@ -39,6 +40,7 @@ from airflow_hive_acid.metastore.leases_granting import (
     look_steps,
     utc,
 )
+from airflow_hive_acid.metastore.leases_holding import held_step, lock_and_look, look
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.wakeups import naps, wake_steps
 
@@ -55,8 +57,6 @@ POLL_SECONDS = {"postgresql": 1.0}
 _FIRST_POLL, _LAST_POLL = 0.02, 0.25
 _STAY_SECONDS = 10.0
 """So often somebody who waits confirms his place in the queue."""
-_PART = 1000
-"""Rows of ended leases removed in one transaction."""
 
 
 class Leases:
@@ -119,8 +119,7 @@ class Leases:
 
         :raises LeaseEndedError: when it is not; says since when.
         """
-        held, now = self._database.read(lambda conn: (_mine(conn, lease), now_ms(conn)))
-        found = check_held(lease, held, now)
+        _, found = self._database.read(lambda conn: look(conn, lease))
         return replace(lease, end_utc=min(row.lease.end_utc for row in found))
 
     def resume_lease(self, token: str) -> Lease:
@@ -130,8 +129,7 @@ class Leases:
         """
         lease_id, secret = parse_token(token)
         bare = Lease(lease_id, secret, (), "", 0, 0, 0)
-        held, now = self._database.read(lambda conn: (_mine(conn, bare), now_ms(conn)))
-        found = [row.lease for row in check_held(bare, held, now)]
+        found = [row.lease for row in self._database.read(lambda conn: look(conn, bare))[1]]
         end = min(row.end_utc for row in found)
         objects = tuple(sorted((_object(row) for row in found), key=lambda each: each.place))
         return Lease(
@@ -178,7 +176,7 @@ class Leases:
         lasts = duration_ms(lease.duration_sec if lease_duration_sec is None else lease_duration_sec, self._longest_ms)
 
         def operation(conn: Connection) -> int:
-            now, found = self._lock_and_check(conn, lease)
+            now, found = lock_and_look(conn, lease)
             end = now + lasts
             for row in found:
                 if end - row.lease.start_utc > self._longest_ms:
@@ -212,9 +210,9 @@ class Leases:
             nonlocal dropped_before
             again, dropped_before = dropped_before, True
             try:
-                _, found = self._lock_and_check(conn, lease)
+                _, found = lock_and_look(conn, lease)
             except LeaseEndedError:
-                if again and not _mine(conn, lease):
+                if again and not execute_batch(conn, [held_step(lease)])[0].rows:
                     return  # the answer to an earlier try was lost
                 raise
             gone = [row for row in found if row.lease.place in places]
@@ -294,10 +292,15 @@ class Leases:
 
     def expire(self) -> int:
         """Remove leases that have ended, places in the queue that nobody keeps, and their locks; returns how many."""
-        removed = 0
-        while part := self._database.run(self._expire_part):
-            removed += part
-        return removed
+        return expire(self._database)
+
+    def expire_lock(self, lock_id: int) -> bool:
+        """Remove a lock that stands for leases, if all of them have ended; whether it was one."""
+        return self._available() and expire_lock(self._database, lock_id)
+
+    def _available(self) -> bool:
+        """Whether our tables are there: a metastore of an earlier version knows no leases."""
+        return self._database.read(lambda conn: self._database.features(conn).leases)
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -381,13 +384,6 @@ class Leases:
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
-    def _lock_and_check(self, conn: Connection, lease: Lease) -> tuple[int, list[rows.LeaseRow]]:
-        """Lock the tables of a lease, and find it held (R8)."""
-        mine = Step(rows.MINE, {"lease_id": lease.lease_id, "hash": lease.secret_hash})
-        *_, now, found = execute_batch(conn, [*rows.guard_steps(lease.objects), rows.NOW, mine])
-        moment = int(now.rows[0][0])
-        return moment, check_held(lease, rows.lease_rows([found]), moment)
-
     @staticmethod
     def _parts(
         lease: Lease, objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str | None
@@ -416,57 +412,6 @@ class Leases:
                 raise InvalidArgumentsError(
                     f"partition_name of {each.describe()}: Hive's tables on MySQL hold latin1 only; lease the table"
                 ) from None
-
-    def _expire_part(self, conn: Connection) -> int:
-        limit = {"limit": _PART}
-        ended = rows.lease_rows([execute_batch(conn, [Step(rows.ENDED, limit)])[0]])
-        execute_batch(conn, rows.guard_steps(row.lease for row in ended))
-        # R3: one of them may have been extended while we waited for its row.
-        ended = rows.lease_rows([execute_batch(conn, [Step(rows.ENDED, limit)])[0]]) if ended else []
-        gone = execute_batch(conn, [Step(rows.GONE, limit)])[0].rows
-        steps = rows.remove_steps(ended)
-        for ticket, _ in gone:
-            steps += rows.leave_steps(ticket)
-        if steps:
-            finish_batch(conn, [*steps, *wake_steps(conn)])
-        return len(ended) + len(gone)
-
-
-def check_held(lease: Lease, held: list[rows.LeaseRow], now: int) -> list[rows.LeaseRow]:
-    """The rows of a lease, all of which must be live.
-
-    :raises LeaseEndedError: otherwise; what was wrong is told to those who know the secret only.
-    """
-    by_place = {row.lease.place: row for row in held}
-    for each in lease.objects:
-        row = by_place.get(each.place)
-        if row is None:
-            continue
-        if not row.there:
-            raise LeaseEndedError(
-                f"lease {lease.lease_id} on {each.describe()} has ended: the lock that stood for it in Hive was "
-                "removed (R7). Grab a new one; nothing done under this one can be committed"
-            )
-        if row.lease.end_utc <= now:
-            raise LeaseEndedError(
-                f"lease {lease.lease_id} on {each.describe()} ended {(now - row.lease.end_utc) / 1000:.1f} s ago, "
-                f"{utc(row.lease.end_utc)} by the database's clock. Grab a new one; nothing done under this one can be "
-                "committed"
-            )
-    missing = [each.describe() for each in lease.objects if each.place not in by_place]
-    live = [row for row in held if row.is_live(now)]
-    if missing or not live or (not lease.objects and len(live) < len(held)):
-        where = f" on {missing[0]}" if missing else ""
-        raise LeaseEndedError(
-            f"lease {lease.lease_id}{where} is not held with this secret: it was dropped, or ended and was taken by "
-            "somebody else, or never granted. Grab a new one; nothing done under it can be committed"
-        )
-    return live
-
-
-def _mine(conn: Connection, lease: Lease) -> list[rows.LeaseRow]:
-    step = Step(rows.MINE, {"lease_id": lease.lease_id, "hash": lease.secret_hash})
-    return rows.lease_rows(execute_batch(conn, [step]))
 
 
 def _object(row: HiveLease) -> LeaseObject:

@@ -102,6 +102,8 @@ MINE = select(*COLUMNS).where(L.LEASE_ID == _ID, L.SECRET_HASH == _HASH).order_b
 OF_SECRET = select(*COLUMNS).where(L.SECRET_HASH == _HASH)
 OF_MIRROR = select(*COLUMNS).where(L.MIRROR_EXT_ID == _EXT)
 ENDED = select(*COLUMNS).where(L.END_UTC <= clock_ms()).order_by(L.END_UTC).limit(bindparam("limit"))
+STILL_ENDED = select(*COLUMNS).where(L.LEASE_ID == _ID, L.LEASE_NUMBER == bindparam("number"), L.END_UTC <= clock_ms())
+ENDED_OF_MIRROR = OF_MIRROR.where(L.END_UTC <= clock_ms())
 _ON_TABLE = and_(L.DB_NAME == _DB, L.TABLE_NAME == _TBL)
 ON_TABLE = select(*COLUMNS).where(_ON_TABLE)
 _SHARED_MIRROR = (

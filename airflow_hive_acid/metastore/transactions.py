@@ -11,11 +11,12 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, NoSuchTxnError
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, LeaseEndedError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.by_table import ByTable
 from airflow_hive_acid.metastore.codes import AbortReason, Operation
 from airflow_hive_acid.metastore.commits import CommitHooks
+from airflow_hive_acid.metastore.leases_holding import fence, look
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.objects import TableName, canonical_partition, table_name
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.leases import Lease
     from airflow_hive_acid.metastore.requests import TableUse
 
 _DOCUMENT_VERSION = 1
@@ -118,8 +120,9 @@ class Transaction(_Alive):
     Use it as a context manager: it commits at a clean end and aborts at an exception.
     """
 
-    def __init__(self, client: MetastoreClient, begun: Begun) -> None:
+    def __init__(self, client: MetastoreClient, begun: Begun, lease: Lease | None = None) -> None:
         super().__init__(client, begun)
+        self._lease = lease
         self.write_ids: ByTable[int] = ByTable("write id", begun.write_ids)
         self._uses = {use.table: use for use in begun.uses}
         self._statements: dict[TableName, int] = {}
@@ -186,6 +189,7 @@ class Transaction(_Alive):
         """Make everything visible at once.
 
         :raises WriteConflictError: when another txn changed the same first; this one is aborted then.
+        :raises LeaseEndedError: when the lease under which it began has ended; this one is aborted then (R8).
         :raises CommitStateUnknownError: when the answer was lost; look it up, and clean nothing (R17).
         """
         self.check()
@@ -199,7 +203,8 @@ class Transaction(_Alive):
             checks=tuple(self._checks),
             partitions=(self._record_partitions,) if self._partitions else (),
             claims=tuple(self._claims),
-            leases=tuple(self._leases),
+            leases=(*self._leases, *self._fences(fence)),
+            behind_lock=self._fences(look),
         )
         # No heartbeat meanwhile: it would wait for the row, and then find the txn committed.
         self._client.heartbeats.remove(self.txn_id)
@@ -207,6 +212,11 @@ class Transaction(_Alive):
             self._client.commit_txn(self.txn_id, snapshot=self.valid_txns, hooks=hooks)
         except InvalidArgumentsError:  # refused, and still open
             self._client.heartbeats.add(self.txn_id)
+            raise
+        except LeaseEndedError as error:
+            # What it holds must not stand in the way of the lease's next holder.
+            with contextlib.suppress(HiveAcidError):
+                self.abort(str(error))
             raise
         self._ended = True
 
@@ -230,6 +240,7 @@ class Transaction(_Alive):
                 for u in self._begun.uses
             ],
             "write_ids": {str(t): w for t, w in self._begun.write_ids.items()},
+            "lease": None if self._lease is None else self._lease.lease_id,
             "statements": {str(t): n for t, n in self._statements.items()},
             "partitions": {
                 str(t): {name: sorted(o.value for o in kinds) for name, kinds in named.items()}
@@ -244,6 +255,16 @@ class Transaction(_Alive):
             table_name(t): {name: {Operation(k) for k in kinds} for name, kinds in named.items()}
             for t, named in document["partitions"].items()
         }
+
+    def _fences(self, check: Callable[[Connection, Lease], object]) -> tuple[Callable[[Connection], None], ...]:
+        lease = self._lease
+        if lease is None:
+            return ()
+
+        def checked(conn: Connection) -> None:
+            check(conn, lease)
+
+        return (checked,)
 
     def _record_partitions(self, conn: Connection) -> None:
         for table, named in self._partitions.items():

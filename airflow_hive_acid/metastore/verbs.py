@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CommitStateUnknownError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
-from airflow_hive_acid.metastore import aborts, commits, replicated, txn_events, txns, write_ids
+from airflow_hive_acid.metastore import aborts, commits, replicated, shown, txn_events, txns, write_ids
 from airflow_hive_acid.metastore.client_base import ClientBase
 from airflow_hive_acid.metastore.codes import AbortReason, Operation, TxnType
 from airflow_hive_acid.metastore.conflicts import latest_conflict
 from airflow_hive_acid.metastore.database import OutcomeUnknownError, Repeat, finish_batch
-from airflow_hive_acid.metastore.locks import listing, manager, rebuild, waits
+from airflow_hive_acid.metastore.leases_holding import mirror_of
+from airflow_hive_acid.metastore.locks import manager, rebuild, waits
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
 from airflow_hive_acid.metastore.objects import distinct_tables, table_name
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.key_values import KeyValue
+    from airflow_hive_acid.metastore.leases_holding import Mirror
     from airflow_hive_acid.metastore.locks.deadlocks import Victim, Wait
+    from airflow_hive_acid.metastore.locks.listing import TxnRow
 
 AGENT = "hive-acid"
 """Agent information of txns and locks that come without any."""
@@ -190,7 +193,10 @@ class Verbs(ClientBase):
     ) -> LockResponse:
         """Ask for locks; answers ACQUIRED, WAITING or NOT_ACQUIRED without waiting.
 
+        Inside ``leases.under(lease)`` it passes what stands for that lease (R6).
+
         :param txn_id: the txn the locks belong to; 0 for locks of their own, which need heartbeats.
+        :raises LeaseEndedError: when that lease has ended.
         """
         if isinstance(components, LockRequest):
             request = components
@@ -199,14 +205,30 @@ class Verbs(ClientBase):
             request = LockRequest(
                 parts, self.user, self.host, txn_id, agent_info or AGENT, zero_wait_read, exclusive_ctas
             )
-        return self.database.run(lambda conn: manager.enqueue(conn, request), Repeat.BEFORE_COMMIT, hot=True)
+
+        def operation(conn: Connection) -> LockResponse:
+            return manager.enqueue(conn, request, mirror=self._mirror(conn))
+
+        return self.database.run(operation, Repeat.BEFORE_COMMIT, hot=True)
+
+    def _mirror(self, conn: Connection) -> Mirror | None:
+        lease = self.leases.current
+        return None if lease is None else mirror_of(conn, lease)
 
     def check_lock(self, lock_id: int) -> LockResponse:
-        """Ask again whether locks are granted; sends a heartbeat, too.
+        """Ask again whether locks are granted; sends a heartbeat, too. Under a lease as :meth:`lock`.
 
         :raises NoSuchLockError: when the lock does not exist (any more).
         """
-        return self.database.run(lambda conn: manager.check_lock(conn, lock_id), hot=True)
+
+        def operation(conn: Connection) -> LockResponse:
+            return manager.check_lock(conn, lock_id, mirror=self._mirror(conn))
+
+        response = self.database.run(operation, hot=True)
+        if response.blocked_by is not None and self.leases.expire_lock(int(response.blocked_by.partition(".")[0])):
+            # It waited for what stood for a lease that has ended.
+            return self.database.run(operation, hot=True)
+        return response
 
     def unlock(self, lock_id: int) -> None:
         """Release locks outside a txn, or withdraw a waiting request.
@@ -234,17 +256,16 @@ class Verbs(ClientBase):
         database: str | None = None,
         txn_id: int | None = None,
     ) -> list[LockRow]:
-        """Locks held and wanted, of everything, a database, a table, a partition or a txn."""
+        """Locks held and wanted, of everything, a database, a table, a partition or a txn; ``shown.locks`` streams."""
         name = None if table is None else table_name(table)
-        return self.database.read(
-            lambda conn: listing.show_locks(
-                conn, name.database if name else database, name.name if name else None, partition, txn_id
-            )
-        )
+        wanted = shown.LockFilter(name.database if name else database, name.name if name else None, partition, txn_id)
+        return self.database.read(lambda conn: list(shown.stream_locks(conn, wanted)))
 
-    def show_transactions(self, *, include_committed: bool = False) -> list[listing.TxnRow]:
-        """Open and aborted txns."""
-        return self.database.read(lambda conn: listing.show_transactions(conn, include_committed=include_committed))
+    def show_transactions(self, *, include_committed: bool = False) -> list[TxnRow]:
+        """Open and aborted txns; ``shown.transactions`` streams them."""
+        return self.database.read(
+            lambda conn: list(shown.stream_transactions(conn, include_committed=include_committed))
+        )
 
     def show_waits(self) -> list[Wait]:
         """Who waits for whom, for what, since when, and on whose behalf."""

@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.locks.at_once import grant_at_once
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, first_conflict
 from airflow_hive_acid.metastore.locks.components import component_steps
 from airflow_hive_acid.metastore.locks.interface import LockRequest, LockResponse, describe_object, merge_components
+from airflow_hive_acid.metastore.locks.under_lease import blocking_under_lease
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, NEXT_LOCK_ID, TXNS
 from airflow_hive_acid.metastore.txns import heartbeat_step, require_open, txn_problem
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.leases_holding import Mirror
 
 _H = HIVE_LOCKS.c
 _EXT = bindparam("lock_id", type_=sa.BigInteger)
@@ -105,10 +108,13 @@ _IN_THE_WAY = {(t, whole): _in_the_way(t, whole_database=whole) for t in LockTyp
 _ANY_ID = 2**63 - 1
 
 
-def enqueue(conn: Connection, request: LockRequest, *, finish: bool = True) -> LockResponse:
+def enqueue(
+    conn: Connection, request: LockRequest, *, finish: bool = True, mirror: Mirror | None = None
+) -> LockResponse:
     """Put a request into the queue and grant it if nothing is in its way (Hive's lock()).
 
     :param finish: nothing else follows in this transaction.
+    :param mirror: the locks that stand for the lease under which it is asked for (R6).
     :raises NoSuchTxnError: when its txn is committed or was never opened.
     :raises TxnAbortedError: when its txn is aborted.
     """
@@ -119,15 +125,19 @@ def enqueue(conn: Connection, request: LockRequest, *, finish: bool = True) -> L
         for number, c in enumerate(components, 1)
     ]
     first = Step(_TXN_AND_NEXT_ID, {"txn_id": request.txn_id}) if request.txn_id else Step(_NEXT_ID)
-    if finish and request.txn_id and len(components) == 1 and conn.dialect.name == "postgresql":
+    if mirror is None and finish and request.txn_id and len(components) == 1 and conn.dialect.name == "postgresql":
         granted = grant_at_once(conn, request, components[0], first)
         if granted is not None:
             return LockResponse(granted, LockState.ACQUIRED)
-    locked, *others = execute_batch(conn, [first, *_look_steps(wanted)])
+    locked, *others = execute_batch(conn, [first, *(_look_steps(wanted) if mirror is None else ())])
     if request.txn_id:
         require_open(conn, request.txn_id, locked.rows)
     lock_id = int(locked.rows[0][-1])
-    found = first_conflict(wanted, _locks(others))
+    found = (
+        first_conflict(wanted, _locks(others))
+        if mirror is None
+        else blocking_under_lease(conn, wanted, _ANY_ID, mirror)
+    )
     if found is not None and _refuses(request, found[0]):
         return LockResponse(lock_id, LockState.NOT_ACQUIRED, message=_refusal(request, found[1]))
     state = LockState.WAITING if found else LockState.ACQUIRED
@@ -160,9 +170,10 @@ def enqueue(conn: Connection, request: LockRequest, *, finish: bool = True) -> L
     return LockResponse(lock_id, state, _id(found[1]) if found else None)
 
 
-def check_lock(conn: Connection, lock_id: int, *, finish: bool = True) -> LockResponse:
+def check_lock(conn: Connection, lock_id: int, *, finish: bool = True, mirror: Mirror | None = None) -> LockResponse:
     """Grant a waiting request if nothing is in its way any more; sends the heartbeat of its txn, or its own.
 
+    :param mirror: the locks that stand for the lease under which it is asked for (R6).
     :raises NoSuchLockError: when the lock does not exist (any more).
     :raises NoSuchTxnError: when its txn is committed; TxnAbortedError when it is aborted.
     """
@@ -172,12 +183,17 @@ def check_lock(conn: Connection, lock_id: int, *, finish: bool = True) -> LockRe
     mine = _locks([Result(list(rows), len(rows))])
     txn_id = mine[0].txn_id
     # R3: the heartbeat locks the txn's row; what is in the way is read in statements after it.
-    results = execute_batch(conn, [_heartbeat_step(lock_id, txn_id), *_look_steps(mine, below=lock_id)])
+    looks = _look_steps(mine, below=lock_id) if mirror is None else []
+    results = execute_batch(conn, [_heartbeat_step(lock_id, txn_id), *looks])
     if results[0].rowcount == 0:
         raise txn_problem(conn, txn_id) if txn_id else _no_lock(lock_id)
     if all(row[-1] == LockState.ACQUIRED.value for row in rows):
         return LockResponse(lock_id, LockState.ACQUIRED)
-    found = first_conflict(mine, _locks(results[1:]))
+    found = (
+        first_conflict(mine, _locks(results[1:]))
+        if mirror is None
+        else blocking_under_lease(conn, mine, lock_id, mirror)
+    )
     if found is not None:
         blocked = {
             "lock_id": lock_id,

@@ -199,4 +199,4 @@ def test_a_task_that_fails_does_not_stop_the_others(
     monkeypatch.setattr(client.housekeeping, "perform_write_set_gc", fail)
     report = client.housekeeping.run_house_keeper()
     assert set(report.failed) == {"write set"}
-    assert set(report.done) == {"time-outs", "write ids", "rebuild locks"}
+    assert set(report.done) == {"time-outs", "write ids", "rebuild locks", "leases"}
