@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import uuid
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,7 +59,9 @@ def worker(
 ) -> None:
     """Run compactions that wait in the queue; Spark is started when there is one."""
     session: CliSession = context.obj
-    worker_id = f"{socket.gethostname()}-{os.getpid()}"
+    from airflow_hive_acid.maintenance.worker import worker_name
+
+    worker_id = worker_name(f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
     with session.engine(lambda event: say(str(event))) as engine:
         _repeat("Worker", lambda: engine.run_compactions(worker_id, limit), once, interval or _WORKER_SECONDS)
 

@@ -125,14 +125,17 @@ class Engine:
         self._application.ready()
         return EngineTransaction(context, StatementTransaction(context, operations, locks))
 
-    def run_compactions(self, worker_id: str, limit: int | None = None) -> list[CompactionOutcome]:
+    def run_compactions(
+        self, worker_id: str, limit: int | None = None, *, pool: str | None = None
+    ) -> list[CompactionOutcome]:
         """Run compactions that wait in the queue.
 
         :param worker_id: who we are; shown by SHOW COMPACTIONS. What an earlier attempt of the same worker left is
             ended and taken up first.
         :param limit: at most this many; None for all.
+        :param pool: only requests of this compaction pool.
         """
-        return run_compactions(self._context, worker_id, limit)
+        return run_compactions(self._context, worker_id, limit, pool=pool)
 
     def run_job(self, spec: JobSpec) -> JobResult:
         """Run one job spec in the engine's application; nothing is recorded, nothing is published."""

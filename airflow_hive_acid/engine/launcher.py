@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow_hive_acid import resources
 from airflow_hive_acid.engine.java import find_spark_submit, require_java
 from airflow_hive_acid.engine.packages import cache_directory, cluster_package
-from airflow_hive_acid.engine.spark_conf import configuration, is_local, write_properties
+from airflow_hive_acid.engine.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.spool import SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.maintenance.worker_jobs import Application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _LOG_TAIL_LINES = 30
 _LOGS_KEPT = 20
+_ANY = Application()
 # A job needs neither the metastore nor Airflow; what could open them does not go into its environment.
 _PRIVATE_VARIABLES = ("HIVE_ACID_METASTORE_URL", "AIRFLOW_CONN_", "AIRFLOW__")
 
@@ -74,9 +76,10 @@ class JobSession(Protocol):
 class JobLauncher(Protocol):
     """Starts Spark applications."""
 
-    def start(self) -> JobSession:
+    def start(self, application: Application = ...) -> JobSession:
         """Start one and return at once; the session waits for it when the first step is run.
 
+        :param application: its name, and what it must be like.
         :raises ConfigurationError: when something it needs is missing on this machine.
         """
 
@@ -108,7 +111,7 @@ class SparkSubmitLauncher:
     program: str | None = None
     accelerator: str = "auto"
 
-    def start(self) -> JobSession:
+    def start(self, application: Application = _ANY) -> JobSession:
         """Start an application in the background.
 
         :raises ConfigurationError: no Java, no spark-submit, a cluster without a spool it can reach, or one that
@@ -127,6 +130,7 @@ class SparkSubmitLauncher:
         environment = job_environment(self.master, self.deploy_mode) | dict(self.environment)
         require_java(environment)
         program = self.program or find_spark_submit(environment)
+        conf = with_application(self.master, self.conf, application)
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
         driver = None
         try:
@@ -134,8 +138,9 @@ class SparkSubmitLauncher:
             filesystem = open_filesystem(spool)
             filesystem.make_directory(spool)
             properties = scratch / "spark.properties"
-            write_properties(properties, configuration(self.master, str(scratch), self.conf, self.accelerator))
-            driver = SubprocessDriver(self._command(program, properties, spool), environment, scratch, self._open_log())
+            write_properties(properties, configuration(self.master, str(scratch), conf, self.accelerator))
+            command = self._command(program, properties, spool, application)
+            driver = SubprocessDriver(command, environment, scratch, self._open_log())
             return SpoolSession(filesystem, spool, driver, start_seconds=self.start_seconds)
         except BaseException:
             if driver is not None:
@@ -143,8 +148,10 @@ class SparkSubmitLauncher:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    def _command(self, program: str, properties: Path, spool_uri: str) -> list[str]:
-        command = [program, "--master", self.master, "--deploy-mode", self.deploy_mode, "--name", "hive-acid"]
+    def _command(self, program: str, properties: Path, spool_uri: str, about: Application) -> list[str]:
+        command = [program, "--master", self.master, "--deploy-mode", self.deploy_mode, "--name", about.name]
+        if about.user is not None:
+            command += ["--proxy-user", about.user]
         command += ["--properties-file", str(properties), "--load-spark-defaults"]
         if not is_local(self.master):
             command += ["--py-files", str(cluster_package())]

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid import resources
 from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.maintenance.worker_jobs import DRIVER_MEMORY, EXECUTOR_MEMORY
 from airflow_hive_acid.spark.conf import JAVA_OPTIONS, SMALL_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from airflow_hive_acid.maintenance.worker_jobs import Application
 
 ALWAYS = {
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
@@ -57,6 +60,17 @@ def configuration(master: str, scratch: str, conf: Mapping[str, str], accelerato
     if jar is not None:
         settings[_JARS] = ",".join([*filter(None, [settings.get(_JARS)]), jar])
     return settings
+
+
+def with_application(master: str, conf: Mapping[str, str], application: Application) -> dict[str, str]:
+    """The user's settings with those that one application asks for laid over them.
+
+    On a local master the driver is the only JVM, so it gets the memory that was asked for executors.
+    """
+    asked = dict(application.conf)
+    if is_local(master) and EXECUTOR_MEMORY in asked:
+        asked.setdefault(DRIVER_MEMORY, asked[EXECUTOR_MEMORY])
+    return {**conf, **asked}
 
 
 def accelerator_jar(setting: str) -> str | None:

@@ -249,6 +249,7 @@ class Compact:
     :param visibility_txn_id: the compaction txn, suffix ``_vTXN`` of the result.
     :param buckets: of a rebalance; None: as many as there are.
     :param order_by: of a rebalance: what follows ORDER BY.
+    :param above: of a minor one: only deltas whose write ids are all larger than this one.
     """
 
     kind: ClassVar[str] = "compact"
@@ -257,6 +258,7 @@ class Compact:
     visibility_txn_id: int
     buckets: int | None = None
     order_by: str | None = None
+    above: int = 0
 
 
 Step = Insert | Update | Delete | Merge | Select | Compact
@@ -270,6 +272,7 @@ class JobSpec:
     :param job_id: uuid of this attempt; part of the staging directory's name.
     :param staging: URI ``<table>/_tmp_<job_id>`` below which the job writes ``data/[<partition>/]<directory>/<file>``;
         None for a select.
+    :param name: what Spark's own pages call the jobs of this step; None: nothing in particular.
     """
 
     job_id: str
@@ -278,6 +281,7 @@ class JobSpec:
     sources: tuple[Source, ...] = ()
     staging: str | None = None
     conf: dict[str, str] = field(default_factory=dict)
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

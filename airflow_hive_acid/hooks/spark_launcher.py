@@ -29,11 +29,12 @@ from airflow_hive_acid import resources
 from airflow_hive_acid.engine.java import find_spark_submit, require_java
 from airflow_hive_acid.engine.launcher import job_environment
 from airflow_hive_acid.engine.packages import cluster_package
-from airflow_hive_acid.engine.spark_conf import configuration, is_local, write_properties
+from airflow_hive_acid.engine.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.spool import SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.hooks import shared_spark
+from airflow_hive_acid.maintenance.worker_jobs import QUEUE, Application
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.launcher import JobSession
 
 _LOG_TAIL_LINES = 30
+_ANY = Application()
+_KINIT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +69,25 @@ class AirflowSparkLauncher:
     share: bool = False
     accelerator: str = "auto"
 
-    def start(self) -> JobSession:
+    def start(self, application: Application = _ANY) -> JobSession:
         """Start an application in the background.
 
+        :param application: its name, and what it must be like; an application that another task has given back serves
+            whatever it is called.
         :raises ConfigurationError: no such connection, no Java, no spark-submit, or a driver on the cluster without a
             spool it can reach.
         """
         target = spark_target(self.spark_conn_id)
         if not self.share:
-            return self._start(target)
-        settings = (*sorted(self.conf.items()), ("accelerator", self.accelerator))
-        key = (target, self.spark_conn_id, self.name, self.spool, settings)
-        return shared_spark.take(key, lambda: self._start(target))
+            return self._start(target, application)
+        settings = (*sorted(self._conf(target, application).items()), ("accelerator", self.accelerator))
+        key = (target, self.spark_conn_id, application.user, self.spool, settings)
+        return shared_spark.take(key, lambda: self._start(target, application))
 
-    def _start(self, target: SparkTarget) -> SpoolSession:
+    def _conf(self, target: SparkTarget, application: Application) -> dict[str, str]:
+        return with_application(target.master, self.conf, application)
+
+    def _start(self, target: SparkTarget, application: Application) -> SpoolSession:
         if target.deploy_mode == "cluster" and self.spool is None:
             raise ConfigurationError(
                 f"Spark connection {self.spark_conn_id!r} runs drivers on the cluster ({target.master}), so specs and "
@@ -96,9 +104,12 @@ class AirflowSparkLauncher:
             filesystem = open_filesystem(spool)
             filesystem.make_directory(spool)
             properties = scratch / "spark.properties"
-            settings = configuration(target.master, str(scratch), self.conf, self.accelerator)
+            settings = configuration(target.master, str(scratch), self._conf(target, application), self.accelerator)
             write_properties(properties, settings)
-            driver = HookDriver(self._hook(target, properties, spool), environment, scratch)
+            hook = self._hook(target, properties, spool, application)
+            if application.user is not None:
+                environment |= hook.take_ticket(scratch)
+            driver = HookDriver(hook, environment, scratch)
             return SpoolSession(filesystem, spool, driver, start_seconds=self.start_seconds)
         except BaseException:
             if driver is not None:
@@ -106,11 +117,16 @@ class AirflowSparkLauncher:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    def _hook(self, target: SparkTarget, properties: Path, spool: str) -> _TappedSparkSubmitHook:
+    def _hook(
+        self, target: SparkTarget, properties: Path, spool: str, application: Application
+    ) -> _TappedSparkSubmitHook:
         return _TappedSparkSubmitHook(
             conn_id=self.spark_conn_id,
             deploy_mode=target.deploy_mode,
-            name=self.name,
+            name=self.name if application == _ANY else application.name,
+            proxy_user=application.user,
+            # As an argument, because the connection may name a queue, and arguments win over the file.
+            yarn_queue=application.conf.get(QUEUE),
             properties_file=str(properties),
             py_files=None if is_local(target.master) else str(cluster_package()),
             application_args=["--spool", spool, "--idle-seconds", str(self.idle_seconds)],
@@ -242,6 +258,41 @@ class _TappedSparkSubmitHook(SparkSubmitHook):
         """The program has ended; the hook itself never closes its end of the pipe."""
         if self._submit_sp is not None and self._submit_sp.stdout is not None:
             self._submit_sp.stdout.close()
+
+    def take_ticket(self, scratch: Path) -> dict[str, str]:
+        """Log in with the connection's keytab, into a ticket cache of this application alone.
+
+        Spark takes either a principal with its keytab or a user to act for; acting for one, it needs a ticket.
+
+        :param scratch: private directory that vanishes with the application.
+        :return: variables for spark-submit; none when the connection has no keytab: whoever runs Airflow is logged in.
+        :raises ConfigurationError: when kinit is missing or refuses; nothing secret is in the text or in its arguments.
+        """
+        keytab, principal = self._connection["keytab"], self._connection["principal"]
+        self._connection["keytab"] = self._connection["principal"] = None
+        if not (keytab and principal):
+            return {}
+        variables = {"KRB5CCNAME": f"FILE:{scratch / 'krb5cc'}"}
+        try:
+            done = subprocess.run(
+                [shutil.which("kinit") or "kinit", "-k", "-t", str(keytab), "--", str(principal)],
+                env=os.environ | variables,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_KINIT_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ConfigurationError(
+                f"kinit for {principal} of Spark connection {self._conn_id!r}: {error}; compactions that act for the "
+                "owner of a table need it (Debian: krb5-user)"
+            ) from None
+        if done.returncode:
+            raise ConfigurationError(
+                f"kinit for {principal} of Spark connection {self._conn_id!r}: {done.stderr.strip()}"
+            )
+        return variables
 
     def _build_spark_common_args(self) -> list[str]:
         # With a properties file, spark-submit would leave out the site's spark-defaults.conf.

@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.errors import HiveAcidError
 
 
-#: Characters of TXN_AGENT_INFO and CQ_WORKER_ID.
+#: Characters of TXN_AGENT_INFO.
 _LONGEST = 128
+#: A worker's txns name it beside the request, so its id must be shorter; the first character is worker_name's.
+_LONGEST_WORKER = 89
 
 
 def agent_info(context: Mapping[str, Any]) -> str:
@@ -28,10 +31,30 @@ def agent_info(context: Mapping[str, Any]) -> str:
 def worker_id(context: Mapping[str, Any]) -> str:
     """Who claims a compaction request. The try is not part of it: a retry is the same worker.
 
-    Hive takes what stands before the first hyphen for the host of a metastore service; ``airflow`` is none.
+    The id is no host's: see :func:`~airflow_hive_acid.maintenance.worker.worker_name`.
     """
+    from airflow_hive_acid.maintenance.worker import worker_name  # not needed to parse a DAG file
+
     instance = context["ti"]
-    return _fitting(f"airflow-{instance.dag_id}-{instance.run_id}{_mapped(instance)}")
+    task = f"{instance.dag_id}-{instance.run_id}-{instance.task_id}{_mapped(instance)}"
+    return worker_name(_fitting(f"airflow-{task}", _LONGEST_WORKER))
+
+
+def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
+    """What all tries of a task instance have in common (R14).
+
+    Clearing a task gives it more tries than it had before; retries do not. So their highest number tells a deliberate
+    re-run from a retry.
+
+    :param on_rerun: ``apply`` or ``skip``.
+    """
+    from airflow_hive_acid.engine.claiming import Once  # the SQL parser; triggers and sensors do without
+    from airflow_hive_acid.metastore.claim_rules import Rerun
+
+    instance = context["ti"]
+    index = -1 if instance.map_index is None else instance.map_index
+    scope = ("airflow", instance.dag_id, instance.run_id, instance.task_id, str(index))
+    return Once(scope, life=str(instance.max_tries), on_rerun=Rerun(on_rerun))
 
 
 def fail_task(error: HiveAcidError) -> NoReturn:
@@ -46,12 +69,12 @@ def fail_task(error: HiveAcidError) -> NoReturn:
     raise AirflowFailException(text) from error
 
 
-def _fitting(text: str) -> str:
+def _fitting(text: str, longest: int = _LONGEST) -> str:
     """Shortened to what the metastore holds, and still different from every other one."""
-    if len(text) <= _LONGEST:
+    if len(text) <= longest:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return f"{text[: _LONGEST - len(digest) - 1]}-{digest}"
+    return f"{text[: longest - len(digest) - 1]}-{digest}"
 
 
 def _mapped(instance: Any) -> str:

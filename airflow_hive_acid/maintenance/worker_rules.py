@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import PublishError
@@ -11,8 +12,8 @@ from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_hive_acid.format.acid_state import AcidState
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.format.acid_state import AcidState, StateDirectory
+    from airflow_hive_acid.metastore.catalog_model import Partition, Table
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
 
 NOTHING_TO_DO = "None of the compaction thresholds met, compaction request is refused!"
@@ -50,6 +51,63 @@ def is_enough(kind: CompactionType, state: AcidState) -> bool:
         # One delta with its delete delta is what a compaction would write again.
         return len({delta.directory.kind for delta in state.deltas}) == 1
     return deltas > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Deltas that are merged first, because there are too many for one job.
+
+    :param above: they were written after this write id,
+    :param upto: and up to this one.
+    """
+
+    above: int
+    upto: int
+    deltas: tuple[StateDirectory, ...]
+
+
+def parts_first(state: AcidState, most: int) -> tuple[Part, ...]:
+    """The partial minor compactions that leave at most about ``most`` deltas, oldest deltas first.
+
+    A part ends where no other delta begins at or below its end: the events of a write id must not be in two deltas that
+    readers both see (R18). So a part may hold more than ``most`` deltas where their ranges overlap.
+
+    :param most: ``hive.compactor.max.num.delta``; no parts when there are not more deltas than that.
+    """
+    deltas = sorted(state.deltas, key=lambda d: (d.directory.min_write_id, d.directory.max_write_id))
+    if len(deltas) <= most:
+        return ()
+    parts: list[Part] = []
+    above, part = 0, []  # type: tuple[int, list[StateDirectory]]
+    upto = 0
+    for index, delta in enumerate(deltas):
+        part.append(delta)
+        upto = max(upto, delta.directory.max_write_id)
+        after = deltas[index + 1].directory.min_write_id if index + 1 < len(deltas) else None
+        if len(part) >= most and after is not None and after > upto:
+            parts.append(Part(above, upto, tuple(part)))
+            above, part = upto, []
+    return tuple(parts)
+
+
+def same_definition(
+    before: Table, now: Table | None, partition_before: Partition | None, partition_now: Partition | None
+) -> str | None:
+    """What has changed about a table or partition since a compaction began; None when its files still fit."""
+    if now is None or now.id != before.id:
+        return "the table was dropped" + ("" if now is None else " and made anew")
+    if (partition_before is None) != (partition_now is None):
+        return "the partition was dropped"
+    if partition_before is not None and partition_now is not None:
+        if partition_before.id != partition_now.id:
+            return "the partition was dropped and made anew"
+        if partition_before.location != partition_now.location:
+            return f"the partition lies at {partition_now.location}, not at {partition_before.location} any more"
+    for what in ("location", "columns", "partition_columns", "bucket_columns", "bucket_count", "is_insert_only",
+                 "is_transactional", "format"):  # fmt: skip
+        if getattr(before, what) != getattr(now, what):
+            return f"its {what.replace('_', ' ')} changed"
+    return None
 
 
 def needs_cleaning(state: AcidState) -> bool:

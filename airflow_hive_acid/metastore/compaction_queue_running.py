@@ -107,6 +107,17 @@ def of_worker(connection: Connection, worker_id: str) -> list[Compaction]:
     return [compaction(row, "CQ") for row in connection.execute(_OF_WORKER, {"worker": worker_id}).mappings()]
 
 
+def open_txns_of(connection: Connection, worker_id: str) -> list[int]:
+    """The open txns in which a worker compacts; their agent information ends with its id."""
+    agent = TXNS.c.TXN_AGENT_INFO
+    statement = select(TXNS.c.TXN_ID).where(
+        TXNS.c.TXN_STATE == "o",
+        agent.startswith("compaction ", autoescape=True),
+        agent.endswith(f" by {worker_id}", autoescape=True),
+    )
+    return [int(txn_id) for txn_id in connection.execute(statement.order_by(TXNS.c.TXN_ID)).scalars()]
+
+
 def retake(connection: Connection, request: Compaction, version: str) -> Compaction | None:
     """Claim a request again that an earlier attempt of the same worker holds; None when somebody else has it now."""
     if _held(connection, request) is None:

@@ -77,10 +77,11 @@ class _Compaction:
 
     def minor(self) -> list[WrittenDirectory]:
         """One delta and one delete delta instead of many; a kind without a row is left out."""
-        files = self._table.files
-        inserts = [f for f in files.inserts if not f.in_base]
-        loaded = [f for f in files.originals if f.in_delta]
-        sources = [f.min_write_id for f in (*inserts, *files.deletes)] + [f.write_id for f in loaded]
+        files, above = self._table.files, self._step.above
+        inserts = [f for f in files.inserts if not f.in_base and f.min_write_id > above]
+        deletes_there = [f for f in files.deletes if f.min_write_id > above]
+        loaded = [f for f in files.originals if f.in_delta and f.write_id > above]
+        sources = [f.min_write_id for f in (*inserts, *deletes_there)] + [f.write_id for f in loaded]
         if not sources:
             return []
         if self._table.changing:
@@ -94,7 +95,7 @@ class _Compaction:
         deletes = delete_delta_name(low, self._high, None, visibility)
         return merged(
             self._write(rows, "inserts", inserts, loaded, self._copied_inserts, self._copied_originals),
-            self._write(deletes, "deletes", files.deletes, (), self._copied_deletes, self._copied_originals),
+            self._write(deletes, "deletes", deletes_there, (), self._copied_deletes, self._copied_originals),
         )
 
     def major(self) -> list[WrittenDirectory]:

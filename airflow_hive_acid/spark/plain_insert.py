@@ -101,7 +101,7 @@ def compact(spark: SparkSession, step: Compact, staging: Staging) -> list[Writte
         if len(sources) < 2:
             return []
     else:
-        sources = [d for d in state.deltas if d.plain_files()]
+        sources = [d for d in state.deltas if d.plain_files() and d.directory.min_write_id > step.above]
         if not sources:
             return []
         name = delta_name(min(d.directory.min_write_id for d in sources), high, None, step.visibility_txn_id)

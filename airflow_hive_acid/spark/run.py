@@ -58,6 +58,8 @@ def run_step(spark: SparkSession, spec: JobSpec) -> JobResult:
     started = time.monotonic()
     require_utc(spark)
     session = step_session(spark, spec.conf)
+    # None takes the name of the step before away.
+    spark.sparkContext.setJobDescription(spec.name)  # type: ignore[arg-type]
     try:
         result = _dispatch(session, spec)
     except HiveAcidError:

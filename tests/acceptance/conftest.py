@@ -14,7 +14,7 @@ class OneApplication:
         self._launcher = launcher
         self._session = None
 
-    def start(self):
+    def start(self, application=None):
         if self._session is None or not self._session.is_alive:
             self._session = self._launcher.start()
         return _Lent(self._session)

@@ -50,7 +50,7 @@ class FakeSpark:
         self.is_alive = False
         self.application_id = None
 
-    def start(self):
+    def start(self, application=None):
         self.starts += 1
         self.is_alive = True
         self.application_id = f"fake-{self.starts}"

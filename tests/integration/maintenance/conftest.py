@@ -7,7 +7,7 @@ for the Spark job of a compaction. Snapshots read the lines back through the sam
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -169,6 +169,7 @@ def compact_lines(fs: Filesystem) -> Callable[[JobSpec], JobResult]:
         write_ids = ValidWriteIdList.parse(step.target.write_ids).for_compactor()
         state = _state(fs, partition.location, write_ids, ValidTxnList.parse(step.target.txns))
         high, txn = write_ids.high_watermark, step.visibility_txn_id
+        state = replace(state, deltas=tuple(d for d in state.deltas if d.directory.min_write_id > step.above))
         if step.type == "major":
             outputs = {base_name(high, txn): [f for d in state.inserts for f in d.files]}
         else:

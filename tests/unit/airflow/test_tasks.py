@@ -21,14 +21,15 @@ def test_agent_names_dag_run_task_and_try():
 
 
 def test_worker_is_the_same_at_a_retry_and_another_one_for_another_index():
-    assert worker_id(context(map_index=0)) == worker_id(context(map_index=0, try_number=2)) == "airflow-d-manual__1[0]"
+    first, retry = worker_id(context(map_index=0)), worker_id(context(map_index=0, try_number=2))
+    assert first == retry == "@airflow-d-manual__1-t[0]"
     assert worker_id(context(map_index=0)) != worker_id(context(map_index=1))
 
 
 def test_long_names_fit_their_columns_and_stay_distinct():
-    for name in (worker_id, agent_info):
+    for name, length in ((worker_id, 90), (agent_info, 128)):
         first, second = (name(context(run_id="r" * 200 + end)) for end in "ab")
-        assert len(first) == len(second) == 128
+        assert len(first) == len(second) == length
         assert first != second
 
 
