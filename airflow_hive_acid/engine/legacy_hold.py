@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.errors import HiveAcidError, NoSuchLockError, TxnAbortedError
 from airflow_hive_acid.metastore.beginning import Locks
 from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.heartbeats import Heartbeater
@@ -85,8 +85,30 @@ class LegacyHold:
         if self._manager is not None:
             self._manager.bind(self._lock_id, txn_id)
 
+    def require(self) -> None:
+        """Make sure that the locks have been held all the time, before anything is published or answered.
+
+        :raises TxnAbortedError: when they were lost, and somebody else may have written what was read.
+        :raises MetastoreUnavailableError: when nobody knows.
+        """
+        if self._manager is None:
+            return
+        try:
+            self._manager.check_lock(self._lock_id)
+        except NoSuchLockError as lost:
+            raise TxnAbortedError(
+                "the locks of this statement were lost while it ran, and nothing of it is published; run it again: "
+                f"{lost}"
+            ) from lost
+
     def leave(self) -> None:
-        """Stop the heartbeats and release nothing: what became of the txn is not known, and it decides."""
+        """Stop the heartbeats and release nothing: what became of the txn is not known, and it decides (R4)."""
+        self._stop()
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            manager.close()
+
+    def _stop(self) -> None:
         if self._heartbeats is not None:
             self._heartbeats.close()
 
@@ -102,7 +124,7 @@ class LegacyHold:
 
     def release(self) -> None:
         """Release everything; again is fine. Locks that cannot be released expire."""
-        self.leave()
+        self._stop()
         manager, self._manager = self._manager, None
         if manager is None:
             return

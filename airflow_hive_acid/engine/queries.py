@@ -68,6 +68,7 @@ def _reader(context: Context, plan: Plan, document: Mapping[str, Any] | None) ->
         ):
             hold.bind(reader.txn_id)
             yield reader
+            hold.require()
     else:
         with _joined(context, document) as guest:
             transactional = {read.table for read in plan.reads if read.transactional}

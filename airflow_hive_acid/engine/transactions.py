@@ -167,6 +167,7 @@ class StatementTransaction:
             step = plan.step(rows_uri=session.rows_uri(job_id))
             result = session.run(JobSpec(job_id, step, views, plan.sources))
             rows = Rows.of(result.columns, session.read_rows(session.rows_uri(job_id)))
+            self._hold.require()
             self._emit_finished(plan, result)
             return self._statement_result(plan, result, started, rows=rows)
         result, manifest = self._write(plan, plan.write, job_id, views)
@@ -174,17 +175,17 @@ class StatementTransaction:
         uris = dict.fromkeys(d.place if plain else d.uri for d in manifest.directories)
         return self._statement_result(plan, result, started, directories=tuple(uris))
 
-    def commit(self) -> None:
     def remember(self, results: Sequence[StatementResult]) -> None:
         """What a later try gets to know once this is committed; call it when all statements have run."""
         claim = self._applying.at_commit(self.txn_id, results)
         if claim is not None:
             self._txn.claim_at_commit(claim)
 
+    def commit(self) -> None:
         """Make everything visible at once.
 
-        :raises WriteConflictError: another txn changed the same rows' partition first; this one is aborted.
         :raises ClaimLostError: a later try has taken over what it does; this one is aborted.
+        :raises WriteConflictError: another txn changed the same rows' partition first; this one is aborted.
         :raises PublishError: what lies in the table is not what was published; this one is aborted.
         :raises CommitStateUnknownError: the answer was lost; nothing was touched.
         """
@@ -193,6 +194,7 @@ class StatementTransaction:
             for name in self._txn.write_ids:
                 if self.table(name).is_partitioned:
                     self._name_partitions(name)
+            self._hold.require()
             self._txn.before_commit(self._check_and_add_partitions)
             self._txn.commit()
             self._ended = True
@@ -349,6 +351,7 @@ class StatementTransaction:
             application_id=session.application_id,
         )
         result = session.run(JobSpec(job_id, step, views, plan.sources, staging))
+        self._hold.require()
         self._emit_finished(plan, result)
         target = self._target(table, (), {d.partition for d in result.directories})
         started = time.monotonic()

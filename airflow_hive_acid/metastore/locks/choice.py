@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
-from airflow_hive_acid.settings_table import EMBEDDED_LOCK_MANAGER
+from airflow_hive_acid.metastore.locks.zookeeper import ZooKeeperLockManager
+from airflow_hive_acid.settings_table import EMBEDDED_LOCK_MANAGER, ZOOKEEPER_LOCK_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _MANAGERS: Mapping[str, Callable[[Database, Settings], ConcurrencyModelLocks]] = {
     EMBEDDED_LOCK_MANAGER: LegacyLockManager,
+    ZOOKEEPER_LOCK_MANAGER: ZooKeeperLockManager,
 }
 """By the name of Hive's class."""
 

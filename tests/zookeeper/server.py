@@ -1,0 +1,99 @@
+"""A real ZooKeeper on loopback, gone with the tests. Its jars are among those that Spark comes with."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SPARK_JARS = Path(pyspark.__file__).parent / "jars"
+_JARS = ("zookeeper", "audience-annotations", "commons-io", "metrics-core", "slf4j-api", "snappy-java")
+_START_SECONDS = 60
+
+
+class ServerError(Exception):
+    """The server does not start; the text holds the end of what it said."""
+
+
+class Server:
+    """A running server.
+
+    :ivar port: where it listens, on 127.0.0.1.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.port = _free_port()
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        # Sessions of one second and more: a client that was killed is given up soon.
+        (folder / "zoo.cfg").write_text(
+            f"tickTime=500\ndataDir={folder / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            "admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\nautopurge.purgeInterval=0\n"
+            "forceSync=no\n"
+        )
+
+    @property
+    def address(self) -> str:
+        """What ``hive.zookeeper.quorum`` names."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, with what it knew when it was stopped, and wait until it serves."""
+        java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
+        jars = [str(path) for name in _JARS for path in sorted(SPARK_JARS.glob(f"{name}-*.jar"))]
+        command = [
+            java, "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", os.pathsep.join(jars),
+            "org.apache.zookeeper.server.ZooKeeperServerMain", str(self._folder / "zoo.cfg"),
+        ]  # fmt: skip
+        log = self._folder / "zookeeper.log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._serves():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise ServerError(f"ZooKeeper does not start; the end of its log:\n{log.read_text()[-4000:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Kill it; what it has written stays."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _serves(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                connection.sendall(b"srvr")
+                return b"Mode: standalone" in connection.recv(4096)
+        except OSError:
+            return False
+
+
+@contextmanager
+def running_server(folder: Path) -> Iterator[Server]:
+    """A server that runs until the block ends."""
+    server = Server(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
