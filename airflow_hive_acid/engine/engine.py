@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.leases import Lease
     from airflow_hive_acid.settings import Settings
 
 
@@ -74,13 +75,15 @@ class Engine:
         one_transaction: bool = False,
         snapshot: Mapping[str, Any] | None = None,
         once: Once | None = None,
+        lease: Lease | None = None,
     ) -> list[StatementResult]:
         """Run a script of statements separated by semicolons.
 
         :param one_transaction: all statements in one transaction instead of one each.
         :param snapshot: document of a reader opened earlier; every SELECT outside a transaction reads as that reader.
         :param once: what several tries of the script have in common; each write is applied by one of them, and the
-            others return its result (R14). Changes of the catalog are not: write ``IF NOT EXISTS``.
+            others return its result (R14).
+        :param lease: what is written commits only while it is held (R8), and does not wait for it (R6).
         :return: one result per statement.
         :raises HiveAcidError: at the first statement that fails, with a note that names it; what statements before it
             committed stays. A script that does not parse is refused before anything runs.
@@ -90,8 +93,9 @@ class Engine:
         if any(needs_spark(statement) for statement in statements):
             self.warm_up()
         script = Script(self._context, len(statements), snapshot, once)
-        for block in divided:
-            script.run(block)
+        with self._context.client.leases.under(lease):
+            for block in divided:
+                script.run(block)
         return script.results
 
     def query(self, sql: str, snapshot: Mapping[str, Any] | None = None) -> Rows:
@@ -107,12 +111,13 @@ class Engine:
             raise AssertionError("a select without rows")
         return rows
 
-    def begin(self, what: Mapping[str, str] | Iterable[str]) -> EngineTransaction:
+    def begin(self, what: Mapping[str, str] | Iterable[str], *, lease: Lease | None = None) -> EngineTransaction:
         """Open a transaction in which statements are run one by one.
 
         :param what: operation by table (``select``, ``insert``, ``update``, ``delete``, ``overwrite``), or the
             statements that are going to be run: their tables are declared. R10: all of them are locked and pinned
             together, now.
+        :param lease: as for :meth:`run`.
         """
         context, locks = self._context, None
         if isinstance(what, Mapping):
@@ -123,7 +128,8 @@ class Engine:
         if not operations:
             raise InvalidArgumentsError("a transaction needs at least one transactional table; none was named")
         self._application.ready()
-        return EngineTransaction(context, StatementTransaction(context, operations, locks))
+        with context.client.leases.under(lease):
+            return EngineTransaction(context, StatementTransaction(context, operations, locks))
 
     def run_compactions(
         self, worker_id: str, limit: int | None = None, *, pool: str | None = None

@@ -19,6 +19,7 @@ from airflow_hive_acid.engine.ctas import columns_of
 from airflow_hive_acid.engine.ddl import run_ddl
 from airflow_hive_acid.engine.events import StatementFinished, StatementStarted
 from airflow_hive_acid.engine.explain import explain, explain_locks
+from airflow_hive_acid.engine.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.legacy_hold import held
 from airflow_hive_acid.engine.locking import (
     is_legacy,
@@ -51,6 +52,7 @@ from airflow_hive_acid.sql.statements import (
     CreateTemporaryView,
     Delete,
     DropDatabase,
+    DropForceLease,
     DropTable,
     Explain,
     Fragment,
@@ -62,6 +64,7 @@ from airflow_hive_acid.sql.statements import (
     Rollback,
     Select,
     Show,
+    ShowLease,
     Truncate,
     Update,
 )
@@ -241,11 +244,24 @@ class Script:
                 rows = show(context.client, statement, context.settings)
             case Abort():
                 rows = abort(context, statement)
+            case ShowLease():
+                rows = show_lease(context.client, statement)
+            case DropForceLease():
+                rows = drop_force_lease(context.client, statement)
             case Explain(statement=explained):
                 rows = self._explain(explained, locks=statement.locks)
-            case _:
+            case CreateTemporaryView() | Load():
                 _run_without_result(context, statement)
+            case _:
+                return self._apply(statement, lambda claim: _run_ddl_once(context, statement, claim))
         return StatementResult(statement.text, kind_of(statement), rows=rows)
+
+
+def _run_ddl_once(context: Context, statement: Statement, applying: Freely) -> StatementResult:
+    _run_without_result(context, statement)
+    result = StatementResult(statement.text, kind_of(statement))
+    applying.done(result)
+    return result
 
 
 def _run_without_result(context: Context, statement: Statement) -> None:

@@ -19,7 +19,7 @@ from airflow_hive_acid.sql.statements import (
 if TYPE_CHECKING:
     from airflow_hive_acid.sql.cursor import Cursor
 
-_SHOWN = ("LOCKS", "TRANSACTIONS", "COMPACTIONS")
+_SHOWN = ("LOCKS", "TRANSACTIONS", "COMPACTIONS", "LEASE")
 _COMPACTION_FILTERS = ("POOL", "TYPE", "STATUS", "STATE", "ORDER", "ORDER BY", "LIMIT")
 
 

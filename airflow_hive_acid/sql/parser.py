@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot.tokenizer_core import TokenType
 
-from airflow_hive_acid.sql import alter, commands, ddl, dml, multi_insert
+from airflow_hive_acid.sql import alter, commands, ddl, dml, leases, multi_insert
 from airflow_hive_acid.sql.cursor import Cursor
 from airflow_hive_acid.sql.source import SourceText, line_of
 from airflow_hive_acid.sql.statements import Explain
@@ -147,6 +147,18 @@ def _check_tokens(source: SourceText, tokens: list[Token]) -> None:
         raise source.syntax_error("this parenthesis is never closed", opened[-1].start, opened[-1].end)
 
 
+def _show(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
+    if cursor.accept("LEASE") or cursor.accept("LEASES"):
+        return leases.parse_show_lease(cursor, origin)
+    return commands.parse_show(cursor, origin)
+
+
+def _drop(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
+    if cursor.accept("FORCE"):
+        return leases.parse_drop_force_lease(cursor, origin)
+    return ddl.parse_drop(cursor, origin)
+
+
 _EXPLAIN_WORDS = ("EXTENDED", "AST", "AUTHORIZATION", "CBO", "DEBUG", "DEPENDENCY", "FORMATTED", "REOPTIMIZATION",
                   "VECTORIZATION", "ANALYZE", "LOGICAL", "CODEGEN", "COST", "DDL")  # fmt: skip
 _NEVER_LAST = (TokenType.ON, TokenType.WHERE, TokenType.HAVING, TokenType.AND, TokenType.OR)
@@ -155,11 +167,11 @@ _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
     "ALTER": alter.parse_alter,
     "CREATE": ddl.parse_create,
     "DELETE": dml.parse_delete,
-    "DROP": ddl.parse_drop,
+    "DROP": _drop,
     "INSERT": dml.parse_insert,
     "LOAD": commands.parse_load,
     "MERGE": dml.parse_merge,
-    "SHOW": commands.parse_show,
+    "SHOW": _show,
     "TRUNCATE": commands.parse_truncate,
     "UPDATE": dml.parse_update,
 }

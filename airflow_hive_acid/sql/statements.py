@@ -241,6 +241,30 @@ class Load(Origin):
     partition: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ShowLease(Origin):
+    """``SHOW LEASE *``, ``SHOW LEASE t [PARTITION (…)]``.
+
+    :param table: None for all leases.
+    """
+
+    table: TableName | None = None
+    partition: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropForceLease(Origin):
+    """``DROP FORCE LEASE * | t [PARTITION (…)] [COMMENT 'why']``.
+
+    :param table: None for all leases.
+    :param why: kept in the record of forced drops.
+    """
+
+    table: TableName | None = None
+    partition: tuple[tuple[str, str], ...] = ()
+    why: str | None = None
+
+
 DataStatement = Insert | Update | Delete | Merge | Select
 PlainStatement = (
     CreateDatabase
@@ -256,6 +280,8 @@ PlainStatement = (
     | Rollback
     | Show
     | Abort
+    | ShowLease
+    | DropForceLease
     | Load
     | AlterStatement
 )

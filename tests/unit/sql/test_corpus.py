@@ -24,6 +24,7 @@ from airflow_hive_acid.sql.statements import (
     Commit,
     CreateTemporaryView,
     Delete,
+    DropForceLease,
     Explain,
     Insert,
     Load,
@@ -32,6 +33,7 @@ from airflow_hive_acid.sql.statements import (
     Rollback,
     Select,
     Show,
+    ShowLease,
     Update,
 )
 from tests.unit.sql.catalog import VIEWS, table_of
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 CORPUS = Path(__file__).with_name("corpus")
 STATEMENTS = (CORPUS / "statements.sql").read_text()
 _ORIGIN = {f.name for f in dataclasses.fields(Origin)}
-_SIMPLE = (Abort, Begin, Commit, CreateTemporaryView, Load, Rollback, Show)
+_SIMPLE = (Abort, Begin, Commit, CreateTemporaryView, DropForceLease, Load, Rollback, Show, ShowLease)
 
 
 def described(statement: Statement) -> list[str]:

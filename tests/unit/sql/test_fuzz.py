@@ -22,6 +22,7 @@ from airflow_hive_acid.sql.statements import (
     Commit,
     CreateTemporaryView,
     Delete,
+    DropForceLease,
     Explain,
     Insert,
     Load,
@@ -30,6 +31,7 @@ from airflow_hive_acid.sql.statements import (
     Rollback,
     Select,
     Show,
+    ShowLease,
     Statement,
     Update,
 )
@@ -66,7 +68,10 @@ def understand(statement: Statement) -> None:
         data_locks([planned])
         for read_ in planned.reads:
             read_.partitions.keeps(["2024-01-01", "3"][: len(read_.partitions.columns)])
-    elif not isinstance(statement, Abort | Begin | Commit | CreateTemporaryView | Load | Rollback | Show):
+    elif not isinstance(
+        statement,
+        Abort | Begin | Commit | CreateTemporaryView | DropForceLease | Load | Rollback | Show | ShowLease,
+    ):
         ddl_locks(statement, table_of)
         legacy_ddl_locks(statement, table_of)
 
