@@ -54,10 +54,9 @@ def plan_workers(conn_id: str) -> list[int]:
     from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
 
     with HiveAcidHook(conn_id) as hook:
-        waiting = len(hook.get_conn().compactions.show(state=CompactionState.INITIATED))
         threads = hook.settings.integer("hive.compactor.worker.threads")
-    workers = min(waiting, threads)
-    log.info("%d requests wait for compaction; %d of at most %d workers start", waiting, workers, threads)
+        workers = len(hook.get_conn().compactions.show(state=CompactionState.INITIATED, limit=threads))
+    log.info("%d of at most %d workers start for the requests that wait for compaction", workers, threads)
     return list(range(1, workers + 1))
 
 

@@ -44,6 +44,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
     TXN_COMPONENTS,
     TXNS,
 )
+from airflow_hive_acid.metastore.shown import CompactionFilter, stream_compactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -362,15 +363,9 @@ class CompactionQueue:
         pool: str | None = None,
         limit: int | None = None,
     ) -> list[Compaction]:
-        """Queue and history, newest first, as SHOW COMPACTIONS."""
-        wanted = {
-            "DATABASE": database.lower() if database else None, "TABLE": table.lower() if table else None,
-            "PARTITION": partition, "TYPE": type.value if type else None, "STATE": state.value if state else None,
-            "POOL_NAME": pool,
-        }  # fmt: skip
-
-        found = self._database.read(lambda connection: selects.show(connection, wanted))
-        return found if limit is None else found[:limit]
+        """Queue and history, newest first, as SHOW COMPACTIONS; ``shown.compactions`` streams them."""
+        wanted = CompactionFilter(None, database, table, partition, type, state, pool)
+        return self._database.read(lambda connection: list(stream_compactions(connection, wanted, limit=limit)))
 
     def failed_resources(self) -> set[Resource]:
         """Tables and partitions with a failed compaction in their history."""

@@ -12,7 +12,6 @@ from sqlalchemy import BigInteger, and_, bindparam, func, or_, select
 
 from airflow_hive_acid.metastore.clock import clock_ms, clock_timestamp_before
 from airflow_hive_acid.metastore.compaction_queue_model import (
-    DEFAULT_POOL,
     AbortedWrites,
     Candidate,
     Compaction,
@@ -30,9 +29,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
 _ctc, _cc, _tc, _cq = COMPLETED_TXN_COMPONENTS.c, COMPLETED_COMPACTIONS.c, TXN_COMPONENTS.c, COMPACTION_QUEUE.c
 
@@ -183,22 +180,3 @@ def find(connection: Connection, request_id: int) -> Compaction | None:
         if row is not None:
             return compaction(row, prefix)
     return None
-
-
-def show(connection: Connection, wanted: Mapping[str, str | None]) -> list[Compaction]:
-    """Queue and history in the order of SHOW COMPACTIONS: what ended or began last first.
-
-    :param wanted: values by column name without prefix; None does not restrict.
-    """
-    found = []
-    for statement, table, prefix in ((QUEUE, COMPACTION_QUEUE, "CQ"), (HISTORY, COMPLETED_COMPACTIONS, "CC")):
-        conditions = [_is(table.c[f"{prefix}_{name}"], value) for name, value in wanted.items() if value]
-        found += [compaction(row, prefix) for row in connection.execute(statement.where(*conditions)).mappings()]
-    return sorted(found, key=lambda c: (-max(c.end or 0, c.start or 0, c.commit_time or 0), c.enqueue_time or 0, c.id))
-
-
-def _is(column: ColumnElement[str], value: str) -> ColumnElement[bool]:
-    """Equality, where a missing pool is the pool ``default``."""
-    if value == DEFAULT_POOL and str(column.key).endswith("_POOL_NAME"):
-        return or_(column == value, column.is_(None))
-    return column == value

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.metastore import shown
 from airflow_hive_acid.triggers.base import MetastoreWaitTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.locks.interface import LockRow
@@ -81,13 +82,21 @@ def held_locks(
     """
     check_arguments(table, partition, lock_id, lock_types)
     if table is None:
-        return [row for row in client.show_locks() if row.lock_id == lock_id and _counts(row, lock_types)]
+        return _locks(client, None, lambda row: row.lock_id == lock_id and _counts(row, lock_types))
     database, _, name = table.lower().partition(".")
-    return [
-        row
-        for row in client.show_locks(database=database)
-        if row.state.name == "ACQUIRED" and _counts(row, lock_types) and _concerns(row, name or None, partition)
-    ]
+    return _locks(
+        client,
+        database,
+        lambda row: (
+            row.state.name == "ACQUIRED" and _counts(row, lock_types) and _concerns(row, name or None, partition)
+        ),
+    )
+
+
+def _locks(client: MetastoreClient, database: str | None, wanted: Callable[[LockRow], bool]) -> list[LockRow]:
+    """Chosen while they are read: a metastore may hold very many."""
+    places = shown.LockFilter(database)
+    return client.database.read(lambda conn: [row for row in shown.stream_locks(conn, places) if wanted(row)])
 
 
 def describe(rows: Sequence[LockRow]) -> str:

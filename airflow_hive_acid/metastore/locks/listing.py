@@ -1,18 +1,15 @@
-"""SHOW LOCKS and SHOW TRANSACTIONS as values."""
+"""Rows of SHOW LOCKS and SHOW TRANSACTIONS as values; ``shown`` reads them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 
 from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockRow
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, TXNS
-
-if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection
 
 _H = HIVE_LOCKS.c
 SHOW_LOCKS = select(
@@ -61,34 +58,6 @@ class TxnRow:
     host: str
     agent_info: str | None
     abort_reason: str | None
-
-
-def show_locks(
-    conn: Connection,
-    database: str | None = None,
-    table: str | None = None,
-    partition: str | None = None,
-    txn_id: int | None = None,
-) -> list[LockRow]:
-    """Locks held and wanted: acquired first, then the more restrictive, then in order of request."""
-    statement = SHOW_LOCKS
-    for column, value in ((_H.HL_DB, database), (_H.HL_TABLE, table)):
-        if value is not None:
-            statement = statement.where(column == value.lower())
-    if partition is not None:
-        statement = statement.where(_H.HL_PARTITION == partition)
-    if txn_id is not None:
-        statement = statement.where(_H.HL_TXNID == txn_id)
-    rows = [lock_row(r) for r in conn.execute(statement)]
-    return sorted(rows, key=lambda r: (r.state is LockState.WAITING, -r.type.strength, r.lock_id, r.internal_id))
-
-
-def show_transactions(conn: Connection, *, include_committed: bool = False) -> list[TxnRow]:
-    """Open and aborted txns, ascending; with ``include_committed`` also those that are committed and still listed."""
-    statement = SHOW_TXNS
-    if not include_committed:
-        statement = statement.where(TXNS.c.TXN_STATE.in_(("o", "a")))
-    return [txn_row(r) for r in conn.execute(statement)]
 
 
 def lock_row(row: Any) -> LockRow:
