@@ -73,7 +73,8 @@ def look_once(
         steps = _Steps(client, thresholds, started, mutex.value or None, limit)
         for candidates in steps:
             yield _serve(client, looks, candidates, started if steps.remembers else None)
-        mutex.leave(started)
+        if steps.left != 0:  # a Hive that looks next would take what is left for looked at
+            mutex.leave(started)
 
 
 def plan(looks: Looks, candidates: Sequence[Candidate], size: int) -> Iterator[list[Decision]]:
@@ -87,6 +88,7 @@ class _Steps:
     """The candidates of one look, step by step.
 
     Aborted writes (where the Cleaner does not see to them) come first: Hive gives them only the room that writes leave.
+    A look with a limit keeps a quarter of it for what was looked at before, or new tables could keep it waiting.
 
     :param last_checked_ms: when an Initiator looked last, for a metastore without our table of decisions.
     :param remembers: whether what was looked at is stored, so that the rest of a look can be asked for.
@@ -103,14 +105,18 @@ class _Steps:
         self.remembers = self.client.compactions.decisions.is_there
 
     def __iter__(self) -> Iterator[list[Candidate]]:
-        aborted = self._aborted()
-        if aborted:
-            yield aborted
+        return filter(None, self._all())
+
+    def _all(self) -> Iterator[list[Candidate]]:
+        yield self._aborted()
         if not self.remembers:
             yield self.client.compactions.find_candidates(self.last_checked_ms, self._size(self.thresholds.fetch_size))
             return
+        decisions = self.client.compactions.decisions
+        if self.left is not None:
+            yield self._counted(decisions.find_changed(self.started, self.left // 4 + 1, only_known=True))
         while size := self._size(self.thresholds.fetch_size):
-            found = self.client.compactions.decisions.find_changed(self.started, size)
+            found = decisions.find_changed(self.started, size)
             if not found:
                 return
             yield self._counted(found)

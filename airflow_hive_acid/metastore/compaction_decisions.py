@@ -47,8 +47,8 @@ _written = (
 )  # fmt: skip
 _w = _written.c
 _ALL = select(_w.CTC_DATABASE, _w.CTC_TABLE, _w.CTC_PARTITION, _w.writes, _w.txn_sum)
-#: The longest waiting first; of those, what was written most often.
-_OLDEST_FIRST = (_w.oldest, _w.writes.desc(), _w.first_txn)
+#: What was never looked at, then what was not for longest; of those the oldest writes, then where there are most.
+_LONGEST_WAITING_FIRST = (func.coalesce(_had.HAD_LOOKED, 0), _w.oldest, _w.writes.desc(), _w.first_txn)
 _CHANGED = (
     _ALL.outerjoin(
         HIVE_ACID_DECISION,
@@ -81,9 +81,10 @@ _CHANGED = (
             ),
         )
     )
-    .order_by(*_OLDEST_FIRST)
+    .order_by(*_LONGEST_WAITING_FIRST)
     .limit(bindparam("limit"))
 )
+_CHANGED_SINCE = _CHANGED.where(_had.HAD_ID.is_not(None))
 _EVERYTHING = _ALL.order_by(_w.CTC_DATABASE, _w.CTC_TABLE, _w.CTC_PARTITION)
 _key = tuple_(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION)
 _NEWEST = select(_had.HAD_ID, _had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION, _had.HAD_KIND, _had.HAD_RULE,
@@ -171,14 +172,15 @@ class CompactionDecisions:
         """Whether this metastore has the table; an older schema of ours has not."""
         return self._database.read(lambda connection: self._database.features(connection).decisions)
 
-    def find_changed(self, look: int, limit: int) -> list[Candidate]:
+    def find_changed(self, look: int, limit: int, *, only_known: bool = False) -> list[Candidate]:
         """What was written since it was looked at last, or must be looked at again; longest waiting first.
 
         :param look: when this look began: what it has looked at already is left out.
+        :param only_known: without what was never looked at.
         """
-        parameters = {"look": look, "limit": limit}
+        statement, parameters = (_CHANGED_SINCE if only_known else _CHANGED), {"look": look, "limit": limit}
         return self._database.read(
-            lambda connection: [_candidate(row) for row in connection.execute(_CHANGED, parameters)]
+            lambda connection: [_candidate(row) for row in connection.execute(statement, parameters)]
         )
 
     def find_everything(self) -> list[Candidate]:
