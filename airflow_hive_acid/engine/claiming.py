@@ -56,6 +56,9 @@ class Freely:
         """What the commit has to do besides; raises to refuse it."""
         return None
 
+    def done(self, result: StatementResult) -> None:
+        """It needed no txn, and is applied."""
+
 
 class Applying(Freely):
     """A unit that is ours to apply."""
@@ -77,6 +80,14 @@ class Applying(Freely):
         """Mark the unit as committed, or refuse the commit because another try has taken it over."""
         documents = [result.to_record() for result in results]
         return self._context.client.claims.at_commit(self._claim, txn_id, documents)
+
+    def done(self, result: StatementResult) -> None:
+        """It needed no txn, and is applied.
+
+        A process that dies just before this leaves the next try to find its change there: that is an error then, as
+        the change is not made twice.
+        """
+        self._context.client.claims.done(self._claim, [result.to_record()])
 
     def settle(self, lost: CommitStateUnknownError) -> list[StatementResult] | None:
         """Find out what became of a commit whose answer was lost (R17).

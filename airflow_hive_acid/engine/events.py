@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.results import StatementResult
+    from airflow_hive_acid.metastore.compaction_queue_model import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,22 @@ class TransactionAborted:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionAsked:
+    """A compaction was asked for, or one was found not to be needed.
+
+    :param request_id: of the request, None when there is none.
+    :param said: what became of the wish.
+    """
+
+    resource: Resource
+    request_id: int | None
+    said: str
+
+    def __str__(self) -> str:
+        return self.said
+
+
+@dataclass(frozen=True, slots=True)
 class StatementFinished:
     """A statement of a script is done."""
 
@@ -144,7 +161,7 @@ class StatementFinished:
 class AppliedBefore:
     """A statement was applied by an earlier try (R14).
 
-    :param txn_id: the txn that applied it.
+    :param txn_id: the txn that applied it, if it needed one.
     :param again: this is a deliberate re-run, and it is applied once more.
     """
 
@@ -155,7 +172,8 @@ class AppliedBefore:
     def __str__(self) -> str:
         if self.again:
             return f"WARNING: {self.what} succeeded before; its task was run anew on purpose, so it is applied again"
-        return f"{self.what} was applied by an earlier try as txn {self.txn_id}; it is not applied again"
+        txn = "" if self.txn_id is None else f" as txn {self.txn_id}"
+        return f"{self.what} was applied by an earlier try{txn}; it is not applied again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +197,7 @@ Event = (
     | Published
     | TransactionCommitted
     | TransactionAborted
+    | CompactionAsked
     | StatementFinished
     | AppliedBefore
     | EarlierTryFenced

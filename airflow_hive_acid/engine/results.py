@@ -87,7 +87,7 @@ class StatementResult:
         record = self.to_document()
         if self.rows is not None and len(self.rows) <= MOST_ROWS_KEPT:
             record["columns"] = [[column.name, column.type] for column in self.rows.columns]
-            record["rows"] = [[_plain(value) for value in row] for row in self.rows.rows]
+            record["rows"] = [[plain_values(value) for value in row] for row in self.rows.rows]
         return record
 
     @classmethod
@@ -128,14 +128,14 @@ class StatementResult:
         return f"{self.kind.replace('_', ' ')}: done{took}"
 
 
-def _plain(value: Any) -> Any:
-    """Decimals become text, so that no digit is lost."""
+def plain_values(value: Any) -> Any:
+    """Values for JSON: decimals become text, because its numbers are floats to most readers and lose digits."""
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, list):
-        return [_plain(v) for v in value]
+        return [plain_values(v) for v in value]
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: plain_values(v) for k, v in value.items()}
     return value
 
 

@@ -20,7 +20,7 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
-from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore import MetastoreClient, shown
 from airflow_hive_acid.metastore.codes import TxnState
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.settings import Settings
@@ -156,15 +157,39 @@ class HiveAcidHook(BaseHook):
         from airflow_hive_acid.maintenance.fences import fence_jobs_of
 
         with MetastoreClient(self.connection.metastore_url, settings=self.settings) as client:
-            mine = [
-                txn.txn_id
-                for txn in client.show_transactions()
-                if txn.state is TxnState.OPEN and txn.agent_info == agent_info
-            ]
+            mine = client.database.read(
+                lambda conn: [
+                    txn.txn_id
+                    for txn in shown.stream_transactions(conn)
+                    if txn.state is TxnState.OPEN and txn.agent_info == agent_info
+                ]
+            )
             fence_jobs_of(client, self.get_filesystem(), mine, reason)
             for txn_id in mine:
                 client.abort_txn(txn_id, reason)
         return mine
+
+    def acknowledge(self, once: Once) -> None:
+        """The task has done all it had to do: run anew on purpose, it would do it again (R14).
+
+        Without the acknowledgement a re-run counts as a retry and applies nothing, so a failure here is only told.
+        """
+        try:
+            self.get_conn().claims.acknowledge(once.scope)
+        except HiveAcidError as error:
+            log.warning("the success could not be noted; a later re-run will apply nothing again: %s", error)
+
+    def release_worker(self, worker_id: str, reason: str) -> dict[int, str]:
+        """End what a killed Worker task was doing, and give its compaction requests back (R4).
+
+        Uses connections of its own: the task may have been interrupted anywhere.
+
+        :return: what became of each request, by its id.
+        """
+        from airflow_hive_acid.maintenance.worker import release_worker
+
+        with MetastoreClient(self.connection.metastore_url, settings=self.settings) as client:
+            return release_worker(client, self.get_filesystem(), worker_id, reason)
 
     def test_connection(self) -> tuple[bool, str]:
         """What the Test button of Airflow's connection form shows: whether metastore and Spark connection are there."""

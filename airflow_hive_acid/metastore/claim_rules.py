@@ -88,12 +88,12 @@ class TakeOver:
 class Recorded:
     """The unit was applied by an earlier try.
 
-    :param txn_id: the txn that applied it.
+    :param txn_id: the txn that applied it; None for a change of the catalog.
     :param result: documents of its statements' results.
     :param skipped: a deliberate re-run that is to skip what was applied.
     """
 
-    txn_id: int
+    txn_id: int | None
     result: tuple[dict[str, Any], ...]
     skipped: bool = False
 
@@ -114,15 +114,19 @@ def decide(record: ClaimRecord | None, wish: Wish) -> TakeOver | Recorded:
         return _recorded(record, skipped=True)
     if record.digest != wish.digest:
         raise InvalidArgumentsError(
-            f"{wish} has another text than the one that an earlier try has committed as txn {record.txn_id}; applying "
-            "both could apply something twice. Templates must give the same text in every try (use ts or ds, not the "
+            f"{wish} has another text than the one that an earlier try has committed{_as_txn(record)}; applying both "
+            "could apply something twice. Templates must give the same text in every try (use ts or ds, not the "
             "time of day). If the statement was changed on purpose, clear the task once it has succeeded, or give it "
             "another task_id"
         )
     return _recorded(record)
 
 
+def _as_txn(record: ClaimRecord) -> str:
+    return "" if record.txn_id is None else f" as txn {record.txn_id}"
+
+
 def _recorded(record: ClaimRecord, *, skipped: bool = False) -> Recorded:
-    if record.txn_id is None or record.result is None:
-        raise AssertionError("a committed claim without its txn and result")
+    if record.result is None:
+        raise AssertionError("a committed claim without its result")
     return Recorded(record.txn_id, tuple(record.result), skipped)

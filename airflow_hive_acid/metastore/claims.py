@@ -42,11 +42,12 @@ _INSERT = insert(HIVE_ACID_CLAIM).values(HAC_UPDATED=clock_ms())
 _TAKE = update(HIVE_ACID_CLAIM).where(*_KEY).values(HAC_TXNID=None, HAC_RESULT=None, HAC_UPDATED=clock_ms())
 _BEGUN = update(HIVE_ACID_CLAIM).where(*_MINE).values(HAC_TXNID=bindparam("txn_id"), HAC_UPDATED=clock_ms())
 _FENCED = update(HIVE_ACID_CLAIM).where(*_MINE).values(HAC_EARLIER_TXNS="[]", HAC_UPDATED=clock_ms())
-_COMMIT = (
+_DONE = (
     update(HIVE_ACID_CLAIM)
-    .where(*_MINE, _C.HAC_TXNID == bindparam("txn_id"))
+    .where(*_MINE)
     .values(HAC_STATE=ClaimState.COMMITTED.value, HAC_RESULT=bindparam("result"), HAC_UPDATED=clock_ms())
 )
+_COMMIT = _DONE.where(_C.HAC_TXNID == bindparam("txn_id"))
 _ACKNOWLEDGE = (
     update(HIVE_ACID_CLAIM)
     .where(_C.HAC_SCOPE == bindparam("scope"), _C.HAC_STATE == ClaimState.COMMITTED.value)
@@ -121,6 +122,13 @@ class Claims:
         :param result: documents of the results, for whoever tries again.
         """
         return partial(_commit, claim, {"txn_id": txn_id, "result": _json(result)})
+
+    def done(self, claim: Claim, result: Sequence[dict[str, Any]]) -> None:
+        """A unit that needs no txn, because it changes the catalog only, is applied.
+
+        :raises ClaimLostError: when the claim was taken over meanwhile.
+        """
+        self._mine(claim, _DONE, {"result": _json(result)})
 
     def settle(self, claim: Claim) -> Recorded | None:
         """What became of a commit whose answer was lost; one that is still on its way can no longer succeed (R17).

@@ -1,6 +1,7 @@
 """Runs SQL statements on transactional tables.
 
 The engine does the work: it parses, opens the txn, locks, takes the snapshot, runs a Spark job, publishes and commits.
+R14: however often Airflow tries the task, each statement is applied once.
 All statements of a task share one Spark application. A task that is killed stops its Spark job and aborts its txn; one
 that cannot do even that leaves an open txn without heartbeat, which the reaper aborts.
 """
@@ -10,14 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.hooks.tasks import agent_info, fail_task
+from airflow_hive_acid.hooks.tasks import agent_info, fail_task, once_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +46,8 @@ class HiveAcidOperator(BaseOperator):
     :param spark_conf: Spark settings for this task; they win over the connection's. Not templated and not shown in the
         rendered template, so that it may hold secrets.
     :param xcom_rows: so many rows of the last SELECT go into the result; more are left out, and the result says so.
+    :param on_rerun: what a task does that had succeeded and is run anew on purpose, because it was cleared: ``apply``
+        its statements again, or ``skip`` those that were applied. A retry never applies twice, whatever this says.
     """
 
     template_fields: Sequence[str] = ("sql", "hive_acid_conn_id", "spark_conn_id")
@@ -62,15 +64,19 @@ class HiveAcidOperator(BaseOperator):
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         xcom_rows: int = 100,
+        on_rerun: Literal["apply", "skip"] = "apply",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if on_rerun not in ("apply", "skip"):
+            raise ValueError(f"on_rerun of task {self.task_id} must be 'apply' or 'skip', not {on_rerun!r}")
         self.sql = sql
         self.one_transaction = one_transaction
         self.hive_acid_conn_id = hive_acid_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self.xcom_rows = xcom_rows
+        self.on_rerun = on_rerun
         self._running: _Running | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -82,11 +88,12 @@ class HiveAcidOperator(BaseOperator):
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
 
         hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=self.spark_conf)
-        agent = agent_info(context)
+        agent, once = agent_info(context), once_of(context, self.on_rerun)
         try:
             with hook, hook.get_engine(agent_info=agent) as engine:
                 self._running = _Running(hook, engine, agent)
-                results = engine.run(script_of(self.sql), one_transaction=self.one_transaction)
+                results = engine.run(script_of(self.sql), one_transaction=self.one_transaction, once=once)
+                hook.acknowledge(once)
         except HiveAcidError as error:
             fail_task(error)
         finally:
@@ -130,21 +137,14 @@ def script_of(sql: str | Sequence[str]) -> str:
 
 def result_document(results: Sequence[StatementResult], xcom_rows: int) -> dict[str, Any]:
     """What goes into the XCom."""
+    from airflow_hive_acid.engine.results import plain_values  # not needed to parse a DAG file
+
     document: dict[str, Any] = {"statements": [result.to_document() for result in results]}
     for what in ("inserted", "updated", "deleted"):
         document[what] = sum(getattr(result, what) for result in results)
     queries = [result.rows for result in results if result.rows is not None]
     if queries:
         rows = queries[-1].to_dicts()
-        document["rows"] = [_plain(row) for row in rows[:xcom_rows]]
+        document["rows"] = [plain_values(row) for row in rows[:xcom_rows]]
         document["rows_left_out"] = max(0, len(rows) - xcom_rows)
     return document
-
-
-def _plain(value: Any) -> Any:
-    """Decimals as text: Airflow's own form of them goes through floats and loses digits."""
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list) else value

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException
 
+from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
@@ -54,28 +57,50 @@ def client(postgresql_server, monkeypatch, tmp_path) -> Iterator[MetastoreClient
         yield client
 
 
+@pytest.fixture
+def dies_after_its_commits(monkeypatch) -> list[str]:
+    """The first try of a task dies when all is committed and Airflow knows nothing of it; returns the tries."""
+    tries = []
+
+    def acknowledge(hook, once):
+        tries.append(once.life)
+        if len(tries) == 1:
+            raise AirflowException("the worker was lost")
+        hook.get_conn().claims.acknowledge(once.scope)
+
+    monkeypatch.setattr(HiveAcidHook, "acknowledge", acknowledge)
+    return tries
+
+
 def results_of(finished, task_id):
     (instance,) = [i for i in finished.get_task_instances() if i.task_id == task_id]
     return instance.xcom_pull(task_ids=task_id)
 
 
 def test_dag_loads_changes_waits_for_locks_and_asks_for_compaction_and_the_workers_serve_it(
-    client, dags, registered, tmp_path
+    client, dags, registered, tmp_path, dies_after_its_commits
 ):
     """Time line:
 
-    t1  a DAG creates, loads and changes a table, in one Spark application, waits for locks, asks for compaction
+    t1  a DAG creates, loads and changes a table, in one Spark application; its task dies when all is committed
+    t1  the retry applies nothing twice (R14); the DAG waits for locks, asks for compaction
     t2  the Worker DAG compacts in a second application
     t3  the Cleaner DAG removes what was replaced
     t4  a task reads the table in a third: nothing has changed
     """
     with DAG("acid_end_to_end", schedule=None) as dag:
-        work = HiveAcidOperator(task_id="work", sql=[CREATE, LOAD, "BEGIN", *CHANGE[:2], "COMMIT", CHANGE[2]])
+        work = HiveAcidOperator(
+            task_id="work",
+            sql=[CREATE, LOAD, "BEGIN", *CHANGE[:2], "COMMIT", CHANGE[2]],
+            retries=1,
+            retry_delay=timedelta(0),
+        )
         wait = HiveLockReleasedSensor(task_id="wait", table="shop.orders", deferrable=True, poke_interval=0.1)
         ask = HiveAcidCompactOperator(task_id="ask", table="shop.orders", partition={"day": "2026-01-01"})
         work >> wait >> ask
     finished = registered(dag).test()
     assert str(finished.state) == "success"
+    assert dies_after_its_commits == ["1", "1"]
     worked = results_of(finished, "work")
     assert (worked["inserted"], worked["updated"], worked["deleted"]) == (3, 1, 1)
     assert worked["rows"] == AFTER

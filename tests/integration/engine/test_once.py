@@ -153,6 +153,33 @@ def test_truncate_is_applied_once(engine, listing):
     assert listing("w.t") == ["base_0000001"]
 
 
+def test_changes_of_the_catalog_are_made_once(engine, client, fake):
+    script = (
+        "CREATE TABLE w.n (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='true'); ALTER TABLE w.n RENAME TO w.m"
+    )
+    engine.run(script, once=ONCE)
+    engine.run(f"{script}; DROP TABLE w.m", once=ONCE)
+    assert not client.catalog.find_tables(["w.n", "w.m"])
+
+
+def test_table_made_from_a_query_is_made_once(engine, client, fake):
+    fake.answer = [[1]]
+    script = "CREATE TABLE w.c STORED AS ORC TBLPROPERTIES ('transactional'='true') AS SELECT a FROM w.t"
+    first = engine.run(script, once=ONCE)
+    specs = len(fake.specs)
+    again = engine.run(script, once=ONCE)
+    assert len(fake.specs) == specs
+    assert (again[0].kind, again[0].write_ids) == (first[0].kind, {"w.c": 1})
+
+
+def test_request_for_compaction_is_made_once(engine, client):
+    engine.run(f"{INSERT}; ALTER TABLE w.t COMPACT 'major'", once=ONCE)
+    (request,) = client.compactions.show()
+    client.compactions.abort([request.id])
+    engine.run(f"{INSERT}; ALTER TABLE w.t COMPACT 'major'", once=ONCE)
+    assert [r.id for r in client.compactions.show()] == [request.id]
+
+
 def test_deliberate_rerun_applies_again_and_says_so(engine, client, fake, events):
     engine.run(INSERT, once=ONCE)
     client.claims.acknowledge(ONCE.scope)

@@ -11,16 +11,18 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
+from airflow_hive_acid.engine.claiming import Once
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.errors import JobFailedError, SqlSyntaxError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.claim_rules import Rerun
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator, partition_text
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document, script_of
 
 CONTEXT = {
-    "ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1),
+    "ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1, max_tries=2),
 }
 INSERT = StatementResult("INSERT …", "insert", inserted=3, txn_id=5, write_ids={"db.t": 2}, seconds=1.2)
 SELECT = StatementResult(
@@ -35,6 +37,8 @@ class FakeEngine:
         self.answer = answer
         self.asked = []
         self.closed = False
+        self.once = None
+        self.acknowledged = None
         self.cancelled = threading.Event()
 
     def __enter__(self):
@@ -43,8 +47,9 @@ class FakeEngine:
     def __exit__(self, *error):
         self.closed = True
 
-    def run(self, sql, *, one_transaction):
+    def run(self, sql, *, one_transaction, once):
         self.asked.append((sql, one_transaction))
+        self.once = once
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer() if callable(self.answer) else self.answer
@@ -58,6 +63,7 @@ def engine(monkeypatch):
     def define(answer):
         engine = FakeEngine(answer)
         monkeypatch.setattr(HiveAcidHook, "get_engine", lambda self, agent_info: engine)
+        monkeypatch.setattr(HiveAcidHook, "acknowledge", lambda self, once: setattr(engine, "acknowledged", once))
         return engine
 
     return define
@@ -93,11 +99,25 @@ def test_document_without_a_query_has_no_rows():
     assert "rows" not in result_document([INSERT], 10)
 
 
+@pytest.mark.rule("R14")
+def test_tries_of_a_task_instance_have_a_key_in_common_and_success_is_acknowledged(engine):
+    fake = engine([INSERT])
+    HiveAcidOperator(task_id="t", sql="INSERT …", on_rerun="skip").execute(CONTEXT)
+    assert fake.once == Once(("airflow", "d", "r", "t", "-1"), life="2", on_rerun=Rerun.SKIP)
+    assert fake.acknowledged == fake.once
+
+
+def test_unknown_on_rerun_is_refused_where_the_dag_is_parsed():
+    with pytest.raises(ValueError, match="on_rerun of task t must be 'apply' or 'skip', not 'again'"):
+        HiveAcidOperator(task_id="t", sql="x", on_rerun="again")
+
+
 def test_passing_failure_lets_airflow_retry(engine):
-    engine(JobFailedError("the cluster is full"))
+    fake = engine(JobFailedError("the cluster is full"))
     with pytest.raises(AirflowException, match="JobFailedError: the cluster is full") as caught:
         HiveAcidOperator(task_id="t", sql="x").execute(CONTEXT)
     assert not isinstance(caught.value, AirflowFailException)
+    assert fake.acknowledged is None
 
 
 def test_statement_that_does_not_parse_fails_for_good(engine):
