@@ -103,6 +103,8 @@ _ROWS = (
           "A release removes the nodes of objects that nobody locks any more."),
     _flag("hive.acid.deadlock.detection", True,
           "Ours: txns that wait in a circle are found, and the one that did the least gives way.", hive=False),
+    _duration("hive.acid.claim.retention", "30d", "d",
+              "Ours: how long it is remembered what tasks have applied, so that a retry does not apply it again."),
     _text("hive.acid.lease.mirror", "auto",
           "Ours: leases stand in Hive's lock table too, so that writers without one wait. auto: unless embedded.",
           hive="off", choices=("auto", "on", "off")),

@@ -70,6 +70,7 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
         "forgetting txns": keeper.run_txn_cleaner(),
         "others": keeper.run_isolated({
             "jobs": lambda: client.jobs.forget(FENCED_JOBS_KEPT_MS),
+            "claims": lambda: client.claims.forget(client.settings.milliseconds("hive.acid.claim.retention")),
             "events": keeper.purge_notifications,
             "trash": lambda: purge_trash(client, filesystem),
             "open txns": keeper.too_many_open,
