@@ -25,10 +25,12 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": _NAME, "external-doc-url": "https://hive.apache.org", "tags": ["apache"]}
         ],
         "hooks": _modules("hooks.hive_acid"),
-        "operators": _modules("operators.hive_acid", "operators.compact"),
-        "sensors": _modules("sensors.locks"),
-        "triggers": _modules("triggers.locks", "triggers.compactions"),
+        "operators": _modules("operators.hive_acid", "operators.compact", "operators.worker"),
+        "sensors": _modules("sensors.locks", "sensors.compactions"),
+        "triggers": _modules("triggers.locks", "triggers.compactions", "triggers.readiness"),
+        "asset-uris": [{"schemes": ["hiveacid"], "handler": "airflow_hive_acid.hooks.assets.check_uri"}],
         "connection-types": [_connection_type()],
+        "cli": ["airflow_hive_acid.airflow_cli.get_cli_commands"],
         "config": {"hive_acid": {"description": _CONFIG_DESCRIPTION, "options": _options()}},
     }
 
@@ -106,7 +108,7 @@ def _options() -> dict[str, Any]:
         "worker_schedule": _option(
             "string",
             "When the Worker looks for requests, besides right after the Initiator has made some. "
-            f"{_SCHEDULE} hive.compactor.check.interval.",
+            f"{_SCHEDULE} hive.compactor.check.interval; a run then waits for requests until the next one is due.",
             example="*/10 * * * *",
         ),
         "worker_requests_per_task": _option(
@@ -121,10 +123,16 @@ def _options() -> dict[str, Any]:
             default="False",
         ),
         "compaction_pool": _option("string", "Airflow pool in which the Worker's tasks run.", default="default_pool"),
+        "compaction_pools": _option(
+            "string",
+            "Airflow pools that exist for compaction pools, by the same name or as name=airflow_pool. Workers of other "
+            "compaction pools run in compaction_pool.",
+            example="etl, reports=reports_pool",
+        ),
         "cleaner_schedule": _option(
             "string",
-            f"When the Cleaner removes obsolete files. {_SCHEDULE} hive.compactor.cleaner.run.interval, but not more "
-            "often than once a minute.",
+            f"When the Cleaner removes obsolete files. {_SCHEDULE} 5 minutes; a run then waits in the triggerer, looks "
+            "every hive.compactor.cleaner.run.interval, and cleans as soon as something is ready.",
             example="*/5 * * * *",
         ),
         "reaper_schedule": _option(

@@ -83,7 +83,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
-        metafunc.parametrize("backend", metafunc.config.getoption("--backend") or DEFAULT_BACKENDS, scope="session")
+        asked = metafunc.config.getoption("--backend") or DEFAULT_BACKENDS
+        only = metafunc.definition.get_closest_marker("backends")
+        chosen = [backend for backend in asked if only is None or backend in only.args]
+        metafunc.parametrize("backend", chosen, scope="session")
 
 
 @pytest.fixture(scope="session")

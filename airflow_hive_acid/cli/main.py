@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.cli import cleaning, doctor, maintenance, schema, settings, show, sql
+from airflow_hive_acid.cli import cleaning, demo, doctor, explain, maintenance, schema, settings, show, sql
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.cli.session import CliSession, parse_pairs
 from airflow_hive_acid.errors import HiveAcidError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
 #: What typer makes of KeyboardInterrupt.
@@ -29,13 +30,17 @@ _TYPER_INTERRUPTED = 130
 app = typer.Typer(
     name="hive-acid",
     help="Hive's ACID tables: SQL, transactions, locks, compaction.",
+    epilog="Exit codes: 0 done; 1 it failed, the text says why; 2 the command line is wrong; 3 the doctor found "
+    "something. Rows go to standard output, messages to standard error.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 app.command("sql")(sql.sql)
+app.command("explain")(explain.explain)
 app.command("settings")(settings.settings)
 app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
 app.add_typer(schema.app, name="schema")
 app.add_typer(show.app, name="show")
 app.add_typer(maintenance.app, name="maintenance")
@@ -86,7 +91,10 @@ def options(
     ] = False,
 ) -> None:
     """Options that every command understands."""
-    session = CliSession(
+    make: Callable[..., CliSession] = context.obj or CliSession
+    if context.obj is not None:
+        _refuse_where(context)
+    session = make(
         metastore_url=metastore_url or None,
         warehouse=warehouse or None,
         spark_master=spark_master,
@@ -98,12 +106,35 @@ def options(
     context.call_on_close(session.close)
 
 
+def _refuse_where(context: typer.Context) -> None:
+    """Where to work is known already: an option that says something else would go unheard."""
+    for name in ("metastore_url", "warehouse", "spark_master", "hive_site"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = "--" + name.replace("_", "-")
+            raise typer.BadParameter(f"{option}: the Airflow connection says that", context)
+
+
 def main() -> None:
-    """The entry point; exits with 0, 1 or 2."""
+    """The entry point; exits with 0, 1, 2 or 3."""
+    run()
+
+
+def run(
+    arguments: Sequence[str] | None = None,
+    make_session: Callable[..., CliSession] | None = None,
+    program: str | None = None,
+) -> None:
+    """Run one command line and end the process.
+
+    :param arguments: those of this process by default.
+    :param make_session: takes the fields of :class:`CliSession`; for callers that know where to work.
+    :param program: as what we were called.
+    """
     # So that everything is stopped and aborted as on Ctrl-C when somebody ends us politely.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app()
+        app(args=arguments, prog_name=program, obj=make_session)
     except HiveAcidError as error:
         say(f"error: {error}")
         for note in getattr(error, "__notes__", ()):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.launcher import JobLauncher
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.settings import Settings
@@ -55,16 +56,25 @@ class CliSession:
 
     def settings(self) -> Settings:
         """Hive's settings: ``--set``, then ``hive-site.xml``, then our defaults."""
-        from airflow_hive_acid.settings import SETTINGS, Settings, Source, read_hive_site
+        from airflow_hive_acid.settings import Settings, Source, read_hive_site
+
+        self.check_settings()
+        sources = {Source.REQUEST: self.hive_settings}
+        if self.hive_site is not None:
+            sources[Source.HIVE_SITE] = read_hive_site(self.hive_site)
+        return Settings(sources)
+
+    def check_settings(self) -> None:
+        """Refuse settings that do not exist.
+
+        :raises InvalidArgumentsError: naming the first.
+        """
+        from airflow_hive_acid.settings import SETTINGS
 
         known = {key.lower() for key in SETTINGS}
         for key in self.hive_settings:
             if key.lower() not in known:
                 raise InvalidArgumentsError(f"--set {key}: there is no such setting")
-        sources = {Source.REQUEST: self.hive_settings}
-        if self.hive_site is not None:
-            sources[Source.HIVE_SITE] = read_hive_site(self.hive_site)
-        return Settings(sources)
 
     def bare_client(self) -> MetastoreClient:
         """A client of the metastore, whatever is in there."""
@@ -87,7 +97,7 @@ class CliSession:
         """Create the metastore's tables and say where its warehouse is."""
         client = self.bare_client()
         client.create_schema()
-        known = self._warehouse_of(client)
+        known = self.warehouse_of(client)
         where = f"warehouse {known}" if known else "it does not know its warehouse yet: give --warehouse"
         say(f"the metastore {client.database.where} is ready; {where}")
 
@@ -99,14 +109,19 @@ class CliSession:
 
     def engine(self, on_event: Callable[[Event], None] | None = None) -> Engine:
         """An engine on this metastore, with Spark as the options say."""
-        from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
+        from airflow_hive_acid.engine import Engine
 
         client = self.client()
-        accelerator = self.settings().string("hive.acid.spark.accelerator")
-        launcher = SparkSubmitLauncher(self.spark_master, conf=self.spark_conf, accelerator=accelerator)
-        return Engine(client, launcher, self._warehouse_of(client), on_event=on_event, agent_info=AGENT)
+        return Engine(client, self.launcher(), self.warehouse_of(client), on_event=on_event, agent_info=AGENT)
 
-    def _warehouse_of(self, client: MetastoreClient) -> str | None:
+    def launcher(self) -> JobLauncher:
+        """What starts Spark applications."""
+        from airflow_hive_acid.engine import SparkSubmitLauncher
+
+        accelerator = self.settings().string("hive.acid.spark.accelerator")
+        return SparkSubmitLauncher(self.spark_master, conf=self.spark_conf, accelerator=accelerator)
+
+    def warehouse_of(self, client: MetastoreClient) -> str | None:
         """The warehouse in force, set now if nobody has said where it is and we may.
 
         Only an embedded metastore gets the home directory's without being told: others are shared.

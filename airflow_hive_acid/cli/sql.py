@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid.cli.output import Format, print_rows, say
+from airflow_hive_acid.cli.progress import progress
 from airflow_hive_acid.errors import InvalidArgumentsError
 
 if TYPE_CHECKING:
@@ -45,23 +46,28 @@ def sql(
     """
     if (execute is None) == (file is None):
         raise typer.BadParameter("give either -e SQL or -f FILE", context)
-    text = execute if execute is not None else _read(str(file))
+    text = execute if execute is not None else read_script(str(file))
     session: CliSession = context.obj
-    with session.engine(_reporter(quiet, verbose)) as engine:
+    with progress(reporter(quiet, verbose), not quiet) as listener, session.engine(listener) as engine:
         results = engine.run(text, one_transaction=one_transaction)
     rows = [result.rows for result in results if result.rows is not None]
     if rows:
         print_rows(rows[-1], form)
 
 
-def _read(file: str) -> str:
+def read_script(file: str) -> str:
+    """The text of a file; ``-`` is standard input.
+
+    :raises InvalidArgumentsError: when it cannot be read.
+    """
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgumentsError(f"{file} cannot be read: {error}") from error
 
 
-def _reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:
+def reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:
+    """Prints the events that somebody at a terminal wants to know; nothing or all of them, if so asked."""
     from airflow_hive_acid.engine.events import SparkReady, SparkStarting, StatementFinished, TransactionAborted
 
     told = (SparkStarting, SparkReady, StatementFinished, TransactionAborted)

@@ -34,6 +34,7 @@ def call(*arguments, stdin=None, **environment):
     )
 
 
+@pytest.mark.backends("postgresql", "mariadb")  # the demo is the same on SQLite
 @pytest.mark.spark
 def test_script_of_a_file_on_a_server(metastore_url, tmp_path, home):
     """The rows of the last SELECT, and nothing else, go to standard output; the URL comes from the environment."""
@@ -64,6 +65,60 @@ def test_script_of_a_file_on_a_server(metastore_url, tmp_path, home):
     assert "insert: 2 inserted" in done.stderr
     assert (tmp_path / "w" / "shop.db" / "items" / "kind=a" / "delta_0000001_0000001_0000").is_dir()
     assert not home.exists()
+
+
+def test_each_verb_is_a_process_that_works_on_a_server(metastore_url, tmp_path, home):
+    """No Spark: DDL and what looks at the metastore. Every one that prints rows does so as JSON and as CSV, too."""
+    environment = {"HIVE_ACID_METASTORE_URL": metastore_url, "HIVE_ACID_WAREHOUSE": str(tmp_path / "w")}
+
+    def verb(*arguments):
+        done = call(*arguments, **environment)
+        assert done.returncode == 0, (arguments, done.stderr)
+        return done
+
+    assert "is ready; warehouse file:" in verb("schema", "create").stderr
+    assert "nothing to do" in verb("schema", "upgrade").stderr
+    assert "Hive schema 4.1.0" in verb("schema", "check").stderr
+    made = verb(
+        "sql", "--format", "json", "-e",
+        "CREATE DATABASE w; CREATE TABLE w.t (id INT) PARTITIONED BY (p INT) STORED AS ORC; "
+        "ALTER TABLE w.t ADD PARTITION (p = 1); ALTER TABLE w.t PARTITION (p = 1) COMPACT 'minor'; "
+        "SHOW COMPACTIONS w.t",
+    )  # fmt: skip
+    assert [(row["partname"], row["state"]) for row in json.loads(made.stdout)] == [("p=1", "initiated")]
+    delete = "DELETE FROM w.t WHERE p = 1"
+    explained = verb("explain", delete).stdout
+    assert "partitions: 1 of 1" in explained
+    assert "1 Spark job" in explained
+    locks = json.loads(verb("explain", "--locks", delete, "--format", "json").stdout)
+    assert [row["Explain"] for row in locks] == ["LOCK INFORMATION:", "w.t -> SHARED_WRITE"]
+    for what, columns in (("locks", "lockid,"), ("transactions", "txnid,"), ("compactions", "compactionid,")):
+        assert verb("show", what, "--format", "csv").stdout.startswith(columns)
+    assert "hive.txn.timeout" in verb("settings", "--format", "csv").stdout
+    assert verb("doctor", "--format", "json").stdout == "[]\n"
+    assert verb("maintenance", "cleaner", "--once").stdout == ""
+
+
+@pytest.mark.spark
+def test_demo_starts_with_nothing_and_leaves_nothing(home, tmp_path, monkeypatch):
+    """Its own metastore, whatever the environment says; Spark on this machine."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = call("demo", "--format", "csv", HIVE_ACID_METASTORE_URL="postgresql://nobody@127.0.0.1:1/other")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(
+        "id,name,price,kind\n1,tea,3.85,drink\n2,jam,4.20,food\n4,salt,0.90,food\n5,water,1.00,drink\n"
+    )
+    assert done.stdout.count(",succeeded,") == 2
+    assert "These are the rows that the demo should leave." in done.stderr
+    assert not home.exists()
+    assert list(tmp_path.glob("hive-acid-demo-*")) == []
+
+
+def test_demo_takes_no_directory_with_files_in_it(home, tmp_path):
+    (tmp_path / "mine").touch()
+    done = call("demo", "--directory", str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is not empty" in done.stderr
 
 
 def test_embedded_metastore_is_made_at_the_first_use(home):
