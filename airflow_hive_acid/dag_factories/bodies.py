@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
     from airflow_hive_acid.maintenance.decisions import CleaningOutcome, CompactionOutcome, Decision
 
@@ -45,19 +46,20 @@ def skip_unless(number: int, reason: str) -> None:
         raise AirflowSkipException(reason)
 
 
-def plan_workers(conn_id: str) -> list[int]:
-    """How many Worker tasks to start: no more than there are requests and than ``hive.compactor.worker.threads``.
+def report_failures(done: Iterable[Iterable[Mapping[str, Any]]]) -> int:
+    """Fail when requests failed; the others have been served.
 
-    :return: a number for each.
+    :param done: what the workers of each pool returned.
+    :return: how many requests were served.
+    :raises AirflowFailException: naming the first failures; all of them are in the queue's history.
     """
-    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-
-    with HiveAcidHook(conn_id) as hook:
-        threads = hook.settings.integer("hive.compactor.worker.threads")
-        workers = len(hook.get_conn().compactions.show(state=CompactionState.INITIATED, limit=threads))
-    log.info("%d of at most %d workers start for the requests that wait for compaction", workers, threads)
-    return list(range(1, workers + 1))
+    results = [result for pool in done for result in pool]
+    served = sum(int(result["served"]) for result in results)
+    failed = [text for result in results for text in result["failed"]]
+    if failed:
+        shown = "\n".join(f"  {text}" for text in failed[:_SHOWN])
+        raise AirflowFailException(f"{len(failed)} of {served} compactions failed, the first are\n{shown}")
+    return served
 
 
 def compact(conn_id: str, worker_id: str, limit: int | None = None) -> list[CompactionOutcome]:
@@ -72,10 +74,8 @@ def compact(conn_id: str, worker_id: str, limit: int | None = None) -> list[Comp
 
     with HiveAcidHook(conn_id) as hook, hook.get_engine(agent_info=worker_id) as engine:
         outcomes = engine.run_compactions(worker_id, limit)
-    failed = [outcome for outcome in outcomes if outcome.kind is Kind.FAILED]
-    if failed:
-        shown = "\n".join(f"  {outcome}" for outcome in failed[:_SHOWN])
-        raise AirflowFailException(f"{len(failed)} of {len(outcomes)} compactions failed, the first are\n{shown}")
+    failed = [str(outcome) for outcome in outcomes if outcome.kind is Kind.FAILED]
+    report_failures([[{"served": len(outcomes), "failed": failed}]])
     return outcomes
 
 

@@ -7,19 +7,37 @@ Each DAG is one of Hive's background threads. Nothing is decided here: the bodie
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Asset, Param, conf, task
 
 from airflow_hive_acid.dag_factories import bodies
-from airflow_hive_acid.dag_factories.schedules import ScheduleRule, timetable, timetable_or_asset
-from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION
-from airflow_hive_acid.hooks.tasks import worker_id
+from airflow_hive_acid.dag_factories.schedules import (
+    WAITING_RUN,
+    ScheduleRule,
+    airflow_pool,
+    timetable,
+    timetable_or_assets,
+    wait_of,
+)
+from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, worker_pools
+from airflow_hive_acid.operators.worker import (
+    CLEANED,
+    CleanOperator,
+    CompactionWorkerOperator,
+    PlanWorkersOperator,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: News of this asset: the Initiator has put requests into the compaction queue.
 COMPACTION_REQUESTS = Asset(name="hive_acid_compaction_requests", uri="x-hive-acid://compaction-requests")
+#: News of this asset: the Worker has served requests; more may have come meanwhile.
+WORKER_SERVED = Asset(name="hive_acid_worker_served", uri="x-hive-acid://worker-served")
 
 _CONN = "{{ params.hive_acid_conn_id }}"
+_WAIT = "{{ params.wait_seconds }}"
 
 
 def initiator_dag() -> DAG:
@@ -40,33 +58,57 @@ def initiator_dag() -> DAG:
 
 
 def worker_dag() -> DAG:
-    """Serves the compaction queue: one task is one Spark application and serves one request after the other."""
+    """Serves the compaction queue: one mapped task is one worker, which serves one request after the other.
+
+    A run waits until requests are queued, by whomever, serves them and ends; runs that served something are followed by
+    another one at once. Requests of a compaction pool with ``hive.compactor.worker.<pool>.threads`` have workers of
+    their own.
+    """
     rule = ScheduleRule("worker_schedule", "hive.compactor.check.interval")
     requests = conf.getint(SECTION, "worker_requests_per_task", fallback=50)
-    with _dag("hive_acid_worker", rule, asset=COMPACTION_REQUESTS) as dag:
+    pools = worker_pools()
+    with _dag("hive_acid_worker", rule, assets=(COMPACTION_REQUESTS, WORKER_SERVED), wait=wait_of(rule)) as dag:
         dag.doc_md = worker_dag.__doc__
+        plan = PlanWorkersOperator(task_id="plan", pools=pools, wait_seconds=_WAIT, hive_acid_conn_id=_CONN)
 
-        @task
-        def plan(conn_id: str) -> list[int]:
-            return bodies.plan_workers(conn_id)
+        @task(outlets=[WORKER_SERVED], trigger_rule="none_failed_min_one_success", retries=0)
+        def report(done: Any) -> int:
+            # In a task of its own: a failed task's events are lost, and the others were committed.
+            return bodies.report_failures(done)
 
-        @task(
-            pool=conf.get(SECTION, "compaction_pool", fallback="default_pool"),
-            map_index_template="{{ 'worker ' ~ task.op_kwargs['worker'] }}",
-            execution_timeout=None,
-        )
-        def compact(worker: int, conn_id: str, **context: Any) -> int:
-            # A request is claimed here, not in plan(): one that is claimed and never run would wait for a day.
-            return len(bodies.compact(conn_id, worker_id(context), requests))
-
-        compact.partial(conn_id=_CONN).expand(worker=plan(_CONN))
+        done = []
+        for pool in (None, *pools):
+            planned = plan
+            if pool is not None:
+                planned = PlanWorkersOperator(
+                    task_id=f"plan_{pool}", pools=pools, compaction_pool=pool, hive_acid_conn_id=_CONN
+                )
+                plan >> planned
+            workers = CompactionWorkerOperator.partial(
+                task_id="compact" if pool is None else f"compact_{pool}",
+                pool=airflow_pool(pool),
+                compaction_pool=pool,
+                requests=requests,
+                hive_acid_conn_id=_CONN,
+                map_index_template="{{ 'worker ' ~ task.worker }}",
+                execution_timeout=None,
+            ).expand(worker=planned.output)
+            done.append(workers.output)
+        report(done)
     return dag
 
 
 def cleaner_dag() -> DAG:
-    """Removes the files that compaction has replaced, once no reader needs them any more."""
-    rule = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval")
-    return _single_task_dag("hive_acid_cleaner", rule, "clean", _clean, cleaner_dag.__doc__)
+    """Removes the files that compaction has replaced, once no reader needs them any more.
+
+    A run waits until there is something to remove, removes it and ends; one that removed something is followed by
+    another one at once.
+    """
+    rule = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval", shortest=WAITING_RUN)
+    with _dag("hive_acid_cleaner", rule, assets=(CLEANED,), wait=wait_of(rule)) as dag:
+        dag.doc_md = cleaner_dag.__doc__
+        CleanOperator(task_id="clean", wait_seconds=_WAIT, hive_acid_conn_id=_CONN)
+    return dag
 
 
 def reaper_dag() -> DAG:
@@ -83,10 +125,6 @@ def history_purge_dag() -> DAG:
     )
 
 
-def _clean(conn_id: str) -> int:
-    return sum(len(outcome.removed) for outcome in bodies.clean(conn_id))
-
-
 def _single_task_dag(dag_id: str, rule: ScheduleRule, task_id: str, body: Any, doc: str | None) -> DAG:
     with _dag(dag_id, rule) as dag:
         dag.doc_md = doc
@@ -94,19 +132,24 @@ def _single_task_dag(dag_id: str, rule: ScheduleRule, task_id: str, body: Any, d
     return dag
 
 
-def _dag(dag_id: str, rule: ScheduleRule, asset: Asset | None = None) -> DAG:
+def _dag(dag_id: str, rule: ScheduleRule, assets: Sequence[Asset] = (), wait: float | None = None) -> DAG:
+    params = {
+        "hive_acid_conn_id": Param(
+            conf.get(SECTION, "conn_id", fallback=DEFAULT_CONN_ID),
+            type="string",
+            description="Connection of type hive_acid to work on.",
+        )
+    }
+    if wait is not None:
+        params["wait_seconds"] = Param(
+            wait, type="number", minimum=0, description="How long to wait for something to do; 0: look once."
+        )
     return DAG(
         dag_id,
-        schedule=timetable(rule) if asset is None else timetable_or_asset(rule, asset),
+        schedule=timetable_or_assets(rule, assets) if assets else timetable(rule),
         catchup=False,
         max_active_runs=1,
         tags=["hive-acid"],
         default_args={"owner": "hive-acid", "retries": 2, "retry_delay": timedelta(seconds=30)},
-        params={
-            "hive_acid_conn_id": Param(
-                conf.get(SECTION, "conn_id", fallback=DEFAULT_CONN_ID),
-                type="string",
-                description="Connection of type hive_acid to work on.",
-            )
-        },
+        params=params,
     )

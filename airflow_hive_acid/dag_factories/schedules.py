@@ -6,16 +6,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable, conf
+from airflow.sdk import AssetAny, AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable, conf
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import SECTION, load_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow.sdk import Asset
 
 #: A DAG run costs about a second of the scheduler; a shorter interval of Hive's threads is not met by more runs.
 SHORTEST = timedelta(minutes=1)
+#: A run that waits for something to do looks every few seconds whatever its schedule is; this long it waits at most.
+WAITING_RUN = timedelta(minutes=5)
 
 _PRESETS = {
     "@hourly": "0 * * * *",
@@ -35,10 +39,12 @@ class ScheduleRule:
 
     :param option: option of Airflow's ``[hive_acid]`` section.
     :param interval: Hive's setting, which counts when the option is empty.
+    :param shortest: the interval is at least this.
     """
 
     option: str
     interval: str
+    shortest: timedelta = SHORTEST
 
 
 def timetable(rule: ScheduleRule) -> Timetable | None:
@@ -49,7 +55,7 @@ def timetable(rule: ScheduleRule) -> Timetable | None:
     text = (conf.get(SECTION, rule.option, fallback=None) or "").strip()
     if not text:
         interval = timedelta(milliseconds=load_settings().milliseconds(rule.interval))
-        return DeltaTriggerTimetable(max(interval, SHORTEST))
+        return DeltaTriggerTimetable(max(interval, rule.shortest))
     if text.lower() in ("never", "none"):
         return None
     cron = _PRESETS.get(text.lower(), text)
@@ -68,7 +74,34 @@ def _is_cron(text: str) -> bool:
     return bool(croniter.is_valid(text))
 
 
-def timetable_or_asset(rule: ScheduleRule, asset: Asset) -> Schedule | list[Asset]:
+def timetable_or_assets(rule: ScheduleRule, assets: Sequence[Asset]) -> Schedule | AssetAny:
     """Whenever there is news of an asset, and at the times of a rule besides."""
+    times, news = timetable(rule), AssetAny(*assets)
+    return news if times is None else AssetOrTimeSchedule(timetable=times, assets=news)
+
+
+def wait_of(rule: ScheduleRule) -> float:
+    """Seconds that a run waits for something to do: until the next one is due; 0 when a person has chosen the times."""
     times = timetable(rule)
-    return [asset] if times is None else AssetOrTimeSchedule(timetable=times, assets=[asset])
+    return times.delta.total_seconds() if isinstance(times, DeltaTriggerTimetable) else 0.0
+
+
+def airflow_pool(pool: str | None) -> str:
+    """The Airflow pool in which the workers of a compaction pool run.
+
+    ``compaction_pools`` lists those that exist, as names or as ``compaction pool=Airflow pool``; a task in a pool that
+    does not exist would never start, and a DAG file cannot ask.
+
+    :raises InvalidArgumentsError: when the option is unreadable; names it.
+    """
+    default = conf.get(SECTION, "compaction_pool", fallback="default_pool")
+    text = conf.get(SECTION, "compaction_pools", fallback=None) or ""
+    known: dict[str, str] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, other = (part.strip() for part in item.partition("="))
+        if not name or (equals and not other):
+            raise InvalidArgumentsError(
+                f"[{SECTION}] compaction_pools = {text!r}: write names of pools with commas, or name=airflow_pool"
+            )
+        known[name.lower()] = other or name
+    return default if pool is None else known.get(pool.lower(), default)

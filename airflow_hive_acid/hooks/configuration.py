@@ -6,16 +6,20 @@ A Hive key is written in ``airflow.cfg`` with underscores for dots, because envi
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import conf
 
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.settings import SETTINGS, Settings, Source, read_hive_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_POOL_OPTION = re.compile(r"^hive_compactor_worker_(.+)_threads$")
+_POOL_KEY = re.compile(r"^(?:hive|metastore)\.compactor\.worker\.(.+)\.threads$")
 SECTION = "hive_acid"
 DEFAULT_CONN_ID = "hive_acid_default"
 DEFAULT_SPARK_CONN_ID = "spark_default"
@@ -42,3 +46,33 @@ def load_settings(connection: Mapping[str, str] | None = None) -> Settings:
     if hive_site:
         sources[Source.HIVE_SITE] = read_hive_site(Path(hive_site))
     return Settings(sources)
+
+
+def worker_pools() -> dict[str, int]:
+    """Compaction pools that have workers of their own, with their number: ``hive.compactor.worker.<pool>.threads``.
+
+    From ``airflow.cfg`` (where names are in lower case) and ``hive-site.xml``; the DAG has a task for each, so a
+    connection cannot name more.
+
+    :raises InvalidArgumentsError: when a number is none; names the pool.
+    """
+    found: dict[str, object] = {}
+    hive_site = conf.get(SECTION, "hive_site", fallback=None)
+    for key, text in (read_hive_site(Path(hive_site)) if hive_site else {}).items():
+        match = _POOL_KEY.match(key)
+        if match is not None:
+            found[match.group(1)] = text
+    for option, value in (conf.getsection(SECTION) or {}).items():
+        match = _POOL_OPTION.match(option)
+        if match is not None and value not in (None, ""):
+            found[match.group(1)] = value
+    pools: dict[str, int] = {}
+    for pool, given in sorted(found.items()):
+        text = str(given).strip()
+        if not text.isdigit():
+            raise InvalidArgumentsError(
+                f"hive.compactor.worker.{pool}.threads = {text!r} is no number of workers; write 0 or more"
+            )
+        if int(text):
+            pools[pool] = int(text)
+    return pools

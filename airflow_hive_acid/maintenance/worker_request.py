@@ -35,6 +35,7 @@ from airflow_hive_acid.format.names import parse_directory, staging_name
 from airflow_hive_acid.maintenance.decisions import CompactionOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter, entries, names
 from airflow_hive_acid.maintenance.storage import bucketing, require_format, writer_properties
+from airflow_hive_acid.maintenance.thresholds import threshold_overrides
 from airflow_hive_acid.maintenance.worker_jobs import Application, application_for, job_name, run_as, table_properties
 from airflow_hive_acid.maintenance.worker_rules import (
     NOTHING_TO_DO,
@@ -55,6 +56,7 @@ from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.requests import TableUse
 from airflow_hive_acid.metastore.transactions import Transaction
+from airflow_hive_acid.settings import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,7 +204,9 @@ class Work:
     def _compact(self, place: _Place) -> CompactionOutcome:
         pinned = self._pin(place)
         if self._request.type is not CompactionType.REBALANCE:
-            most = self._client.settings.integer("hive.compactor.max.num.delta")
+            own = threshold_overrides(place.table.properties, self._request.properties)
+            settings = self._client.settings.with_overrides(Source.REQUEST, own)
+            most = settings.integer("hive.compactor.max.num.delta")
             for part in parts_first(pinned.state, most):
                 if not self._merge_part(place, pinned, part):
                     break

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import JobFailedError
+from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.triggers.base import MetastoreWaitTrigger
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+
+_SHOWN = 3
 
 
 class CompactionFinishedTrigger(MetastoreWaitTrigger):
@@ -46,3 +51,83 @@ def compaction_outcome(client: MetastoreClient, request_id: int) -> dict[str, An
         f"compaction request {request.id} of {request.resource} ended as {request.state.text}: "
         f"{request.error or 'no reason was recorded'}"
     )
+
+
+class CompactionWaitTrigger(MetastoreWaitTrigger):
+    """Fires when a request has ended, or nothing of a table is compacted any more, or when the time is over.
+
+    :param until: seconds since the epoch by the triggerer's clock.
+    :param request_id: id of the request.
+    :param table: ``db.table`` instead.
+    :param partition: partition name; None for all of them.
+    """
+
+    def __init__(
+        self,
+        until: float,
+        request_id: int | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        hive_acid_conn_id: str = DEFAULT_CONN_ID,
+        poll_interval: float = 5.0,
+    ) -> None:
+        super().__init__(hive_acid_conn_id, poll_interval)
+        self.until = until
+        self.request_id = request_id
+        self.table = table
+        self.partition = partition
+
+    def check(self, client: MetastoreClient) -> dict[str, Any] | None:
+        """Look once."""
+        looked = look_at_compactions(client, self.request_id, self.table, self.partition)
+        if looked.over or time.time() >= self.until:
+            return {"over": looked.over, "waiting_for": looked.waiting_for}
+        self.log.info("%s", looked.waiting_for)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look at the compactions of a table has found.
+
+    :param waiting_for: one sentence for a person; empty when it is over.
+    """
+
+    over: bool
+    waiting_for: str = ""
+
+
+def look_at_compactions(
+    client: MetastoreClient, request_id: int | None, table: str | None, partition: str | None
+) -> Looked:
+    """Whether a request has ended well, or nothing of a table or partition waits or runs.
+
+    :raises InvalidArgumentsError: unless either a request or a table is named.
+    :raises JobFailedError: when the request failed, was refused or aborted; says why.
+    """
+    from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+
+    if (request_id is None) == (not table):
+        raise InvalidArgumentsError("name what to wait for: either a request_id, or a table as db.table")
+    if request_id is not None:
+        if compaction_outcome(client, request_id) is not None:
+            return Looked(True)
+        return Looked(False, f"waiting for {_described(client.compactions.get(request_id))}")
+    database, _, name = str(table).lower().partition(".")
+    if not name:
+        raise InvalidArgumentsError(f"table {table!r} must be given as db.table")
+    client.catalog.get_table(f"{database}.{name}")
+    active = [
+        request
+        for state in (CompactionState.WORKING, CompactionState.INITIATED)
+        for request in client.compactions.show(database=database, table=name, partition=partition, state=state)
+    ]
+    if not active:
+        return Looked(True)
+    more = f" and {len(active) - _SHOWN} more" if len(active) > _SHOWN else ""
+    return Looked(False, f"waiting for {', '.join(map(_described, active[:_SHOWN]))}{more}")
+
+
+def _described(request: Compaction) -> str:
+    who = f" by {request.worker_id}" if request.worker_id else "; is the Worker DAG hive_acid_worker running?"
+    return f"compaction {request.id} ({request.type.name}) of {request.resource}, which is {request.state.text}{who}"

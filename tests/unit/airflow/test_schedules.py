@@ -7,7 +7,14 @@ from datetime import timedelta
 import pytest
 from airflow.sdk import Asset, AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable
 
-from airflow_hive_acid.dag_factories.schedules import ScheduleRule, timetable, timetable_or_asset
+from airflow_hive_acid.dag_factories.schedules import (
+    WAITING_RUN,
+    ScheduleRule,
+    airflow_pool,
+    timetable,
+    timetable_or_assets,
+    wait_of,
+)
 from airflow_hive_acid.errors import InvalidArgumentsError
 
 RULE = ScheduleRule("initiator_schedule", "hive.compactor.check.interval")
@@ -25,9 +32,30 @@ def test_hives_setting_can_be_changed_in_the_section(monkeypatch):
     assert timetable(RULE).delta == timedelta(minutes=20)
 
 
-def test_seconds_of_hives_cleaner_become_a_minute():
+def test_seconds_of_hives_cleaner_become_a_minute_or_what_a_run_waits():
     rule = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval")
     assert timetable(rule).delta == timedelta(minutes=1)
+    waiting = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval", shortest=WAITING_RUN)
+    assert timetable(waiting).delta == timedelta(minutes=5)
+    assert wait_of(waiting) == 300
+
+
+def test_a_run_at_times_of_a_persons_choice_does_not_wait(monkeypatch):
+    monkeypatch.setenv(OPTION, "@hourly")
+    assert wait_of(RULE) == 0
+    monkeypatch.setenv(OPTION, "never")
+    assert wait_of(RULE) == 0
+
+
+def test_workers_of_a_pool_run_in_the_airflow_pool_that_is_said_to_exist(monkeypatch):
+    assert (airflow_pool(None), airflow_pool("etl")) == ("default_pool", "default_pool")
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__COMPACTION_POOL", "hive")
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__COMPACTION_POOLS", "etl, reports = reports_pool")
+    pools = [airflow_pool(pool) for pool in (None, "ETL", "reports", "other")]
+    assert pools == ["hive", "etl", "reports_pool", "hive"]
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__COMPACTION_POOLS", "etl=")
+    with pytest.raises(InvalidArgumentsError, match=r"\[hive_acid\] compaction_pools = 'etl='"):
+        airflow_pool("etl")
 
 
 @pytest.mark.parametrize(("text", "cron"), [("*/7 * * * *", "*/7 * * * *"), ("@hourly", "0 * * * *")])
@@ -51,6 +79,6 @@ def test_what_is_no_schedule_is_refused_by_name(monkeypatch):
 
 def test_asset_runs_the_dag_with_and_without_a_schedule(monkeypatch):
     asset = Asset(name="requests", uri="x-test://requests")
-    assert isinstance(timetable_or_asset(RULE, asset), AssetOrTimeSchedule)
+    assert isinstance(timetable_or_assets(RULE, [asset]), AssetOrTimeSchedule)
     monkeypatch.setenv(OPTION, "never")
-    assert timetable_or_asset(RULE, asset) == [asset]
+    assert list(timetable_or_assets(RULE, [asset]).objects) == [asset]
