@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.engine.compactions import request_compaction
+from airflow_hive_acid.engine.ddl import require_empty
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration
 from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock
-from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.sql import alterations as alter
 from airflow_hive_acid.sql.pruning import PartitionFilter
 
@@ -122,9 +120,16 @@ def _concatenate(context: Context, statement: alter.Concatenate) -> None:
 
 def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:
     specs = [dict(given) for given in statement.partitions]
+    table = context.table(str(statement.table))
+    places = zip(specs, statement.locations, strict=False)
+    locations = {table.partition_name(spec): location for spec, location in places if location is not None}
+    for name, location in locations.items() if table.is_transactional else ():
+        # LOAD DATA by another name: what lies there has no row ids, or those of another table.
+        require_empty(context, f"partition {name} of the transactional table {table.qualified_name}", location)
     added = context.client.catalog.add_locked_partitions(
-        str(statement.table), specs, if_not_exists=statement.if_not_exists, agent_info=context.agent_info
-    )
+        table.qualified_name, specs, locations=locations, if_not_exists=statement.if_not_exists,
+        agent_info=context.agent_info,
+    )  # fmt: skip
     for partition in added:
         context.filesystem.make_directory(partition.location)
 
@@ -143,12 +148,7 @@ def _drop_partitions(context: Context, statement: alter.DropPartitions) -> None:
             agent_info=context.agent_info,
         )  # fmt: skip
         return
-    key = table_name(table.qualified_name)
-    locks = [partition_lock(key, name, LockType.EXCLUSIVE) for name in sorted(names)]
-    with ddl_transaction(context.client, locks, agent_info=context.agent_info):
-        files.fence(context.client.jobs.unfenced_of(table.qualified_name))
-        for name in names:
-            catalog.drop_partition(table.qualified_name, name, if_exists=True)
+    chosen = catalog.drop_plain_partitions(table.qualified_name, names, files=files, agent_info=context.agent_info)
     purged = statement.purge or (table.property("external.table.purge") or "").lower() == "true"
     if table.type == MANAGED_TABLE or purged:
         for partition in chosen:

@@ -92,24 +92,29 @@ def _create_table(context: Context, statement: CreateTable) -> None:
         planned = catalog.plan_table(definition)
         if planned.location is not None and planned.properties.get("transactional") == "true":
             # What a former table left there would become rows of this one.
-            _require_empty(context, name, planned.location)
+            require_empty(context, f"a new transactional table {name}", planned.location)
     with _locked(context, [database_lock(definition.db, LockType.SHARED_READ)]):
         table = catalog.create_table(definition, statement.if_not_exists)
     context.filesystem.make_directory(table.location)
 
 
-def _require_empty(context: Context, table: str, location: str) -> None:
+def require_empty(context: Context, what: str, location: str) -> None:
+    """Refuse a directory in which something lies that would become rows.
+
+    :param what: the table or partition, for messages.
+    :raises InvalidArgumentsError: naming what lies there, and the remedy.
+    """
     try:
         entries = context.filesystem.list_files(location)
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise InvalidArgumentsError(f"{location} is a file; {table} needs a directory of its own") from None
+        raise InvalidArgumentsError(f"{location} is a file; {what} needs a directory of its own") from None
     visible = [entry for entry in entries if not is_hidden(entry.name)]
     if visible:
         raise InvalidArgumentsError(
-            f"{location} is not empty: it holds {len(visible)} entries, the first is {visible[0].name}. A new "
-            f"transactional table {table} would take them for its own; empty it or choose another LOCATION"
+            f"{location} is not empty: it holds {len(visible)} entries, the first is {visible[0].name}, and {what} "
+            "would take them for its own; empty it or choose another LOCATION"
         )
 
 

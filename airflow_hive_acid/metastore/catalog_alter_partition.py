@@ -83,7 +83,9 @@ def change_partition(table: Table, partition: PartitionObject, asked: PartitionA
     return PartitionChange(
         _properties(where, partition.parameters, asked),
         serde,
-        _location(table, partition, asked.location),
+        partition.storage.location or ""
+        if asked.location is None
+        else place_of_partition(table, partition.name, asked.location),
         None if asked.columns is None else _columns(table, partition, asked),
     )
 
@@ -114,15 +116,17 @@ def _columns(table: Table, partition: PartitionObject, asked: PartitionAlteratio
     return alter.replace_columns(own, asked.columns or (), asked.comments)
 
 
-def _location(table: Table, partition: PartitionObject, given: str | None) -> str:
-    before = partition.storage.location or ""
-    if given is None:
-        return before
+def place_of_partition(table: Table, name: str, given: str) -> str:
+    """The directory that a partition is given, in the catalog's spelling (decision 10).
+
+    :param name: the partition's.
+    :raises InvalidArgumentsError: for a place in the table's directory that is, or may become, something else's.
+    """
     location = check_location(given)
     inside = paths.relative_to(table.location, location)
-    if inside is None or location == paths.join(table.location, partition.name):
+    if inside is None or location == paths.join(table.location, name):
         return location
-    where = f"partition {partition.name} of {table.qualified_name} cannot lie at {location}"
+    where = f"partition {name} of {table.qualified_name} cannot lie at {location}"
     if not inside:
         raise InvalidArgumentsError(f"{where}: that is the table's directory, in which its other partitions lie")
     first, *_ = segments = inside.split("/")

@@ -123,11 +123,15 @@ def add_partitions(
     write_id: int | None = None,
     if_not_exists: bool = True,
     take_ids: TakeIds = allocate_ids,
+    locations: Mapping[str, str] | None = None,
+    empty: bool = True,
 ) -> list[str]:
     """Add partitions to a table; their directories are named as Hive names them.
 
     :param names: partition names of this table.
     :param write_id: the write id that fills them; None for partitions that are known to be empty.
+    :param locations: directories, by name, of those that lie elsewhere.
+    :param empty: without a write id: nothing lies there. Hive answers queries from what is noted then.
     :return: the names that are new.
     :raises AlreadyExistsError: when one exists and ``if_not_exists`` is off; nothing was changed.
     """
@@ -147,13 +151,14 @@ def add_partitions(
     storage["SORTS"] = table.sort_columns
     created = now_ms(connection) // 1000
     parameters = {"transient_lastDdlTime": str(created)}
-    if write_id is None:
+    if write_id is None and empty:
         parameters |= empty_statistics(table.columns)
+    places = locations or {}
     for batch in chunks(missing, _BATCH):
         ids = take_ids(connection, IdKind.PARTITION, len(batch))
         partitions = [
-            Partition(name, tuple(value for _, value in parse_partition_name(name)), join(table.location, name),
-                      part_id, write_id or 0)
+            Partition(name, tuple(value for _, value in parse_partition_name(name)),
+                      places.get(name) or join(table.location, name), part_id, write_id or 0)
             for name, part_id in zip(batch, ids, strict=True)
         ]  # fmt: skip
         insert_partitions(

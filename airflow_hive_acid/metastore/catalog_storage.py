@@ -14,13 +14,19 @@ from sqlalchemy import delete, func, insert, select, update
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.metastore import catalog_alter as alter
 from airflow_hive_acid.metastore import catalog_alter_rows as rows
-from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration, PartitionChange
-from airflow_hive_acid.metastore.catalog_alter_partition_rows import write_partition
+from airflow_hive_acid.metastore.catalog_alter_partition import (
+    PartitionAlteration,
+    PartitionChange,
+    place_of_partition,
+)
+from airflow_hive_acid.metastore.catalog_alter_partition_rows import read_other_place, write_partition
 from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
+from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog_formats import FORMATS, format_name
 from airflow_hive_acid.metastore.catalog_model import check_property
+from airflow_hive_acid.metastore.catalog_partitions import add_partitions, delete_partitions, find_partitions
 from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.ddl import ddl_transaction, table_lock
+from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock, table_lock
 from airflow_hive_acid.metastore.objects import shorten, table_name
 from airflow_hive_acid.metastore.schema_catalog import PARTITIONS, SDS, SERDE_PARAMS, SERDES, TBLS
 from airflow_hive_acid.metastore.thrift_read import read_partition_objects
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog_model import Partition, PartitionSpec, Table
+    from airflow_hive_acid.metastore.ddl import DdlFiles
 
 _NONE: Mapping[str, str] = {}
 
@@ -78,18 +85,22 @@ class CatalogStorage(CatalogDdl):
         return self._alter(table_name(name), LockType.SHARED_READ if shared else LockType.EXCLUSIVE, change, agent_info)
 
     def add_locked_partitions(
-        self, name: str, partitions: Sequence[PartitionSpec], *, if_not_exists: bool = False,
-        agent_info: str | None = None,
+        self, name: str, partitions: Sequence[PartitionSpec], *, locations: Mapping[str, str] = _NONE,
+        if_not_exists: bool = False, agent_info: str | None = None,
     ) -> list[Partition]:  # fmt: skip
         """ADD PARTITION: under Hive's lock, with a write id of its own.
 
+        :param locations: directories, by partition name, of those that lie elsewhere (LOCATION): each keeps its own
+            to itself (decision 10), and what lies there are its rows.
         :return: those that are new.
         :raises AlreadyExistsError: when one exists and ``if_not_exists`` is off; nothing was added then.
+        :raises InvalidArgumentsError: when a directory is, or may become, something else's; nothing was added then.
         """
         key = table_name(name)
         table = self.get_table(name)
         alter.require_table(table)
         names = list(dict.fromkeys(table.partition_name(spec) for spec in partitions))
+        places = {part: place_of_partition(table, part, location) for part, location in locations.items()}
         there = self.find_partitions(name, names)
         if there and not if_not_exists:
             raise AlreadyExistsError(
@@ -103,12 +114,55 @@ class CatalogStorage(CatalogDdl):
 
             def change(connection: Connection) -> list[str]:
                 found = self._locked(connection, key, table)
-                new = self.add_partitions_in(connection, key, names, write_id=write_id, if_not_exists=if_not_exists)
+                new = add_partitions(
+                    connection, found, names, write_id=write_id, if_not_exists=if_not_exists, take_ids=self._ids.take,
+                    locations=places, empty=False,
+                )  # fmt: skip
+                for part in find_partitions(connection, found, [n for n in new if n in places]).values():
+                    self._require_own_place(connection, found, part)
+                self.events.partitions_added(connection, found.id, new)
                 rows.advance_write_id(connection, found.id, write_id)
                 return new
 
             new = ddl.commit(change)
         return list(self.find_partitions(name, new).values())
+
+    def drop_plain_partitions(
+        self, name: str, partitions: Sequence[PartitionSpec], *, files: DdlFiles, agent_info: str | None = None
+    ) -> list[Partition]:
+        """Drop partitions of a table without transactions under their locks, all at once or none.
+
+        :param files: fences jobs of dead txns.
+        :return: the partitions that were; their directories are left to the caller.
+        """
+        key = table_name(name)
+        table = self.get_table(name)
+        names = sorted({table.partition_name(spec) for spec in partitions})
+        locks = [partition_lock(key, part, LockType.EXCLUSIVE) for part in names]
+        with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
+            files.fence(self._client.jobs.unfenced_of(str(key)))
+
+            def change(connection: Connection) -> list[Partition]:
+                found = self._locked(connection, key, table)
+                self.require_fenced(connection, key, ddl.txn_id)
+                there = list(find_partitions(connection, found, names).values())
+                ids = [part.id for part in there]
+                self.events.dropping_partitions(connection, found.id, ids)
+                delete_storage(connection, delete_partitions(connection, ids))
+                for part in there:
+                    forget_object(connection, key.database, key.name, part.name)
+                return there
+
+            return ddl.commit(change)
+
+    def _require_own_place(self, connection: Connection, table: Table, part: Partition) -> None:
+        """Decision 10: a partition shares its directory with nothing."""
+        other = read_other_place(connection, part.location, table.id, part.id)
+        if other is not None:
+            raise InvalidArgumentsError(
+                f"partition {part.name} of {table.qualified_name} cannot lie at {part.location}: it would share files "
+                f"with {other}; choose a directory of its own"
+            )
 
     def touch(self, name: str, spec: PartitionSpec | None = None) -> None:
         """Note that a table or partition was altered, without altering it; takes no lock, as in Hive."""

@@ -161,16 +161,16 @@ def _location(cursor: Cursor, table: TableName, partition: Partition, origin: di
 
 def _add_partitions(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    partitions = [partition_values(cursor)]
-    while not cursor.at_end:
-        if cursor.at("LOCATION"):
-            raise cursor.unsupported(
-                "ADD PARTITION … LOCATION is not supported; ADD PARTITION, then ALTER TABLE … PARTITION (…) SET "
-                "LOCATION"
-            )
-        cursor.accept(",")
+    partitions: list[Partition] = []
+    locations: list[str | None] = []
+    while True:
         partitions.append(partition_values(cursor))
-    return AddPartitions(table, tuple(partitions), if_not_exists, **origin)
+        locations.append(cursor.string("a location") if cursor.accept("LOCATION") else None)
+        if cursor.at_end:
+            break
+        cursor.accept(",")
+    places = tuple(locations) if any(locations) else ()
+    return AddPartitions(table, tuple(partitions), if_not_exists, places, **origin)
 
 
 def _drop_partitions(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:

@@ -102,10 +102,14 @@ class AlterLocation(Alteration):
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(Alteration):
-    """``ADD [IF NOT EXISTS] PARTITION (…) PARTITION (…) …``."""
+    """``ADD [IF NOT EXISTS] PARTITION (…) [LOCATION 'uri'] PARTITION (…) [LOCATION 'uri'] …``.
+
+    :param locations: for each partition where it lies, None for where its name says; empty when none has a LOCATION.
+    """
 
     partitions: tuple[Partition, ...]
     if_not_exists: bool = False
+    locations: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,62 @@ def test_a_partition_has_properties_and_a_place(engine, client, tmp_path):
     assert client.catalog.get_partition("w.p", "k=a").location == f"file:{tmp_path}/elsewhere"
 
 
+def test_partitions_are_added_where_their_files_lie(engine, client, plain, tmp_path):
+    """Nothing is said about rows that nobody has counted: Hive would answer count(*) from it."""
+    engine.run(
+        f"ALTER TABLE {plain} ADD PARTITION (k='a') LOCATION '{tmp_path}/a' PARTITION (k='b'), "
+        f"PARTITION (k='c') LOCATION 'file:{tmp_path}/c/'"
+    )
+    places = {p.name: p.location for p in client.catalog.list_partitions(plain)}
+    home = client.catalog.get_table(plain).location
+    assert places == {"k=a": f"file:{tmp_path}/a", "k=b": f"{home}/k=b", "k=c": f"file:{tmp_path}/c"}
+    assert (tmp_path / "c").is_dir()
+    assert "numRows" not in client.catalog.partition_properties(plain, "k=a")
+
+
+def test_an_added_partition_keeps_its_directory_to_itself(engine, client, plain, tmp_path):
+    """Decision 10, for two partitions of one statement as well."""
+    home = client.catalog.get_table(plain).location
+    for places, what in (
+        ((f"{tmp_path}/x", f"{tmp_path}/x/y"), "would share files with partition k="),
+        ((f"{home}/k=z", f"{tmp_path}/x"), "that is the place of k=z"),
+        ((home, f"{tmp_path}/x"), "the table's directory"),
+        ((client.catalog.get_table("w.t").location, f"{tmp_path}/x"), "would share files with table w.t"),
+    ):
+        with pytest.raises(InvalidArgumentsError, match=what):
+            engine.run(
+                f"ALTER TABLE {plain} ADD PARTITION (k='a') LOCATION '{places[0]}' "
+                f"PARTITION (k='b') LOCATION '{places[1]}'"
+            )
+        assert names(client, plain) == []
+
+
+def test_files_of_somebody_else_do_not_become_a_partition_of_an_acid_table(engine, client, tmp_path):
+    (tmp_path / "old").mkdir()
+    engine.run(f"ALTER TABLE w.p ADD PARTITION (k='a') LOCATION '{tmp_path}/old'")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "000000_0").write_text("rows")
+    with pytest.raises(InvalidArgumentsError, match=r"full is not empty: .* 000000_0, and partition k=b"):
+        engine.run(f"ALTER TABLE w.p ADD PARTITION (k='b') LOCATION '{tmp_path}/full'")
+    assert names(client) == ["k=a"]
+
+
+def test_partitions_of_a_plain_table_are_dropped_together_or_not_at_all(engine, client, plain, monkeypatch):
+    """The transaction breaks after the first of them was forgotten."""
+    engine.run(f"ALTER TABLE {plain} ADD PARTITION (k='a') PARTITION (k='b')")
+    forgotten = []
+
+    def forget(connection, db, table=None, partition=None):
+        forgotten.append(partition)
+        if len(forgotten) == 2:
+            raise NoSuchObjectError("broken")
+
+    monkeypatch.setattr("airflow_hive_acid.metastore.catalog_storage.forget_object", forget)
+    with pytest.raises(NoSuchObjectError, match="broken"):
+        engine.run(f"ALTER TABLE {plain} DROP PARTITION (k >= 'a')")
+    assert (forgotten, names(client, plain)) == (["k=a", "k=b"], ["k=a", "k=b"])
+
+
 def test_touch_changes_nothing_but_the_time(engine, client):
     engine.run("ALTER TABLE w.p ADD PARTITION (k='a')")
     before = client.catalog.get_table("w.t")

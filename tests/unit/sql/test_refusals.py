@@ -83,7 +83,6 @@ UNSUPPORTED = [
     ),
     ("ALTER TABLE t REPLACE COLUMN (a int)", 1, 15, "REPLACE COLUMN is not supported; supported is ALTER TABLE … REPL"),
     ("ALTER TABLE t CHANGE a b int AFTER c", 1, 30, "AFTER is not supported: columns of ACID files are found by"),
-    ("ALTER TABLE t ADD PARTITION (k=1) LOCATION '/x'", 1, 35, "ADD PARTITION … LOCATION is not supported; ADD PART"),
     ("ALTER TABLE t SET LOCATION '/x'", 1, 15, "SET LOCATION is not supported: ALTER TABLE … PARTITION (…) SET"),
     ("ALTER VIEW v AS SELECT 1", 1, 7, "ALTER VIEW is not supported; supported is ALTER TABLE"),
     ("ABORT JOBS 3", 1, 7, "ABORT JOBS is not supported; supported are ABORT TRANSACTIONS id … and ABORT COMPACTIONS"),
