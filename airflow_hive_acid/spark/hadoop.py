@@ -10,6 +10,7 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _THREADS = 8
 _DIRECTORIES_PER_CALL = 128
 _COPY_BUFFER = 1 << 16
-_LOCAL_BLOCK = 1 << 25
 _LONG = 8
 _EVENT_COLUMNS = 6
 _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
@@ -79,7 +79,6 @@ class HadoopFilesystem:
         self._parquet_input = parquet.util.HadoopInputFile
         self._io_utils = jvm.org.apache.commons.io.IOUtils
         self._class = jvm.java.lang.Class.forName
-        self._wrapping = self._class("org.apache.hadoop.fs.FilterFileSystem")
         self._strings = self._class("[Ljava.lang.String;")
         self._mapper = self._status_mapper(jvm.com.fasterxml.jackson)
         self._filesystems: dict[str, Any] = {}
@@ -229,7 +228,15 @@ class HadoopFilesystem:
             reader.close()
 
     def write_text(self, uri: str, text: str) -> None:
-        """Create a file with this content; it must not exist."""
+        """Create a file with this content, and what is missing above it; it must not exist."""
+        if uri.startswith("file:"):
+            # Without native code Hadoop starts a process (chmod) for each directory and file, and one for the checksums
+            # beside it; ten thousand version files took minutes. The driver is on the same machine.
+            path = Path("/" + uri.removeprefix("file:").lstrip("/"))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8", newline="") as file:
+                file.write(text)
+            return
         with self.writer(uri) as writer:
             writer.write(text)
 
@@ -243,14 +250,7 @@ class HadoopFilesystem:
 
     def writer(self, uri: str) -> TextWriter:
         """A new file, for writing text piece by piece."""
-        filesystem, path = self._filesystem(uri), self._path(uri)
-        if not uri.startswith("file:"):
-            return TextWriter(filesystem.create(path, False))
-        # Without native code Hadoop starts a process (chmod) for each local file, and one for its checksums, to give
-        # it the permissions it has by the user's umask anyway. Makes what is missing above the file, as well.
-        while self._wrapping.isInstance(filesystem):
-            filesystem = filesystem.getRawFileSystem()
-        return TextWriter(filesystem.create(path, None, False, _COPY_BUFFER, 1, _LOCAL_BLOCK, None))
+        return TextWriter(self._filesystem(uri).create(self._path(uri), False))
 
     def orc_summary(self, uri: str) -> OrcSummary:
         """Rows and bucket values of an ACID file, from its footer."""
