@@ -27,10 +27,11 @@ class ServerError(Exception):
 class Server:
     """A running server.
 
+    :param durable: it answers a write when that is on the disk, as servers do by default.
     :ivar port: where it listens, on 127.0.0.1.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self.port = _free_port()
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -38,7 +39,7 @@ class Server:
         (folder / "zoo.cfg").write_text(
             f"tickTime=500\ndataDir={folder / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
             "admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\nautopurge.purgeInterval=0\n"
-            "forceSync=no\n"
+            f"forceSync={'yes' if durable else 'no'}\n"
         )
 
     @property
@@ -83,9 +84,9 @@ class Server:
 
 
 @contextmanager
-def running_server(folder: Path) -> Iterator[Server]:
+def running_server(folder: Path, *, durable: bool = False) -> Iterator[Server]:
     """A server that runs until the block ends."""
-    server = Server(folder)
+    server = Server(folder, durable=durable)
     server.start()
     try:
         yield server
