@@ -6,15 +6,18 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.events import CompactionAsked
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.maintenance.initiator_by_hand import Wanted, ask
 from airflow_hive_acid.maintenance.worker import run_worker, worker_name
 from airflow_hive_acid.maintenance.worker_jobs import Application
 from airflow_hive_acid.maintenance.worker_request import JobRunner
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
@@ -51,41 +54,33 @@ def run_compactions(
 def request_compaction(context: Context, statement: Compact) -> None:
     """Put a request into the queue; with AND WAIT, work on the queue until it has been served.
 
-    :raises InvalidArgumentsError: when the queue does not accept it.
-    :raises JobFailedError: AND WAIT: when the compaction failed or was refused.
+    Without a partition, a partitioned table is compacted where the Initiator's rules say so; what was asked for and
+    what was left alone is told as events.
+
+    :raises InvalidArgumentsError: when it cannot be meant, or there is such a request already.
+    :raises JobFailedError: AND WAIT: when a compaction failed or was refused.
     """
-    table = context.table(str(statement.table))
-    partition = partition_name(statement.partition) if statement.partition else None
-    if table.is_partitioned and partition is None:
-        raise InvalidArgumentsError(
-            f"{table.qualified_name} is partitioned; say which partition: ALTER TABLE {table.qualified_name} "
-            "PARTITION (…) COMPACT"
-        )
-    kind = CompactionType[statement.type.upper()]
-    full_acid = table.is_transactional and not table.is_insert_only
-    if kind is CompactionType.REBALANCE and (table.bucket_count > 0 or not full_acid):
-        raise InvalidArgumentsError(
-            f"{table.qualified_name} cannot be rebalanced: only full ACID tables without CLUSTERED BY can, because "
-            "rows of a bucketed table have their places"
-        )
-    answer = context.client.compactions.enqueue(
-        table.qualified_name,
-        partition,
-        kind,
-        properties=statement.properties or None,
-        pool=statement.pool,
-        number_of_buckets=statement.buckets,
-        order_by=statement.order_by,
-    )
-    if not answer.accepted:
-        raise InvalidArgumentsError(f"{table.qualified_name}: {answer.message}")
-    if not statement.wait:
-        return
+    wanted = Wanted(
+        str(statement.table), dict(statement.partition) or None, statement.type, statement.properties, statement.pool,
+        statement.buckets, statement.order_by,
+    )  # fmt: skip
+    answers = ask(context.client, context.filesystem, wanted)
+    for answer in answers:
+        context.emit(CompactionAsked(answer.resource, answer.request_id if answer.accepted else None, str(answer)))
+    if len(answers) == 1 and not answers[0].accepted and answers[0].request_id is not None:
+        raise InvalidArgumentsError(f"{answers[0].resource}: {answers[0].message}")
+    if statement.wait:
+        _serve(context, [a.request_id for a in answers if a.accepted and a.request_id is not None], statement.pool)
+
+
+def _serve(context: Context, request_ids: Sequence[int], pool: str | None) -> None:
+    """Work on the queue until these requests have been served, by us or by others."""
     # Somebody else may wait under the same agent information; no two workers share an id.
     waiter = worker_name(f"wait-{uuid.uuid4()}")
-    while context.client.compactions.get(answer.id).state in _WAITING:
-        if not run_compactions(context, waiter, limit=1, pool=statement.pool):
-            time.sleep(_PAUSE_SECONDS)  # another worker has it, or one of its pool will
-    done = context.client.compactions.get(answer.id)
-    if done.state not in (CompactionState.READY_FOR_CLEANING, CompactionState.SUCCEEDED):
-        raise JobFailedError(f"compaction {answer.id} of {table.qualified_name} {done.state.text}: {done.error}")
+    queue = context.client.compactions
+    for request_id in request_ids:
+        while (request := queue.get(request_id)).state in _WAITING:
+            if not run_compactions(context, waiter, limit=1, pool=pool or request.pool):
+                time.sleep(_PAUSE_SECONDS)  # another worker has it, or one of its pool will
+        if request.state not in (CompactionState.READY_FOR_CLEANING, CompactionState.SUCCEEDED):
+            raise JobFailedError(f"compaction {request_id} of {request.resource} {request.state.text}: {request.error}")

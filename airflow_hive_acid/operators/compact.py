@@ -14,33 +14,42 @@ from airflow_hive_acid.hooks.tasks import fail_task
 from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger, compaction_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from airflow.sdk import Context
 
+    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.maintenance.initiator_by_hand import Asked
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.compaction_queue_model import EnqueueResult
-
-_TYPES = ("major", "minor")
 
 
 class HiveAcidCompactOperator(BaseOperator):
     """Puts a compaction request into the queue, from which the Worker DAG or a real Hive serves it.
 
-    A request for something that is queued or worked on already is not made twice: the one that exists counts.
+    A request for something that is queued or worked on already is not made twice: the one that exists counts. It asks
+    for what ``ALTER TABLE … COMPACT`` can ask for, and refuses what that refuses. Of a partitioned table without a
+    partition each one is handed to the Initiator's rules, which choose the type.
 
     :param table: ``db.table``. (templated)
-    :param partition: partition name ``k1=v1/k2=v2`` or a mapping of columns to values; needed for a partitioned table.
-        (templated)
-    :param type: ``major`` or ``minor``. (templated)
-    :param wait: succeed only when the compacted files are there; fail when the request fails.
+    :param partition: partition name ``k1=v1/k2=v2`` or a mapping of columns to values; None for a table, or for those
+        partitions of a table that need a compaction. (templated)
+    :param type: ``major``, ``minor`` or ``rebalance``. (templated)
+    :param compaction_pool: of the workers that may take it; by default the table's, else its database's. Airflow's own
+        ``pool`` is that of this task. (templated)
+    :param order_by: of a rebalance: the columns that rows are ordered by, for example ``a, b DESC``. (templated)
+    :param number_of_buckets: of a rebalance: files that are made; by default as many as there are.
+    :param properties: of this compaction alone: ``compactor.*`` for its job, ``tblprops.*`` over the table's
+        properties, ``compactorthreshold.*`` over the thresholds. (templated)
+    :param wait: succeed only when the compacted files are there; fail when a request fails.
     :param timeout: seconds to wait at most; None for as long as it takes.
     :param poll_interval: seconds between two looks.
     :param deferrable: wait in the triggerer instead of in a worker slot.
     :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
     """
 
-    template_fields: Sequence[str] = ("table", "partition", "type", "hive_acid_conn_id")
+    template_fields: Sequence[str] = (
+        "table", "partition", "type", "compaction_pool", "order_by", "properties", "hive_acid_conn_id",
+    )  # fmt: skip
     ui_color = "#d5e8d4"
 
     def __init__(
@@ -49,6 +58,10 @@ class HiveAcidCompactOperator(BaseOperator):
         table: str,
         partition: str | Mapping[str, Any] | None = None,
         type: str = "major",
+        compaction_pool: str | None = None,
+        order_by: str | None = None,
+        number_of_buckets: int | None = None,
+        properties: Mapping[str, str] | None = None,
         wait: bool = False,
         timeout: float | None = None,
         poll_interval: float = 5.0,
@@ -60,6 +73,10 @@ class HiveAcidCompactOperator(BaseOperator):
         self.table = table
         self.partition = partition
         self.type = type
+        self.compaction_pool = compaction_pool
+        self.order_by = order_by
+        self.number_of_buckets = number_of_buckets
+        self.properties = properties
         self.wait = wait
         self.timeout = timeout
         self.poll_interval = poll_interval
@@ -70,57 +87,74 @@ class HiveAcidCompactOperator(BaseOperator):
         """Ask, and wait if wanted.
 
         :return: ``request_id``, its ``state``, and ``accepted``, which is False when there was such a request already.
+            Of all partitions of a table ``requests`` with these and ``partition`` for each, and ``left_alone``, the
+            number of partitions that need no compaction.
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
 
+        started = time.time()
         try:
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
-                client = hook.get_conn()
-                answer = self._enqueue(client)
-                request: dict[str, Any] = {
-                    "request_id": answer.id,
-                    "state": answer.state.text,
-                    "accepted": answer.accepted,
-                }
-                self.log.info("%s", answer.message or f"compaction request {answer.id} is queued")
-                if not self.wait:
+                request = self._ask(hook)
+                waiting = _ids(request)
+                if not self.wait or not waiting:
                     return request
                 if not self.deferrable:
-                    return {**request, **self._poll(client, answer.id)}
+                    client = hook.get_conn()
+                    return _done(request, [self._poll(client, request_id, started) for request_id in waiting])
         except HiveAcidError as error:
             fail_task(error)
-        self.defer(
-            trigger=CompactionFinishedTrigger(request["request_id"], self.hive_acid_conn_id, self.poll_interval),
-            method_name="execute_complete",
-            kwargs={"request": request},
-            timeout=None if self.timeout is None else timedelta(seconds=self.timeout),
-        )
+        self._defer(request, [], started)
+        raise AssertionError("a deferred task does not go on")
 
-    def execute_complete(self, context: Context, event: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-        """Go on after the wait."""
+    def execute_complete(
+        self,
+        context: Context,
+        event: dict[str, Any],
+        request: dict[str, Any],
+        done: list[dict[str, Any]] | None = None,
+        started: float = 0.0,
+    ) -> dict[str, Any]:
+        """Go on after the wait, for the next request if there is one."""
         if event.pop("status") != "success":
             fail_task(JobFailedError(event["message"]))
-        return {**request, **event}
+        ended = [*(done or []), event]
+        if len(ended) < len(_ids(request)):
+            self._defer(request, ended, started)
+        return _done(request, ended)
 
-    def _enqueue(self, client: MetastoreClient) -> EnqueueResult:
-        from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+    def _defer(self, request: dict[str, Any], done: list[dict[str, Any]], started: float) -> None:
+        request_id = _ids(request)[len(done)]
+        left = None if self.timeout is None else timedelta(seconds=max(self.timeout - (time.time() - started), 1.0))
+        self.defer(
+            trigger=CompactionFinishedTrigger(request_id, self.hive_acid_conn_id, self.poll_interval),
+            method_name="execute_complete",
+            kwargs={"request": request, "done": done, "started": started},
+            timeout=left,
+        )
 
-        if self.type.lower() not in _TYPES:
-            raise InvalidArgumentsError(f"compaction type must be one of {', '.join(_TYPES)}, not {self.type!r}")
-        table = client.catalog.get_table(self.table)
-        partition = partition_text(self.partition)
-        if not table.is_transactional:
-            raise InvalidArgumentsError(f"{self.table} is not transactional; there is nothing to compact")
-        if table.is_partitioned and partition is None:
-            raise InvalidArgumentsError(f"{self.table} is partitioned; name the partition to compact")
-        if not table.is_partitioned and partition is not None:
-            raise InvalidArgumentsError(f"{self.table} has no partitions, so there is no {partition}")
-        return client.compactions.enqueue(self.table, partition, CompactionType[self.type.upper()])
+    def _ask(self, hook: HiveAcidHook) -> dict[str, Any]:
+        from airflow_hive_acid.maintenance.initiator_by_hand import Wanted, ask
 
-    def _poll(self, client: MetastoreClient, request_id: int) -> dict[str, Any]:
-        started = time.monotonic()
+        wanted = Wanted(
+            self.table, _spec(self.partition), self.type, self.properties or {}, self.compaction_pool,
+            self.number_of_buckets, self.order_by,
+        )  # fmt: skip
+        client = hook.get_conn()
+        partitioned = client.catalog.get_table(self.table).is_partitioned
+        answers = ask(client, hook.get_filesystem(), wanted)
+        for answer in answers:
+            self.log.info("%s", answer)
+        if partitioned and wanted.partition is None:
+            requests = [
+                {"partition": a.resource.partition, **_document(a)} for a in answers if a.request_id is not None
+            ]
+            return {"requests": requests, "left_alone": len(answers) - len(requests)}
+        return _document(answers[0])
+
+    def _poll(self, client: MetastoreClient, request_id: int, started: float) -> dict[str, Any]:
         while (outcome := compaction_outcome(client, request_id)) is None:
-            if self.timeout is not None and time.monotonic() - started > self.timeout:
+            if self.timeout is not None and time.time() - started > self.timeout:
                 raise JobFailedError(
                     f"compaction request {request_id} was not served in {self.timeout:.0f} s and stays queued. Is the "
                     "Worker DAG hive_acid_worker running?"
@@ -129,13 +163,32 @@ class HiveAcidCompactOperator(BaseOperator):
         return outcome
 
 
-def partition_text(partition: str | Mapping[str, Any] | None) -> str | None:
-    """The partition's name, with its values escaped as Hive does.
+def _document(answer: Asked) -> dict[str, Any]:
+    return {"request_id": answer.request_id, "state": answer.state, "accepted": answer.accepted}
 
-    :param partition: a name is taken as it is.
+
+def _ids(request: Mapping[str, Any]) -> list[int]:
+    """The requests to wait for."""
+    return [one["request_id"] for one in request.get("requests", [request])]
+
+
+def _done(request: dict[str, Any], outcomes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The answer with how the requests ended."""
+    if "requests" not in request:
+        return {**request, **next(iter(outcomes))}
+    ended = {outcome["request_id"]: outcome for outcome in outcomes}
+    return {**request, "requests": [{**one, **ended[one["request_id"]]} for one in request["requests"]]}
+
+
+def _spec(partition: str | Mapping[str, Any] | None) -> str | dict[str, str | None] | None:
+    """The partition as the catalog reads it.
+
+    :raises InvalidArgumentsError: for an empty one: a template that came out empty must not mean all partitions.
     """
-    if partition is None or isinstance(partition, str):
-        return partition or None
-    from airflow_hive_acid.format.partitions import partition_name
-
-    return partition_name([(key, None if value is None else str(value)) for key, value in partition.items()])
+    if partition is None:
+        return None
+    if not partition:
+        raise InvalidArgumentsError("partition is empty; name one, or leave it out for all that need a compaction")
+    if isinstance(partition, str):
+        return partition
+    return {key: None if value is None else str(value) for key, value in partition.items()}

@@ -38,7 +38,7 @@ REFUSED = [
     ("ALTER TABLE w.p ADD PARTITION (k='x', l=1)", InvalidArgumentsError, "is no partition of"),
     ("ALTER TABLE w.t SET TBLPROPERTIES ('transactional'='false')", InvalidArgumentsError, "cannot be revoked"),
     ("ALTER TABLE w.t RENAME TO w.p", HiveAcidError, r"w\.p exists already"),
-    ("ALTER TABLE w.p COMPACT 'major'", InvalidArgumentsError, "is partitioned; say which partition"),
+    ("ALTER TABLE w.p COMPACT 'rebalance'", InvalidArgumentsError, "is partitioned; name the partition to rebalance"),
     ("TRUNCATE TABLE w.p PARTITION (j='x')", InvalidArgumentsError, "no partition column j"),
     ("SHOW TABLES", UnsupportedStatementError, "supported are SHOW LOCKS"),
     ("BEGIN; DROP TABLE w.t; COMMIT", UnsupportedStatementError, "cannot run inside a transaction"),

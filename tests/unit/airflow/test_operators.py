@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,7 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.claim_rules import Rerun
-from airflow_hive_acid.operators.compact import HiveAcidCompactOperator, partition_text
+from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document, script_of
 
 CONTEXT = {
@@ -216,13 +217,53 @@ def test_request_is_queued_and_its_id_returned(tables):
 
 
 def test_partition_may_be_a_name_or_a_mapping(tables):
+    tables.catalog.add_partitions("db.p", ["month=6", "month=7"])
     compact(table="db.p", partition={"month": 6}, type="minor").execute(CONTEXT)
     compact(table="db.p", partition="month=7").execute(CONTEXT)
     assert [(r.resource.partition, r.type.name) for r in tables.compactions.active()] == [
         ("month=6", "MINOR"),
         ("month=7", "MAJOR"),
     ]
-    assert partition_text({"a": "x/y", "b": None}) == "a=x%2Fy/b=__HIVE_DEFAULT_PARTITION__"
+
+
+def test_everything_a_statement_can_ask_for_can_be_asked_for(tables):
+    properties = {"compactor.mapreduce.map.memory.mb": "512"}
+    tables.catalog.alter_database("db", {"hive.compactor.worker.pool": "night"})
+    rebalance = {"type": "rebalance", "order_by": "a DESC", "number_of_buckets": 3}
+    compact(table="db.t", compaction_pool="day", properties=properties, **rebalance).execute(CONTEXT)
+    (request,) = tables.compactions.active()
+    assert (request.type.name, request.pool, request.order_by, request.number_of_buckets, request.properties) == (
+        "REBALANCE", "day", "ORDER BY a DESC", 3, properties)  # fmt: skip
+    tables.catalog.add_partitions("db.p", ["month=6"])
+    compact(table="db.p", partition="month=6").execute(CONTEXT)
+    assert tables.compactions.active()[1].pool == "night"
+
+
+def test_without_a_partition_those_that_need_it_are_compacted(tables):
+    """Six deltas are in June, one is in July; the request's threshold is five. Both waits are one task's."""
+    for month, writes in (("month=6", 6), ("month=7", 1)):
+        for _ in range(writes):
+            with tables.transaction({"db.p": "insert"}, partitioned=["db.p"]) as txn:
+                txn.add_partitions("db.p", [month])
+            tables.catalog.add_partitions("db.p", [month])
+            place = tables.catalog.find_partitions("db.p", [month])[month].location
+            delta = (
+                Path(place.removeprefix("file:"))
+                / f"delta_{txn.write_ids['db.p']:07d}_{txn.write_ids['db.p']:07d}_0000"
+            )
+            delta.mkdir(parents=True)
+            (delta / "bucket_00000").write_text("rows")
+    properties = {"compactorthreshold.hive.compactor.delta.num.threshold": "5", "compactor.x": "y"}
+    operator = compact(table="db.p", wait=True, deferrable=True, timeout=30, properties=properties)
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute(CONTEXT)
+    (request,) = tables.compactions.active()
+    assert (request.resource.partition, request.type.name, request.properties) == ("month=6", "MAJOR", properties)
+    asked = {"partition": "month=6", "request_id": request.id, "state": "initiated", "accepted": True}
+    assert deferred.value.kwargs["request"] == {"requests": [asked], "left_alone": 1}
+    event = {"status": "success", "request_id": request.id, "state": "succeeded", "txn_id": 9}
+    done = operator.execute_complete(CONTEXT, event, **deferred.value.kwargs)
+    assert done == {"requests": [{**asked, "state": "succeeded", "txn_id": 9}], "left_alone": 1}
 
 
 def test_second_request_is_the_first_one(tables):
@@ -234,10 +275,16 @@ def test_second_request_is_the_first_one(tables):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"table": "db.p"}, "db.p is partitioned; name the partition"),
+        ({"table": "db.p", "type": "rebalance"}, "db.p is partitioned; name the partition to rebalance"),
+        ({"table": "db.p", "partition": ""}, "partition is empty; name one"),
+        ({"table": "db.p", "partition": "month=1"}, "there is no partition month=1 of db.p"),
+        ({"table": "db.p", "partition": {"day": 1}}, "day"),
+        ({"table": "db.t", "number_of_buckets": 3}, "a major compaction keeps the number of buckets"),
+        ({"table": "db.t", "type": "minor", "order_by": "a"}, "a minor compaction keeps the order"),
+        ({"table": "db.t", "type": "rebalance", "number_of_buckets": 0}, "1 to 4096 buckets, not 0"),
         ({"table": "db.t", "partition": "month=1"}, "db.t has no partitions"),
         ({"table": "db.plain"}, "db.plain is not transactional"),
-        ({"table": "db.t", "type": "huge"}, "must be one of major, minor, not 'huge'"),
+        ({"table": "db.t", "type": "huge"}, "must be one of major, minor, rebalance, not 'huge'"),
         ({"table": "db.nothing"}, "db.nothing"),
     ],
 )
