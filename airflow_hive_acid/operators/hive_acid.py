@@ -92,13 +92,17 @@ class HiveAcidOperator(BaseOperator):
         try:
             with hook, hook.get_engine(agent_info=agent) as engine:
                 self._running = _Running(hook, engine, agent)
-                results = engine.run(script_of(self.sql), one_transaction=self.one_transaction, once=once)
+                results = engine.run(self.script(hook, engine), one_transaction=self.one_transaction, once=once)
                 hook.acknowledge(once)
         except HiveAcidError as error:
             fail_task(error)
         finally:
             self._running = None
         return result_document(results, self.xcom_rows)
+
+    def script(self, hook: HiveAcidHook, engine: Engine) -> str:
+        """The statements to run; the same for every try. Operators with typed arguments make them from these."""
+        return script_of(self.sql)
 
     def on_kill(self) -> None:
         """Stop the Spark application, fence its jobs, abort its txn and so withdraw the locks it waits for."""
