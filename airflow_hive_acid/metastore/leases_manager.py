@@ -41,6 +41,7 @@ from airflow_hive_acid.metastore.leases_granting import (
     utc,
 )
 from airflow_hive_acid.metastore.leases_holding import held_step, lock_and_look, look
+from airflow_hive_acid.metastore.leases_waiting import STAY_SECONDS, WaitingGrab
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.wakeups import naps, wake_steps
 
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = {"postgresql": 1.0}
 """Longest pause between two looks of somebody who waits; where nobody wakes him, the pauses grow to the default."""
 _FIRST_POLL, _LAST_POLL = 0.02, 0.25
-_STAY_SECONDS = 10.0
-"""So often somebody who waits confirms his place in the queue."""
 
 
 class Leases:
@@ -96,15 +95,33 @@ class Leases:
         :raises LeaseAlreadyExistsError: when it was not granted in time; names who holds what until when.
         :raises ExceedsMaxLeaseTimeError: for a duration over ``hive.acid.lease.max.time``.
         """
-        wanted = lease_objects(objs, lease_type)
-        self._check_storable(wanted)
-        lasts = duration_ms(lease_duration_sec, self._longest_ms)
-        patience = wait_seconds(lease_wait_duration_sec)
         secret = new_secret()
-        owner = info(user or self._user)
-        request = Request(wanted, lasts, owner, self._host, hash_of(secret), self.mirrors(mirror))
-        granted = self._wait(request, patience, sleep)
-        return Lease(granted.lease_id, secret, wanted, owner, granted.start, granted.end, lasts / 1000)
+        request = self._request(objs, lease_duration_sec, lease_type, user, mirror, secret)
+        granted = self._wait(request, wait_seconds(lease_wait_duration_sec), sleep)
+        return Lease(
+            granted.lease_id, secret, request.objects, request.user, granted.start, granted.end,
+            request.duration_ms / 1000,
+        )  # fmt: skip
+
+    def waiting_grab(
+        self,
+        objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str,
+        lease_duration_sec: float,
+        *,
+        lease_type: LeaseType | str = LeaseType.EXCLUSIVE,
+        user: str | None = None,
+        mirror: bool | None = None,
+        secret: str | None = None,
+    ) -> WaitingGrab:
+        """A grab for somebody who waits without blocking; nothing is asked for before its first look.
+
+        :param secret: of an earlier attempt: what that was granted, and still holds, is found again.
+        """
+        secret = secret or new_secret()
+        request = self._request(objs, lease_duration_sec, lease_type, user, mirror, secret)
+        return WaitingGrab(
+            request, secret, lambda now: self._try(now, queue=True, again=True), self._peek, self._withdraw
+        )
 
     def confirm_lease(self, lease: Lease) -> bool:
         """Whether a lease is held now, with all the objects of the handle: the fencing check."""
@@ -319,7 +336,7 @@ class Leases:
                 while True:
                     now = time.monotonic()
                     seen = self._peek(request)
-                    if seen is None or now - stayed > _STAY_SECONDS:
+                    if seen is None or now - stayed > STAY_SECONDS:
                         last = self._try(request, queue=True)
                         if isinstance(last, Granted):
                             request = replace(request, ticket=None)
@@ -337,26 +354,25 @@ class Leases:
             if request.ticket is not None:
                 self._withdraw(request.ticket)
 
-    def _try(self, request: Request, *, queue: bool) -> Granted | Blocked:
-        tried = False
+    def _try(self, request: Request, *, queue: bool, again: bool = False) -> Granted | Blocked:
+        tried = again
 
         def operation(conn: Connection) -> Granted | Blocked:
             nonlocal tried
             again, tried = tried, True
             if again:
                 # The answer to an earlier try may have been lost: nobody else has this secret.
-                steps = [Step(rows.OF_SECRET, {"hash": request.secret_hash})]
-                found = rows.lease_rows(execute_batch(conn, steps))
-                if found:
-                    lease = found[0].lease
-                    return Granted(lease.lease_id, lease.start_utc, lease.end_utc)
+                time_now, *found = execute_batch(conn, [rows.NOW, Step(rows.OF_SECRET, {"hash": request.secret_hash})])
+                live = [row.lease for row in rows.lease_rows(found) if row.is_live(int(time_now.rows[0][0]))]
+                if {each.place for each in live} >= {each.place for each in request.objects}:
+                    return Granted(live[0].lease_id, live[0].start_utc, min(each.end_utc for each in live))
             return grab(conn, request, queue=queue)
 
         while True:
             try:
                 return self._database.run(operation, hot=True)
             except GuardMissingError:
-                tried = False
+                tried = again
                 self._make_guards(request)
 
     def _make_guards(self, request: Request) -> None:
@@ -381,6 +397,21 @@ class Leases:
 
     def _withdraw(self, ticket: int) -> None:
         self._database.run(lambda conn: finish_batch(conn, [*rows.leave_steps(ticket), *wake_steps(conn)]), hot=True)
+
+    def _request(
+        self,
+        objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str,
+        seconds: float,
+        lease_type: LeaseType | str,
+        user: str | None,
+        mirror: bool | None,
+        secret: str,
+    ) -> Request:
+        """What is asked for, checked."""
+        wanted = lease_objects(objs, lease_type)
+        self._check_storable(wanted)
+        lasts = duration_ms(seconds, self._longest_ms)
+        return Request(wanted, lasts, info(user or self._user), self._host, hash_of(secret), self.mirrors(mirror))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
