@@ -69,6 +69,17 @@ class LockTimeoutError(HiveAcidError):
     retryable = True
 
 
+class LocksPendingError(HiveAcidError):
+    """Locks are not granted yet, and the caller wanted to wait elsewhere: the request stays in the queue.
+
+    :ivar document: with it another process waits on, and then goes on (plain JSON values).
+    """
+
+    def __init__(self, message: str, document: dict[str, object]) -> None:
+        super().__init__(message)
+        self.document = document
+
+
 class LockDeniedError(HiveAcidError):
     """The lock manager answered NOT_ACQUIRED: a zero-wait read or an exclusive CTAS met a conflicting lock."""
 
@@ -146,7 +157,7 @@ class CompactionCancelledError(HiveAcidError):
 
 
 class ClaimLostError(HiveAcidError):
-    """Another try of the same task has taken over what this one was about to apply (R14); nothing of this one counts."""
+    """Another try of the same task has taken over what this one was about to apply (R14)."""
 
 
 class JobsAliveError(HiveAcidError):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.errors import CommitStateUnknownError
+    from airflow_hive_acid.errors import CommitStateUnknownError, LocksPendingError
     from airflow_hive_acid.metastore.claims import Claim
 
 
@@ -59,6 +59,9 @@ class Freely:
     def done(self, result: StatementResult) -> None:
         """It needed no txn, and is applied."""
 
+    def waiting(self, pending: LocksPendingError) -> None:
+        """Its locks are waited for elsewhere."""
+
 
 class Applying(Freely):
     """A unit that is ours to apply."""
@@ -88,6 +91,11 @@ class Applying(Freely):
         the change is not made twice.
         """
         self._context.client.claims.done(self._claim, [result.to_record()])
+
+    def waiting(self, pending: LocksPendingError) -> None:
+        """Its locks are waited for elsewhere, under this claim; the next try knows the txn to fence."""
+        self.begun(int(str(pending.document["txn_id"])))
+        pending.document["claim"] = {"unit": self._claim.wish.unit, "owner": self._claim.owner}
 
     def settle(self, lost: CommitStateUnknownError) -> list[StatementResult] | None:
         """Find out what became of a commit whose answer was lost (R17).
@@ -119,7 +127,7 @@ def take(context: Context, once: Once, unit: int, texts: Sequence[str]) -> Apply
     """
     claims = context.client.claims
     wish = Wish(once.scope, unit, digest_of(texts), once.life, once.on_rerun)
-    taken = claims.take(wish)
+    taken = claims.take(wish, _resumed(context, unit))
     if isinstance(taken, Recorded):
         context.emit(AppliedBefore(str(wish), taken.txn_id, again=False))
         return [StatementResult.from_record(document) for document in taken.result]
@@ -133,6 +141,13 @@ def take(context: Context, once: Once, unit: int, texts: Sequence[str]) -> Apply
         claims.fenced(taken)
         context.emit(EarlierTryFenced(str(wish), aborted))
     return Applying(context, taken)
+
+
+def _resumed(context: Context, unit: int) -> str | None:
+    """Owner of the claim under which the unit has waited in another process."""
+    document = None if context.patience is None else context.patience.resumed
+    claim = {} if document is None else document.get("claim") or {}
+    return str(claim["owner"]) if claim.get("unit") == unit else None
 
 
 def _abort(context: Context, txn_ids: Sequence[int], why: str) -> tuple[int, ...]:

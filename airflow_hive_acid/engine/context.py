@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.settings import Settings
 
 
@@ -26,6 +27,7 @@ class Context:
     :param warehouse: where managed tables go if the catalog does not know yet.
     :param agent_info: how our txns and locks name us in the metastore.
     :param views: temporary views of the session, by lower-case name.
+    :param patience: how long statements that write wait for locks here; None for as long as the settings say.
     """
 
     client: MetastoreClient
@@ -36,6 +38,7 @@ class Context:
     settings: Settings
     views: dict[str, Source] = field(default_factory=dict)
     filesystem: Filesystem = field(default_factory=AnyFilesystem)
+    patience: Patience | None = None
 
     def table(self, name: str) -> Table:
         """A table of the catalog.

@@ -7,6 +7,7 @@ started in the background as soon as a script is known to need it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,11 +18,12 @@ from airflow_hive_acid.engine.context import Context
 from airflow_hive_acid.engine.scripts import Script, declared_operations
 from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.metastore.handover import withdraw
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.statements import Select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from airflow_hive_acid.engine.claiming import Once
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.metastore.leases import Lease
     from airflow_hive_acid.settings import Settings
 
@@ -76,6 +79,7 @@ class Engine:
         snapshot: Mapping[str, Any] | None = None,
         once: Once | None = None,
         lease: Lease | None = None,
+        patience: Patience | None = None,
     ) -> list[StatementResult]:
         """Run a script of statements separated by semicolons.
 
@@ -84,7 +88,10 @@ class Engine:
         :param once: what several tries of the script have in common; each write is applied by one of them, and the
             others return its result (R14).
         :param lease: what is written commits only while it is held (R8), and does not wait for it (R6).
+        :param patience: how long a statement that writes waits for its locks here, and what has been waited for.
         :return: one result per statement.
+        :raises LocksPendingError: when the patience was not enough. Give ``once``, too: with the error's document as
+            ``resumed``, the same script goes on with the statement that waited.
         :raises HiveAcidError: at the first statement that fails, with a note that names it; what statements before it
             committed stays. A script that does not parse is refused before anything runs.
         """
@@ -93,10 +100,20 @@ class Engine:
         if any(needs_spark(statement) for statement in statements):
             self.warm_up()
         script = Script(self._context, len(statements), snapshot, once)
-        with self._context.client.leases.under(lease):
+        with self._context.client.leases.under(lease), self._patient(patience):
             for block in divided:
                 script.run(block)
         return script.results
+
+    @contextlib.contextmanager
+    def _patient(self, patience: Patience | None) -> Iterator[None]:
+        self._context.patience = patience
+        try:
+            yield
+        finally:
+            self._context.patience = None
+            if patience is not None and patience.resumed is not None:
+                withdraw(self._context.client, patience.resumed, "the statement that waited for it did not run")
 
     def query(self, sql: str, snapshot: Mapping[str, Any] | None = None) -> Rows:
         """Run one SELECT and return its rows.

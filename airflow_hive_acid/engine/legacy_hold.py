@@ -166,6 +166,7 @@ def begin_locked(
             plain=[name for name, table in tables.items() if not table.is_transactional],
             agent_info=context.agent_info,
             locks=locks,
+            patience=context.patience,
         )
         try:
             hold.bind(txn.txn_id)

@@ -38,6 +38,7 @@ from airflow_hive_acid.errors import (
     CommitStateUnknownError,
     HiveAcidError,
     InvalidArgumentsError,
+    LocksPendingError,
     TxnAbortedError,
     UnsupportedStatementError,
 )
@@ -354,6 +355,9 @@ def _settled(applying: Freely) -> Iterator[list[StatementResult]]:
     found: list[StatementResult] = []
     try:
         yield found
+    except LocksPendingError as pending:
+        applying.waiting(pending)
+        raise
     except CommitStateUnknownError as lost:
         if not isinstance(applying, Applying):
             raise

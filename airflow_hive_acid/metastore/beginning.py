@@ -16,12 +16,21 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import select
 
-from airflow_hive_acid.errors import HiveAcidError, LockDeniedError, WriteConflictError
+from airflow_hive_acid.errors import (
+    HiveAcidError,
+    LockDeniedError,
+    LocksPendingError,
+    NoSuchLockError,
+    NoSuchTxnError,
+    TxnAbortedError,
+    WriteConflictError,
+)
 from airflow_hive_acid.metastore import events
 from airflow_hive_acid.metastore.codes import AbortReason, LockState, TxnType
 from airflow_hive_acid.metastore.conflicts import early_conflict, early_step
 from airflow_hive_acid.metastore.database import Step, finish_batch
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
+from airflow_hive_acid.metastore.handover import leave
 from airflow_hive_acid.metastore.history import register_steps
 from airflow_hive_acid.metastore.locks.interface import LockResponse
 from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
@@ -43,6 +52,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.metastore.leases import Lease
     from airflow_hive_acid.metastore.locks.interface import LockComponent
     from airflow_hive_acid.metastore.objects import TableName
@@ -114,19 +124,28 @@ def begin(
     kind: TxnType,
     sleep: Callable[[float], None] | None = None,
     locks: Locks | None = None,
+    patience: Patience | None = None,
 ) -> Begun:
     """Open, lock and prepare a transaction; start over while others' commits make it hopeless.
 
     :param locks: what to lock instead of what the uses ask for.
+    :param patience: how long to wait here, and what has been waited for elsewhere.
+    :raises LocksPendingError: when that was not long enough; the request stays in the queue.
     :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
     :raises WriteConflictError: when it had to start over ``hive.txn.retrysnapshot.max.count`` times.
     """
     tries = max(1, client.settings.integer("hive.txn.retrysnapshot.max.count"))
     for _ in range(tries):
-        pending = start(client, uses, agent_info, kind, locks)
+        wanted = Locks(tuple(use.component() for use in uses)) if locks is None else locks
+        pending = _taken_up(client, uses, wanted, patience) or start(client, uses, agent_info, kind, wanted)
         try:
-            wait_for_locks(pending, sleep)
+            wait_for_locks(pending, sleep, None if patience is None else patience.seconds)
+            if patience is not None and not pending.granted:
+                response = pending.response
+                raise leave(client, pending.txn_id, response.lock_id, wanted.components, response.blocked_by)
             begun = prepare(pending)
+        except LocksPendingError:
+            raise
         except BaseException as error:
             abandon(pending, error)
             raise
@@ -161,19 +180,41 @@ def start(
     return PendingTransaction(client, txn_id, uses, response, client.leases.current)
 
 
+def _taken_up(
+    client: MetastoreClient, uses: tuple[TableUse, ...], wanted: Locks, patience: Patience | None
+) -> PendingTransaction | None:
+    """The request that another process has waited for; None when there is none, or it has ended meanwhile."""
+    found = None if patience is None else patience.take(client, wanted.components)
+    if found is None:
+        return None
+    txn_id, lock_id = found
+    pending = PendingTransaction(client, txn_id, uses, LockResponse(lock_id, LockState.WAITING), client.leases.current)
+    client.heartbeats.add(txn_id)
+    try:
+        pending.check()
+    except (NoSuchTxnError, NoSuchLockError, TxnAbortedError) as error:
+        client.heartbeats.remove(txn_id)
+        log.warning("what was waited for has ended, and is asked for again: %s", error)
+        return None
+    return pending
+
+
 def _ask(client: MetastoreClient, locks: Locks, txn_id: int, agent_info: str | None) -> LockResponse:
     if not locks.components:
         return LockResponse(0, LockState.ACQUIRED)  # the settings have it that nothing is locked
     return client.lock(locks.components, txn_id=txn_id, agent_info=agent_info, exclusive_ctas=locks.exclusive_ctas)
 
 
-def wait_for_locks(pending: PendingTransaction, sleep: Callable[[float], None] | None = None) -> None:
+def wait_for_locks(
+    pending: PendingTransaction, sleep: Callable[[float], None] | None = None, patience: float | None = None
+) -> None:
     """Wait until the locks are granted, with Hive's back-off.
 
+    :param patience: return after so many seconds, whether they are granted or not.
     :raises LockTimeoutError: when they were not granted in time; :raises DeadlockError: when it must give way.
     """
     places = ", ".join(str(use.table) for use in pending.uses)
-    pending.response = wait_until_granted(pending.client, pending.response, pending.txn_id, places, sleep)
+    pending.response = wait_until_granted(pending.client, pending.response, pending.txn_id, places, sleep, patience)
 
 
 def prepare(pending: PendingTransaction) -> Begun | None:
@@ -182,6 +223,7 @@ def prepare(pending: PendingTransaction) -> Begun | None:
     tables = [use.table for use in pending.uses if use.transactional]
     written = [use.table for use in pending.uses if use.writes]
     gap = client.gap_timeout_ms
+    few = len(tables) <= FEW
 
     def pin(conn: Connection, earlier: Snapshot | None) -> Snapshot:
         features = client.database.features(conn)
@@ -194,7 +236,6 @@ def prepare(pending: PendingTransaction) -> Begun | None:
         if not tables:
             snapshot = take_snapshot(conn, tables, txn_id, gap)
             return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, {}, {})
-        few = len(tables) <= FEW
         of_tables = Step(_cleanable(len(tables) if few else None), table_parameters(tables))
         snapshot, results = take_snapshot_and(conn, tables, txn_id, gap, [*early, of_tables] if few else early)
         compactions = results[-1].rows if few else conn.execute(of_tables.statement, dict(of_tables.parameters)).all()
@@ -212,10 +253,14 @@ def prepare(pending: PendingTransaction) -> Begun | None:
     pinned: Snapshot | None = None
     while True:
         earlier = pinned
-        current = client.database.run(lambda conn, earlier=earlier: pin(conn, earlier))  # type: ignore[misc]
+        current = client.database.run(
+            lambda conn, earlier=earlier: pin(conn, earlier),  # type: ignore[misc]
+            hot=few,
+        )
         found = client.database.run(
             lambda conn, current=current: look(conn, current),  # type: ignore[misc]
             retry_duplicates=True,
+            hot=few,
         )
         if not isinstance(found, Snapshot):
             return found

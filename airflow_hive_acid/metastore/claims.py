@@ -86,15 +86,19 @@ class Claims:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def take(self, wish: Wish) -> Claim | Recorded:
+    def take(self, wish: Wish, resumed: str | None = None) -> Claim | Recorded:
         """Claim a unit, or find out that it was applied; who held the claim before cannot commit any more.
 
+        :param resumed: owner of a claim under which another process of the same try has waited: it is gone on with.
         :raises InvalidArgumentsError: when something else was applied under its key.
         """
         owner = str(uuid.uuid4())
 
         def operation(conn: Connection) -> Claim | Recorded:
-            decision = decide(_locked(conn, wish), wish)
+            record = _locked(conn, wish)
+            if record is not None and record.state is ClaimState.CLAIMED and record.owner == resumed:
+                return Claim(wish, resumed)
+            decision = decide(record, wish)
             if isinstance(decision, Recorded):
                 return decision
             _write(conn, wish, owner, decision)

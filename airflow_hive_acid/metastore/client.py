@@ -25,6 +25,7 @@ from airflow_hive_acid.metastore.verbs import Verbs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.metastore.leases import Lease
 
 
@@ -90,13 +91,16 @@ class MetastoreClient(Verbs):
         type: TxnType = TxnType.DEFAULT,
         locks: Locks | None = None,
         lease: Lease | None = None,
+        patience: Patience | None = None,
     ) -> Transaction:
         """Open, lock (waiting for others), pin, take the snapshot and allocate write ids.
 
         :param locks: what to lock; by default what Hive locks with its own settings.
         :param plain: those of the tables that have no transactions: they are locked, and that is all.
         :param lease: as for :meth:`transaction`; by default the one of ``leases.under``.
+        :param patience: how long to wait here; by default until the locks are granted.
         :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
+        :raises LocksPendingError: when the patience was not enough; the request stays in the queue.
         :raises LeaseEndedError: when the lease is not held; nothing was begun.
         """
         uses = table_uses(tables, partitioned, plain)
@@ -104,7 +108,7 @@ class MetastoreClient(Verbs):
             current = self.leases.current
             if current is not None:
                 self.leases.require_lease(current)
-            return Transaction(self, begin(self, uses, agent_info, type, locks=locks), current)
+            return Transaction(self, begin(self, uses, agent_info, type, locks=locks, patience=patience), current)
 
     def start(
         self,

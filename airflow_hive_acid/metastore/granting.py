@@ -26,12 +26,14 @@ def wait_until_granted(
     txn_id: int,
     places: str,
     sleep: Callable[[float], None] | None = None,
+    patience: float | None = None,
 ) -> LockResponse:
     """Ask again and again, each time sending a heartbeat, until all locks of a request are granted.
 
     It gives nothing back when it fails: that is the caller's, who knows what the locks belong to.
 
     :param places: what is asked for, for messages.
+    :param patience: return after so many seconds, whether they are granted or not.
     :raises LockDeniedError: when the request was refused.
     :raises LockTimeoutError: when it was not granted within ``hive.lock.numretries``.
     :raises DeadlockError: when this txn is the one to give way.
@@ -41,6 +43,8 @@ def wait_until_granted(
     if response.state is LockState.WAITING:
         with naps(client.database) if sleep is None else contextlib.nullcontext(_napping(sleep)) as nap:
             for pause in back_off_ms(client.settings.integer("hive.lock.numretries"), longest):
+                if patience is not None and waited >= patience * 1000:
+                    return response
                 response = _wait_once(client, response, txn_id, pause / 1000, nap)
                 waited += pause
                 if response.state is not LockState.WAITING:
