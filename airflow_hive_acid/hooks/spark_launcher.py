@@ -8,6 +8,7 @@ task's log; what is said to the application goes through the spool (decision 1).
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import shutil
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _LOG_TAIL_LINES = 30
 _ANY = Application()
 _KINIT_SECONDS = 60
+_PROPERTIES = "spark.properties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,10 @@ class AirflowSparkLauncher:
             spool = f"{below}/session-{uuid.uuid4()}"
             filesystem = open_filesystem(spool)
             filesystem.make_directory(spool)
-            properties = scratch / "spark.properties"
+            properties = scratch / _PROPERTIES
             settings = configuration(target.master, str(scratch), self._conf(target, application), self.accelerator)
             write_properties(properties, settings)
-            hook = self._hook(target, properties, spool, application)
+            hook = self._hook(target, scratch, spool, application)
             if application.user is not None:
                 environment |= hook.take_ticket(scratch)
             driver = HookDriver(hook, environment, scratch)
@@ -117,9 +119,7 @@ class AirflowSparkLauncher:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    def _hook(
-        self, target: SparkTarget, properties: Path, spool: str, application: Application
-    ) -> _TappedSparkSubmitHook:
+    def _hook(self, target: SparkTarget, scratch: Path, spool: str, application: Application) -> _TappedSparkSubmitHook:
         return _TappedSparkSubmitHook(
             conn_id=self.spark_conn_id,
             deploy_mode=target.deploy_mode,
@@ -127,7 +127,9 @@ class AirflowSparkLauncher:
             proxy_user=application.user,
             # As an argument, because the connection may name a queue, and arguments win over the file.
             yarn_queue=application.conf.get(QUEUE),
-            properties_file=str(properties),
+            properties_file=str(scratch / _PROPERTIES),
+            keytab=_keytab(self.spark_conn_id, target, scratch),
+            principal=target.principal,
             py_files=None if is_local(target.master) else str(cluster_package()),
             application_args=["--spool", spool, "--idle-seconds", str(self.idle_seconds)],
             spark_binary=target.spark_binary,
@@ -139,11 +141,34 @@ class SparkTarget:
     """Where a Spark connection sends applications.
 
     :param spark_binary: the program to start; None when the connection names its own.
+    :param principal: who logs in to Kerberos, with the ``keytab`` (base64).
     """
 
     master: str
     deploy_mode: str
     spark_binary: str | None
+    principal: str | None = None
+    keytab: str | None = field(default=None, repr=False)
+
+
+def _keytab(conn_id: str, target: SparkTarget, scratch: Path) -> str | None:
+    """The connection's keytab as a file that only we can read and that vanishes with the application.
+
+    The hook would leave one in /tmp for good, and do without a login when it cannot write it.
+    """
+    if target.keytab is None:
+        return None
+    path = scratch / "keytab"
+    try:
+        content = base64.b64decode(target.keytab, validate=True)
+    except ValueError:
+        raise ConfigurationError(
+            f"the keytab in the extra of Spark connection {conn_id!r} is no base64; put in what 'base64 -w0 <keytab>' "
+            "prints"
+        ) from None
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    return str(path)
 
 
 def spark_target(conn_id: str) -> SparkTarget:
@@ -174,6 +199,8 @@ def spark_target(conn_id: str) -> SparkTarget:
         master=master,
         deploy_mode=str(extra.get("deploy-mode") or "client"),
         spark_binary=None if extra.get("spark-binary") else find_spark_submit(os.environ),
+        principal=extra.get("principal") or None,
+        keytab=extra.get("keytab") or None,
     )
 
 

@@ -106,7 +106,7 @@ def same_definition(
     for what in ("location", "columns", "partition_columns", "bucket_columns", "bucket_count", "is_insert_only",
                  "is_transactional", "format"):  # fmt: skip
         if getattr(before, what) != getattr(now, what):
-            return f"its {what.replace('_', ' ')} changed"
+            return f"its {what.removeprefix('is_').replace('_', ' ')} changed"
     return None
 
 

@@ -8,8 +8,16 @@ from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.maintenance.worker_rules import check_result, is_enough, needs_cleaning, refusal, result_names
-from airflow_hive_acid.metastore.catalog_model import Table
+from airflow_hive_acid.maintenance.worker_rules import (
+    check_result,
+    is_enough,
+    needs_cleaning,
+    parts_first,
+    refusal,
+    result_names,
+    same_definition,
+)
+from airflow_hive_acid.metastore.catalog_model import Partition, Table
 from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType, Resource
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
@@ -155,3 +163,53 @@ def test_a_sorted_table_without_row_ids_is_compacted_in_its_order() -> None:
         bucket_columns=("id",), sort_columns=(("id", True),),
     )  # fmt: skip
     assert refusal(request(), found, partition_exists=True) is None
+
+
+def deltas(*ranges: tuple[int, int]) -> tuple[str, ...]:
+    return tuple(f"delta_{low:07d}_{high:07d}_0000" for low, high in ranges)
+
+
+def ranges_of(found: AcidState, most: int) -> list[tuple[int, int, int]]:
+    return [(part.above, part.upto, len(part.deltas)) for part in parts_first(found, most)]
+
+
+def test_no_more_deltas_than_one_job_takes_are_compacted_at_once() -> None:
+    assert ranges_of(state(*deltas((1, 1), (2, 2), (3, 3))), 3) == []
+
+
+def test_too_many_deltas_are_merged_in_parts_first() -> None:
+    """hive.compactor.max.num.delta: several partial minor compactions, then what was asked for."""
+    many = state(*deltas(*((i, i) for i in range(1, 9))))
+    assert ranges_of(many, 3) == [(0, 3, 3), (3, 6, 3)]
+    assert [d.name for d in parts_first(many, 3)[1].deltas] == list(deltas((4, 4), (5, 5), (6, 6)))
+
+
+@pytest.mark.rule("R18")
+def test_a_part_never_ends_within_the_range_of_a_delta() -> None:
+    """Else the events of a write id would be in two deltas that readers both see."""
+    streamed = state(*deltas((1, 1), (2, 9), (10, 10), (11, 11)), "delete_delta_0000009_0000009_0001")
+    assert ranges_of(streamed, 2) == [(0, 9, 3)]
+    statements = state("delta_0000001_0000001_0000", "delta_0000001_0000001_0001", *deltas((2, 2), (3, 3)))
+    assert ranges_of(statements, 1) == [(0, 1, 2), (1, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"id": 2}, "the table was dropped and made anew"),
+        ({"location": "file:/w/elsewhere"}, "its location changed"),
+        ({"columns": (Column("id", "int"), Column("x", "int"))}, "its columns changed"),
+        ({"properties": {}}, "its transactional changed"),
+        ({"owner": "bob", "write_id": 9}, None),
+    ],
+)
+def test_a_table_that_is_another_one_by_now_is_told_apart(changes: dict[str, object], said: str | None) -> None:
+    assert same_definition(table(), table(**changes), None, None) == said
+
+
+def test_a_dropped_table_or_partition_is_told_apart() -> None:
+    one = Partition("k=a", ("a",), "file:/w/t/k=a", 1)
+    assert same_definition(table(), None, None, None) == "the table was dropped"
+    assert same_definition(table(), table(), one, None) == "the partition was dropped"
+    again = Partition("k=a", ("a",), "file:/w/t/k=a", 2)
+    assert same_definition(table(), table(), one, again) == "the partition was dropped and made anew"
