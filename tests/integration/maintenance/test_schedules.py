@@ -1,4 +1,7 @@
-"""Random schedules of writers, readers, compactions, Cleaner and reaper: no reader ever sees anything change."""
+"""Random schedules of writers, readers, compactions, Cleaner and reaper in real time: no reader sees anything change.
+
+``test_pinned_readers`` tries many more orders, with deletes, and lets time pass without waiting for it.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,7 @@ class Schedule:
 
 
 @pytest.mark.rule("R16")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_reader_sees_a_compaction_or_its_clean_up(
     client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: Callable[[JobSpec], JobResult], seed: int
 ) -> None:

@@ -1,0 +1,104 @@
+"""Kills a service in front of its n-th change: a process of its own, ended without any clean-up, as by SIGKILL.
+
+A change is a commit of the metastore or something done to files; a directory may also be left half deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.settings import Settings, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_hive_acid.filesystem import Filesystem
+
+KILLED, DONE, BROKEN = 9, 0, 1
+_CHANGES = ("create_file", "make_directory", "rename", "rename_directory", "write_text")
+
+
+class _Countdown:
+    """Ends this process in front of the change with a number."""
+
+    def __init__(self, number: int, note: int) -> None:
+        self._left, self._note = number, note
+
+    def before(self, what: str) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.write(self._note, what.encode())
+            os._exit(KILLED)
+
+
+class _KillingFilesystem:
+    """A filesystem whose changes count."""
+
+    def __init__(self, inner: Filesystem, countdown: _Countdown) -> None:
+        self._inner, self._countdown = inner, countdown
+
+    def delete(self, uri: str, *, inside: str) -> bool:
+        name = uri.rpartition("/")[2]
+        self._countdown.before(f"delete {name}")
+        try:
+            files = [info for info in self._inner.list_files(uri) if not info.is_dir]
+        except (FileNotFoundError, NotADirectoryError):
+            files = []
+        if len(files) > 1:
+            self._inner.delete(files[0].path, inside=inside)
+            self._countdown.before(f"the rest of delete {name}")
+        return self._inner.delete(uri, inside=inside)
+
+    def __getattr__(self, verb: str) -> Any:
+        if verb not in _CHANGES:
+            return getattr(self._inner, verb)
+
+        def change(uri: str, *rest: Any) -> Any:
+            self._countdown.before(f"{verb} {uri.rpartition('/')[2]}")
+            return getattr(self._inner, verb)(uri, *rest)
+
+        return change
+
+
+def run_and_kill(
+    client: MetastoreClient, warehouse: str, settings: dict[str, str], number: int,
+    service: Callable[[MetastoreClient, Filesystem], object],
+) -> str | None:  # fmt: skip
+    """Run a service in a process of its own and kill it in front of its change with a number, counted from 1.
+
+    :return: the change that did not happen any more; None when the service was done before.
+    """
+    client.database.engine.dispose()  # no connection goes along
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside the threads that send heartbeats
+        child = os.fork()
+    if child == 0:
+        _in_child(client.database.url, warehouse, settings, _Countdown(number, writing), service)
+    os.close(writing)
+    with os.fdopen(reading) as notes:
+        what = notes.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (KILLED, DONE), f"the service ended with {code}: {what}"
+    return what if code == KILLED else None
+
+
+def _in_child(
+    url: sa.URL, warehouse: str, settings: dict[str, str], countdown: _Countdown,
+    service: Callable[[MetastoreClient, Filesystem], object],
+) -> None:  # fmt: skip
+    try:
+        client = MetastoreClient(url, Settings({Source.CONNECTION: settings}), user="ann", host="dead")
+        sa.event.listen(client.database.engine, "commit", lambda connection: countdown.before("commit"))
+        filesystem: Any = _KillingFilesystem(open_filesystem(warehouse), countdown)
+        service(client, filesystem)
+    except BaseException as error:  # noqa: BLE001 - nothing of the parent's may run here
+        os.write(countdown._note, repr(error).encode())
+        os._exit(BROKEN)
+    os._exit(DONE)
