@@ -70,8 +70,8 @@ class Life:
         table.put(txn, 2)
         txn.abort("a test")
 
-    def work(self, client: MetastoreClient, fs: Filesystem) -> None:
-        run_worker(client, fs, partial(compact_rows, fs), "dead-1")
+    def work(self, client: MetastoreClient, fs: Filesystem, worker: str = "dead-1") -> None:
+        run_worker(client, fs, partial(compact_rows, fs), worker)
 
     def die(self, number: int, service: Callable[[MetastoreClient, Filesystem], object]) -> str | None:
         return run_and_kill(self.client, self.warehouse, self.settings, number, service)
@@ -87,7 +87,7 @@ class Life:
             run_cleaner(self.client, self.fs)
             if "base" not in {name.partition("_")[0] for name in table.directories()}:
                 self.client.compactions.enqueue(table.name)
-            self.work(self.client, self.fs)
+            self.work(self.client, self.fs, "another")
             with self.client.snapshot([table.name]) as now:
                 assert table.read(now) == expected
         for _ in range(3):
