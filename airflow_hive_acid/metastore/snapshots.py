@@ -46,11 +46,17 @@ def _not_committed(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     return or_(column == "o", column == "a")
 
 
-# One reading of the clock for the whole statement: a row must not be young in one place and old in another.
-_NOW = statement_ms()
+# One reading of the clock for the whole statement: a row must not be young in one place and old in another. Clock and
+# boundary are each computed once, and not for every young row, of which there are as many as txns in a second.
+_NOW = select(statement_ms()).scalar_subquery()
 _OLD = TXNS.alias("old")
 _BELOW = TXNS.alias("below")
-_BOUNDARY = select(func.coalesce(func.max(_OLD.c.TXN_ID), 0)).where(_OLD.c.TXN_STARTED < _NOW - _GAP).scalar_subquery()
+_BOUND = (
+    select(func.coalesce(func.max(_OLD.c.TXN_ID), 0).label("txn_id"))
+    .where(_OLD.c.TXN_STARTED < _NOW - _GAP)
+    .cte("bound")
+)
+_BOUNDARY = select(_BOUND.c.txn_id).scalar_subquery()
 #: Below an old row nothing can appear any more, however young a row there is: ids are given in order.
 _AGE = sa.case((TXNS.c.TXN_ID < _BOUNDARY, _GAP), else_=_NOW - TXNS.c.TXN_STARTED)
 _MATTERS = or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= _BOUNDARY)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_random_program_leaves_what_the_model_says(real_engine: Engine, client
 
 def _do(engine: Engine, client: MetastoreClient, table: str, step: Step) -> None:
     if isinstance(step, Clean):
-        run_cleaner(client, AnyFilesystem())
+        _clean(client)
         return
     if not isinstance(step, Compact):
         engine.run(step.sql(table))
@@ -66,7 +67,15 @@ def _do(engine: Engine, client: MetastoreClient, table: str, step: Step) -> None
         # A second one before the Cleaner has been there is refused, as in Hive.
         if "is already scheduled with state='ready for cleaning'" not in str(refusal):
             raise
-        run_cleaner(client, AnyFilesystem())
+        _clean(client)
         engine.run(step.sql(table))
     outcomes = engine.run_compactions("programs")
     assert all(outcome.kind is not Outcome.FAILED for outcome in outcomes), outcomes
+
+
+def _clean(client: MetastoreClient) -> None:
+    """Let the Cleaner look until nothing waits: right after a commit a txn may still appear."""
+    deadline = time.monotonic() + 60
+    while any(outcome.kind is Outcome.WAITING for outcome in run_cleaner(client, AnyFilesystem())):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
