@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.initiator_looks import Looked
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction_queue_model import Resource
+    from airflow_hive_acid.metastore.objects import TableName
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def look_once(
     thresholds = InitiatorThresholds.of(client.settings)
     looks = Looks(client, filesystem, thresholds)
     if dry_run:
-        yield from plan(looks, client.compactions.decisions.find_everything(), thresholds.fetch_size)
+        yield from plan(client, looks, thresholds.fetch_size)
         return
     if not client.settings.flag("hive.compactor.initiator.on"):
         log.info("hive.compactor.initiator.on is false; the Initiator does nothing")
@@ -77,10 +78,16 @@ def look_once(
             mutex.leave(started)
 
 
-def plan(looks: Looks, candidates: Sequence[Candidate], size: int) -> Iterator[list[Decision]]:
-    """What would be decided about candidates, a step at a time; nothing is asked for or stored."""
-    for start in range(0, len(candidates), size):
-        yield [looked.decision for looked in looks.at(candidates[start : start + size])]
+def plan(client: MetastoreClient, looks: Looks, size: int, table: TableName | None = None) -> Iterator[list[Decision]]:
+    """What would be decided about everything that was written and not compacted since; nothing is asked for or stored.
+
+    :param size: of a step.
+    :param table: only its partitions, or itself.
+    """
+    after: Resource | None = None
+    while candidates := client.compactions.decisions.find_written(size, after, table):
+        yield [looked.decision for looked in looks.at(candidates)]
+        after = candidates[-1].resource
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.database import Database
+    from airflow_hive_acid.metastore.objects import TableName
 
 KEPT = 5
 """Outcomes kept of one table or partition."""
@@ -85,7 +86,16 @@ _CHANGED = (
     .limit(bindparam("limit"))
 )
 _CHANGED_SINCE = _CHANGED.where(_had.HAD_ID.is_not(None))
-_EVERYTHING = _ALL.order_by(_w.CTC_DATABASE, _w.CTC_TABLE, _w.CTC_PARTITION)
+_partition = func.coalesce(_w.CTC_PARTITION, "")
+_BY_NAME = _ALL.order_by(_w.CTC_DATABASE, _w.CTC_TABLE, _partition).limit(bindparam("limit"))
+_AFTER = _BY_NAME.where(
+    or_(
+        _w.CTC_DATABASE > bindparam("db"),
+        and_(_w.CTC_DATABASE == bindparam("db"), _w.CTC_TABLE > bindparam("tbl")),
+        and_(_w.CTC_DATABASE == bindparam("db"), _w.CTC_TABLE == bindparam("tbl"), _partition > bindparam("part")),
+    )
+)
+_OF_TABLE = and_(_w.CTC_DATABASE == bindparam("of_db"), _w.CTC_TABLE == bindparam("of_tbl"))
 _key = tuple_(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION)
 _NEWEST = select(_had.HAD_ID, _had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION, _had.HAD_KIND, _had.HAD_RULE,
                  _had.HAD_REQUEST_ID).where(
@@ -183,9 +193,30 @@ class CompactionDecisions:
             lambda connection: [_candidate(row) for row in connection.execute(statement, parameters)]
         )
 
-    def find_everything(self) -> list[Candidate]:
-        """Everything with completed components, by name."""
-        return self._database.read(lambda connection: [_candidate(row) for row in connection.execute(_EVERYTHING)])
+    def find_written(
+        self, limit: int, after: Resource | None = None, table: TableName | None = None
+    ) -> list[Candidate]:
+        """Everything with completed components, whenever it was looked at, by name.
+
+        :param after: the last one of the page before.
+        :param table: of this table alone.
+        """
+        statement = _BY_NAME
+        parameters: dict[str, Any] = {"limit": limit}
+        if after is not None:
+            statement, parameters = _AFTER, {**parameters, **_names(after)}
+        if table is not None:
+            statement, parameters = statement.where(_OF_TABLE), {**parameters, "of_db": table[0], "of_tbl": table[1]}
+        return self._database.read(
+            lambda connection: [_candidate(row) for row in connection.execute(statement, parameters)]
+        )
+
+    def written(self, resource: Resource) -> Candidate | None:
+        """A table or partition with its completed components; None when it has none."""
+        statement = _ALL.where(_OF_TABLE, _partition == bindparam("part"))
+        parameters = {"of_db": resource.database, "of_tbl": resource.table, "part": resource.partition or ""}
+        row = self._database.read(lambda connection: connection.execute(statement, parameters).first())
+        return None if row is None else _candidate(row)
 
     def store(self, look: int, outcomes: Sequence[tuple[Candidate, StoredDecision]]) -> None:
         """Remember what was decided in a look; an outcome that was the same before only gets a new time."""
@@ -200,9 +231,7 @@ class CompactionDecisions:
         """The last outcomes for a table or partition, newest first."""
         if not self.is_there:
             return []
-        parameters = {
-            "db": resource.database, "tbl": resource.table, "part": resource.partition or "", "limit": limit
-        }  # fmt: skip
+        parameters = {**_names(resource), "limit": limit}
         return self._database.read(
             lambda connection: [_stored(row) for row in connection.execute(_OF_RESOURCE, parameters)]
         )
@@ -257,6 +286,10 @@ def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate
     for statement, rows in ((_SAME_AGAIN, same), (_REPLACED, replaced), (_INSERT, new)):
         if rows:
             connection.execute(statement, rows)
+
+
+def _names(resource: Resource) -> dict[str, Any]:
+    return {"db": resource.database, "tbl": resource.table, "part": resource.partition or ""}
 
 
 def _key_of(resource: Resource) -> tuple[str, str, str]:

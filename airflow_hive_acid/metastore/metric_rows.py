@@ -1,0 +1,210 @@
+"""What metrics are computed from: counts and oldest times of the transaction tables, in a handful of statements.
+
+Hive's AcidMetricService reads the same tables, partly row by row; here the database counts. All of it is one moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, bindparam, case, func, literal, or_, select, union_all
+
+from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.compaction_queue_model import DEFAULT_POOL, CompactionState, CompactionType
+from airflow_hive_acid.metastore.schema_catalog import DATABASE_PARAMS, DBS, TABLE_PARAMS, TBLS
+from airflow_hive_acid.metastore.schema_transactions import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+    COMPLETED_TXN_COMPONENTS,
+    HIVE_LOCKS,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    TXNS,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Select
+
+_cq, _cc, _ctc = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c, COMPLETED_TXN_COMPONENTS.c
+_ABORTED_CLEANUP = CompactionType.ABORT_TXN_CLEANUP.value
+_TXNS = select(
+    TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, func.count(), func.min(TXNS.c.TXN_ID), func.min(TXNS.c.TXN_STARTED)
+).where(TXNS.c.TXN_ID > 0).group_by(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE)  # fmt: skip
+_aborted = (
+    select(TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE)
+    .join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID)
+    .where(TXNS.c.TXN_STATE == "a")
+    .group_by(TXN_COMPONENTS.c.TC_DATABASE, TXN_COMPONENTS.c.TC_TABLE)
+    .having(func.count(TXNS.c.TXN_ID.distinct()) > bindparam("aborted"))
+    .subquery("aborted")
+)
+_SIZES = select(
+    select(func.count()).select_from(_aborted).scalar_subquery(),
+    select(func.count()).select_from(COMPLETED_TXN_COMPONENTS).scalar_subquery(),
+    select(func.count()).select_from(TXN_TO_WRITE_ID).scalar_subquery(),
+    select(func.count()).select_from(HIVE_LOCKS).scalar_subquery(),
+    select(func.min(HIVE_LOCKS.c.HL_ACQUIRED_AT)).scalar_subquery(),
+)
+_QUEUE = (
+    select(
+        _cq.CQ_STATE, func.coalesce(_cq.CQ_POOL_NAME, DEFAULT_POOL).label("pool"), func.count(),
+        func.min(_cq.CQ_ENQUEUE_TIME), func.min(_cq.CQ_START), func.min(_cq.CQ_CLEANER_START),
+        func.min(_cq.CQ_COMMIT_TIME), func.sum(case((_cq.CQ_RETRY_RETENTION > 0, 1), else_=0)),
+    )
+    .where(_cq.CQ_TYPE != _ABORTED_CLEANUP)
+    .group_by(_cq.CQ_STATE, func.coalesce(_cq.CQ_POOL_NAME, DEFAULT_POOL))
+)  # fmt: skip
+
+
+def _ended(table: Any, prefix: str) -> Select[Any]:
+    column = table.c
+    names = ("ID", "DATABASE", "TABLE", "PARTITION", "STATE", "TYPE", "INITIATOR_ID", "INITIATOR_VERSION", "WORKER_ID",
+             "WORKER_VERSION")  # fmt: skip
+    return select(*(column[f"{prefix}_{name}"].label(name) for name in names))
+
+
+_all = union_all(_ended(COMPACTION_QUEUE, "CQ"), _ended(COMPLETED_COMPACTIONS, "CC")).subquery("compactions")
+_ranked = (
+    select(
+        _all,
+        func.row_number()
+        .over(partition_by=(_all.c.DATABASE, _all.c.TABLE, _all.c.PARTITION), order_by=_all.c.ID.desc())
+        .label("number"),
+    )
+    .where(_all.c.TYPE != _ABORTED_CLEANUP)
+    .subquery("ranked")
+)
+#: As Hive: of each table or partition only the last compaction counts.
+_LAST = (
+    select(
+        _ranked.c.STATE, _ranked.c.INITIATOR_ID, _ranked.c.INITIATOR_VERSION, _ranked.c.WORKER_ID,
+        _ranked.c.WORKER_VERSION, func.count(),
+    )
+    .where(_ranked.c.number == 1)
+    .group_by(
+        _ranked.c.STATE, _ranked.c.INITIATOR_ID, _ranked.c.INITIATOR_VERSION, _ranked.c.WORKER_ID,
+        _ranked.c.WORKER_VERSION,
+    )
+)  # fmt: skip
+_FAILURES = select(
+    func.sum(case((_cc.CC_STATE == CompactionState.DID_NOT_INITIATE.value, 1), else_=0)),
+    func.sum(case((and_(_cc.CC_STATE == CompactionState.FAILED.value, _cc.CC_NEXT_TXN_ID.is_not(None)), 1), else_=0)),
+)
+
+
+def _says(parameters: Any) -> Any:
+    return func.lower(parameters.c.PARAM_KEY) == "no_auto_compaction"
+
+
+_table_says = func.lower(TABLE_PARAMS.c.PARAM_VALUE)
+_database_says = func.lower(DATABASE_PARAMS.c.PARAM_VALUE)
+#: A value of the database decides alone, as for the Initiator.
+_DISABLED = (
+    select(func.count())
+    .select_from(COMPLETED_TXN_COMPONENTS)
+    .join(DBS, DBS.c.NAME == _ctc.CTC_DATABASE)
+    .join(TBLS, and_(TBLS.c.DB_ID == DBS.c.DB_ID, TBLS.c.TBL_NAME == _ctc.CTC_TABLE))
+    .outerjoin(DATABASE_PARAMS, and_(DATABASE_PARAMS.c.DB_ID == DBS.c.DB_ID, _says(DATABASE_PARAMS)))
+    .outerjoin(TABLE_PARAMS, and_(TABLE_PARAMS.c.TBL_ID == TBLS.c.TBL_ID, _says(TABLE_PARAMS)))
+    .where(
+        or_(
+            _database_says == literal("true"),
+            and_(DATABASE_PARAMS.c.DB_ID.is_(None), _table_says == literal("true")),
+        )
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TxnGroup:
+    """Txns of one state and TXN_TYPE.
+
+    :param oldest: TXN_STARTED of the first, ms.
+    """
+
+    state: str
+    type: int
+    count: int
+    first: int
+    oldest: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueGroup:
+    """Requests of one state and pool; times in ms, None when no request has one.
+
+    :param retried: those whose clean-up has failed before.
+    """
+
+    state: CompactionState
+    pool: str
+    count: int
+    enqueued: int | None
+    started: int | None
+    cleaner_started: int | None
+    committed: int | None
+    retried: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastGroup:
+    """Tables and partitions whose last compaction has this state, and who asked for it and did it."""
+
+    state: CompactionState
+    initiator: str | None
+    initiator_version: str | None
+    worker: str | None
+    worker_version: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRows:
+    """What was counted at one moment, ``now`` in ms by the database's clock.
+
+    :param tables_with_aborts: tables with more aborted txns than asked about.
+    :param oldest_lock: when the oldest lock was acquired, ms.
+    :param did_not_initiate: rows of the history that the Initiator left when it failed.
+    :param cleanings_failed: compactions in the history whose clean-up was given up.
+    :param disabled_writes: completed components of tables that are not compacted automatically.
+    """
+
+    now: int
+    txns: tuple[TxnGroup, ...] = ()
+    tables_with_aborts: int = 0
+    completed_components: int = 0
+    txn_to_write_id: int = 0
+    locks: int = 0
+    oldest_lock: int | None = None
+    queue: tuple[QueueGroup, ...] = ()
+    last: tuple[LastGroup, ...] = ()
+    did_not_initiate: int = 0
+    cleanings_failed: int = 0
+    disabled_writes: int = 0
+
+
+def read_metric_rows(connection: Connection, aborted: int) -> MetricRows:
+    """Count.
+
+    :param aborted: tables with more aborted txns than this are counted.
+    """
+    sizes = connection.execute(_SIZES, {"aborted": aborted}).one()
+    failures = connection.execute(_FAILURES).one()
+    return MetricRows(
+        now=now_ms(connection),
+        txns=tuple(TxnGroup(r[0], int(r[1] or 0), r[2], r[3], r[4]) for r in connection.execute(_TXNS)),
+        tables_with_aborts=sizes[0],
+        completed_components=sizes[1],
+        txn_to_write_id=sizes[2],
+        locks=sizes[3],
+        oldest_lock=sizes[4],
+        queue=tuple(
+            QueueGroup(CompactionState(r[0]), r[1], r[2], r[3], r[4], r[5], r[6], int(r[7] or 0))
+            for r in connection.execute(_QUEUE)
+        ),
+        last=tuple(LastGroup(CompactionState(r[0]), r[1], r[2], r[3], r[4], r[5]) for r in connection.execute(_LAST)),
+        did_not_initiate=int(failures[0] or 0),
+        cleanings_failed=int(failures[1] or 0),
+        disabled_writes=connection.execute(_DISABLED).scalar_one(),
+    )
