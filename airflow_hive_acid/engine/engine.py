@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.engine.launcher import JobLauncher
     from airflow_hive_acid.engine.results import Rows, StatementResult
-    from airflow_hive_acid.format.jobs import JobResult, JobSpec
+    from airflow_hive_acid.format.jobs import JobResult, JobSpec, Source
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.handover import Patience
@@ -147,6 +147,13 @@ class Engine:
         self._application.ready()
         with context.client.leases.under(lease):
             return EngineTransaction(context, StatementTransaction(context, operations, locks))
+
+    def define_view(self, source: Source) -> None:
+        """Let statements read files by a name, as CREATE OR REPLACE TEMPORARY VIEW does, without a statement.
+
+        So its options, which may hold secrets, stand in no text that is logged or kept.
+        """
+        self._context.views[source.name] = source
 
     def run_compactions(
         self, worker_id: str, limit: int | None = None, *, pool: str | None = None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS_KEPT = 1000
 """A result with more rows is recorded without them."""
+_LONGEST_TEXT = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,10 @@ class StatementResult:
     directories: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
-        """As plain values, without the rows: small enough for an XCom."""
+        """As plain values, without the rows, and with the beginning of a long statement: small enough for an XCom."""
+        text = self.statement
         return {
-            "statement": self.statement,
+            "statement": text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…",
             "kind": self.kind,
             "inserted": self.inserted,
             "updated": self.updated,

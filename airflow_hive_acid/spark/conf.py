@@ -29,6 +29,8 @@ REQUIRED = {
     # Values that do not fit are errors, never silent NULLs.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
+    # ${…} in a value is text; Spark would put settings and environment variables in its place.
+    "spark.sql.variable.substitute": "false",
     # The columns of an ACID table are fields of a struct.
     "spark.sql.orc.impl": "native",
     "spark.sql.orc.enableNestedColumnVectorizedReader": "true",
