@@ -290,3 +290,25 @@ def test_a_union_of_queries_writes_one_bucket_per_file(acid_table: Callable) -> 
     before = t.ids()
     t.compact("major")
     assert t.ids() == before
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+def test_compaction_of_damaged_files_fails_and_names_them(acid_table: Callable, kind: str) -> None:
+    """A delta cut short, one that cannot be read, and deletes that are gone: compacting on would make it final."""
+    t = acid_table("id int")
+    t.insert("select id from range(3)")
+    t.insert("select id + 3 from range(3)")
+    t.delete("id = 1")
+    t.delete("id = 4")
+    (deletes,) = t.root.glob("delete_delta_0000003_*/bucket_00000")
+    whole = deletes.read_bytes()
+    uncached(t.root / SECOND / "bucket_00000", (t.root / SECOND / "bucket_00000").read_bytes()[:-20])
+    with pytest.raises(CorruptTableError, match=rf"{SECOND}/bucket_00000"):
+        t.compact(kind)
+    shutil.rmtree(t.root / SECOND)
+    uncached(deletes, whole[:100])
+    with pytest.raises(CorruptTableError, match=r"delete_delta_0000003_0000003_0000/bucket_00000"):
+        t.compact(kind)
+    deletes.unlink()
+    with pytest.raises(CorruptTableError, match="delete_delta_0000003_0000003_0000 holds no data file"):
+        t.compact(kind)
