@@ -48,12 +48,12 @@ _SIZES = select(
 )
 _QUEUE = (
     select(
-        _cq.CQ_STATE, func.coalesce(_cq.CQ_POOL_NAME, DEFAULT_POOL).label("pool"), func.count(),
+        _cq.CQ_STATE, _cq.CQ_POOL_NAME, func.count(),
         func.min(_cq.CQ_ENQUEUE_TIME), func.min(_cq.CQ_START), func.min(_cq.CQ_CLEANER_START),
         func.min(_cq.CQ_COMMIT_TIME), func.sum(case((_cq.CQ_RETRY_RETENTION > 0, 1), else_=0)),
     )
     .where(_cq.CQ_TYPE != _ABORTED_CLEANUP)
-    .group_by(_cq.CQ_STATE, func.coalesce(_cq.CQ_POOL_NAME, DEFAULT_POOL))
+    .group_by(_cq.CQ_STATE, _cq.CQ_POOL_NAME)
 )  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def read_metric_rows(connection: Connection, aborted: int) -> MetricRows:
         locks=sizes[3],
         oldest_lock=sizes[4],
         queue=tuple(
-            QueueGroup(CompactionState(r[0]), r[1], r[2], r[3], r[4], r[5], r[6], int(r[7] or 0))
+            QueueGroup(CompactionState(r[0]), r[1] or DEFAULT_POOL, r[2], r[3], r[4], r[5], r[6], int(r[7] or 0))
             for r in connection.execute(_QUEUE)
         ),
         last=tuple(LastGroup(CompactionState(r[0]), r[1], r[2], r[3], r[4], r[5]) for r in connection.execute(_LAST)),
