@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.cli import cleaning, compaction, demo, doctor, explain, maintenance, schema, settings, show, sql
+from airflow_hive_acid.cli import (
+    cleaning,
+    compaction,
+    demo,
+    doctor,
+    explain,
+    lease,
+    maintenance,
+    schema,
+    settings,
+    show,
+    sql,
+)
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.cli.session import CliSession, parse_pairs
 from airflow_hive_acid.errors import HiveAcidError
@@ -44,6 +56,7 @@ app.command("demo")(demo.demo)
 app.add_typer(schema.app, name="schema")
 app.add_typer(show.app, name="show")
 app.add_typer(maintenance.app, name="maintenance")
+app.add_typer(lease.app, name="lease")
 app.add_typer(cleaning.app, name="cleaning")
 app.add_typer(compaction.app, name="compaction")
 show.app.command("metrics")(compaction.metrics)

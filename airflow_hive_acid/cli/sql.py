@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from airflow_hive_acid.cli.lease import lease_of_environment
 from airflow_hive_acid.cli.output import Format, print_rows, say
 from airflow_hive_acid.cli.progress import progress
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -40,7 +41,7 @@ def sql(
     CREATE and DROP of DATABASE and TABLE, CREATE TABLE … AS, CREATE TEMPORARY VIEW … USING files;
     ALTER TABLE: RENAME, columns, partitions, properties, format, location, TOUCH, CONCATENATE, COMPACT;
     BEGIN|START TRANSACTION … COMMIT|ROLLBACK; EXPLAIN, EXPLAIN LOCKS;
-    SHOW LOCKS|TRANSACTIONS|COMPACTIONS; ABORT TRANSACTIONS|COMPACTIONS.
+    SHOW LOCKS|TRANSACTIONS|COMPACTIONS|LEASE; DROP FORCE LEASE; ABORT TRANSACTIONS|COMPACTIONS.
 
     Any query of Spark SQL may be the SELECT. docs/sql.md has an example of each.
     """
@@ -48,8 +49,10 @@ def sql(
         raise typer.BadParameter("give either -e SQL or -f FILE", context)
     text = execute if execute is not None else read_script(str(file))
     session: CliSession = context.obj
+    # Under 'hive-acid lease run' what is written commits only while that lease is held.
+    lease = lease_of_environment(session.client().leases)
     with progress(reporter(quiet, verbose), not quiet) as listener, session.engine(listener) as engine:
-        results = engine.run(text, one_transaction=one_transaction)
+        results = engine.run(text, one_transaction=one_transaction, lease=lease)
     rows = [result.rows for result in results if result.rows is not None]
     if rows:
         print_rows(rows[-1], form)
