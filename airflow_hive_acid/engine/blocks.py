@@ -21,6 +21,7 @@ from airflow_hive_acid.sql.statements import (
     MultiInsert,
     Rollback,
     Select,
+    Truncate,
     Update,
 )
 
@@ -106,10 +107,11 @@ def _divide(statements: Sequence[Statement]) -> Iterator[Block]:
 
 
 def _check_inside(statement: Statement) -> None:
-    if not isinstance(statement, (*_DATA, CreateTemporaryView)):
+    if not isinstance(statement, (*_DATA, Truncate, CreateTemporaryView)):
         raise UnsupportedStatementError(
-            f"line {statement.line}: {kind_of(statement).replace('_', ' ').upper()} cannot run inside a transaction; "
-            "only SELECT, INSERT, UPDATE, DELETE, MERGE and CREATE TEMPORARY VIEW can. Put it before the BEGIN"
+            f"line {statement.line}: {kind_of(statement).replace('_', ' ').upper()} cannot run inside a transaction: "
+            "others see what it does to the catalog before the COMMIT, and a ROLLBACK would not take it back. Only "
+            "SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and CREATE TEMPORARY VIEW can. Put it before the BEGIN"
         )
 
 

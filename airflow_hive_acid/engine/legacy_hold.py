@@ -12,8 +12,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from airflow_hive_acid.engine.lock_requests import PlannedLocks
 from airflow_hive_acid.errors import HiveAcidError, NoSuchLockError, TxnAbortedError
-from airflow_hive_acid.metastore.beginning import Locks
 from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.heartbeats import Heartbeater
 from airflow_hive_acid.metastore.locks.choice import legacy_lock_manager
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore import Transaction
+    from airflow_hive_acid.metastore.beginning import Locks
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.metastore.locks.concurrency_model import ConcurrencyModelLocks
     from airflow_hive_acid.sql.legacy_locks import LegacyLock
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class LegacyLocks(Locks):
+class LegacyLocks(PlannedLocks):
     """S and X locks; the metastore's own lock table gets none of them.
 
     :param query: text of the statements, for SHOW LOCKS EXTENDED.
@@ -42,6 +43,11 @@ class LegacyLocks(Locks):
 
     planned: tuple[LegacyLock, ...] = ()
     query: str = ""
+
+    @property
+    def places(self) -> frozenset[tuple[str, ...]]:
+        """What is locked."""
+        return frozenset(lock.path for lock in self.planned)
 
 
 class LegacyHold:

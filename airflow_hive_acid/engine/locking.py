@@ -11,23 +11,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.legacy_hold import LegacyLocks
+from airflow_hive_acid.engine.lock_requests import PlannedLocks
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.errors import ConfigurationError, NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.metastore.beginning import Locks
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
+from airflow_hive_acid.sql.ddl_locks import ddl_locks
 from airflow_hive_acid.sql.legacy_locks import LegacyLock, LegacyMode, legacy_data_locks, legacy_ddl_locks
-from airflow_hive_acid.sql.lock_rules import LockSettings, PlannedLock
+from airflow_hive_acid.sql.lock_rules import LockSettings, PlannedLock, merged
 from airflow_hive_acid.sql.locks import ctas_locks, data_locks, declared_locks
 from airflow_hive_acid.sql.statements import DropDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.format.jobs import PartitionRef
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.ddl_locks import DdlStatement
     from airflow_hive_acid.sql.origins import TableName
     from airflow_hive_acid.sql.plans import Plan
+    from airflow_hive_acid.sql.pruning import PartitionFilter
+    from airflow_hive_acid.sql.statements import Truncate
+
+    _ByRead = dict[tuple[str, PartitionFilter], list[PartitionRef]]
 
 
 def is_legacy(context: Context) -> bool:
@@ -64,21 +71,22 @@ def require_manager(context: Context, tables: Iterable[Table]) -> None:
 
 def planned_locks(context: Context, plans: Sequence[Plan]) -> tuple[PlannedLock, ...]:
     """Hive 4's locks for these plans, with their rules."""
-    return data_locks(plans, LockSettings.of(context.settings), read_partitions(context, plans))
+    return data_locks(plans, LockSettings.of(context.settings), _names(read_partitions(context, plans)))
 
 
 def planned_ctas_locks(
     context: Context, table: TableName, query: Plan, *, transactional: bool
 ) -> tuple[PlannedLock, ...]:
     """Hive 4's locks for CREATE TABLE … AS."""
-    partitions = read_partitions(context, [query])
+    partitions = _names(read_partitions(context, [query]))
     return ctas_locks(table, query, LockSettings.of(context.settings), partitions, transactional=transactional)
 
 
 def planned_legacy_locks(context: Context, plans: Sequence[Plan]) -> tuple[LegacyLock, ...]:
     """The Hive Concurrency Model's locks for these plans, with their rules."""
     on = concurrency(context)
-    return legacy_data_locks(plans, _every_read_partition(context, plans) if on else {}, concurrency=on)
+    listed = read_partitions(context, plans, every=True) if on else {}
+    return legacy_data_locks(plans, _names(listed), concurrency=on)
 
 
 def planned_legacy_ddl_locks(context: Context, statement: DdlStatement) -> tuple[LegacyLock, ...]:
@@ -94,12 +102,45 @@ def planned_legacy_ddl_locks(context: Context, statement: DdlStatement) -> tuple
     return (*locks, *(LegacyLock((database, table), LegacyMode.EXCLUSIVE, "drop database") for table in tables))
 
 
-def locks_of(context: Context, plans: Sequence[Plan]) -> Locks:
-    """What a transaction that runs these plans locks."""
-    if is_legacy(context):
-        query = "; ".join(dict.fromkeys(plan.statement.text for plan in plans))
-        return LegacyLocks((), planned=planned_legacy_locks(context, plans), query=query)
-    return Locks(tuple(lock.component for lock in planned_locks(context, plans)))
+def locks_of(context: Context, plans: Sequence[Plan], truncates: Sequence[Truncate] = ()) -> PlannedLocks:
+    """What a transaction that runs these plans, and these TRUNCATEs, locks."""
+
+    def again(whole: bool) -> PlannedLocks:
+        if is_legacy(context):
+            return _legacy_locks_of(context, plans, truncates, again)
+        settings = LockSettings.of(context.settings)
+        listed = {} if whole else read_partitions(context, plans)
+        planned = list(data_locks(plans, settings, _names(listed)))
+        for statement in truncates:
+            planned += ddl_locks(statement, context.table, settings)
+        return _by_partition(merged(planned) if truncates else planned, listed, again)
+
+    return again(False)
+
+
+def _legacy_locks_of(
+    context: Context, plans: Sequence[Plan], truncates: Sequence[Truncate], again: Callable[[bool], PlannedLocks]
+) -> LegacyLocks:
+    on = concurrency(context)
+    listed = read_partitions(context, plans, every=True) if on else {}
+    planned = legacy_data_locks(plans, _names(listed), concurrency=on)
+    for statement in truncates:
+        planned = (*planned, *planned_legacy_ddl_locks(context, statement))
+    query = "; ".join(dict.fromkeys([*(p.statement.text for p in plans), *(t.text for t in truncates)]))
+    # S and X of one object are asked for as X.
+    strongest = {lock.path: lock for lock in sorted(planned, key=lambda lock: lock.mode is LegacyMode.EXCLUSIVE)}
+    kept = tuple(lock for lock in planned if strongest[lock.path] is lock)
+    return LegacyLocks((), listed=listed, again=again, planned=kept, query=query)
+
+
+def _by_partition(
+    planned: Sequence[PlannedLock], listed: _ByRead, again: Callable[[bool], PlannedLocks], *, ctas: bool = False
+) -> PlannedLocks:
+    """Locks, with the partitions of those tables that are not locked as a whole."""
+    components = tuple(lock.component for lock in planned)
+    whole = {f"{c.database}.{c.table}" for c in components if c.partition is None}
+    some = {read: refs for read, refs in listed.items() if read[0] not in whole}
+    return PlannedLocks(components, exclusive_ctas=ctas, listed=some, again=again)
 
 
 def locks_declared(context: Context, operations: Mapping[str, str]) -> Locks:
@@ -117,34 +158,42 @@ def legacy_locks_of_ddl(context: Context, statement: DdlStatement) -> Locks:
     return LegacyLocks((), planned=planned_legacy_ddl_locks(context, statement), query=statement.text)
 
 
-def locks_of_ctas(context: Context, table: TableName, query: Plan, *, transactional: bool) -> Locks:
+def locks_of_ctas(context: Context, table: TableName, query: Plan, *, transactional: bool) -> PlannedLocks:
     """What the filling of a new table locks; two of one name fail at once (``hive.txn.xlock.ctas``)."""
-    planned = planned_ctas_locks(context, table, query, transactional=transactional)
-    # The database is shared while the table is made, not while it is filled.
-    components = tuple(lock.component for lock in planned if lock.component.table is not None)
-    return Locks(components, exclusive_ctas=LockSettings.of(context.settings).exclusive_ctas)
+    settings = LockSettings.of(context.settings)
+
+    def again(whole: bool) -> PlannedLocks:
+        listed = {} if whole else read_partitions(context, [query])
+        planned = ctas_locks(table, query, settings, _names(listed), transactional=transactional)
+        # The database is shared while the table is made, not while it is filled.
+        of_tables = [lock for lock in planned if lock.component.table is not None]
+        return _by_partition(of_tables, listed, again, ctas=settings.exclusive_ctas)
+
+    return again(False)
 
 
-def read_partitions(context: Context, plans: Sequence[Plan]) -> dict[str, list[str]]:
-    """Names of the partitions that are read, of the tables whose conditions leave some of them out.
+def read_partitions(context: Context, plans: Sequence[Plan], *, every: bool = False) -> _ByRead:
+    """The partitions that are read, of the tables whose conditions leave some of them out.
 
     A table of which all is read is locked as a whole: one lock instead of one for each partition.
+
+    :param every: those of all tables: by the Hive Concurrency Model a writer of one would go unseen.
     """
-    found: dict[str, list[str]] = {}
-    whole = {r.table for plan in plans for r in plan.reads if not r.partitions.alternatives}
-    for read in (r for plan in plans for r in plan.reads):
-        if read.table not in whole:
-            known = KnownPartitions(context.client.catalog, context.table(read.table)).matching(read.partitions)
-            found[read.table] = sorted({*found.get(read.table, ()), *(ref.name for ref in known)})
+    found: _ByRead = {}
+    reads = [read for plan in plans for read in plan.reads]
+    whole = set() if every else {r.table for r in reads if not r.partitions.alternatives}
+    for read in reads:
+        key = (read.table, read.partitions)
+        if read.table not in whole and key not in found:
+            found[key] = KnownPartitions(context.client.catalog, context.table(read.table)).matching(read.partitions)
     return found
 
 
-def _every_read_partition(context: Context, plans: Sequence[Plan]) -> dict[str, list[str]]:
-    """Names of all partitions that are read, by table; without an upper limit, or a writer of one would go unseen."""
+def _names(listed: _ByRead) -> dict[str, list[str]]:
+    """Names of the partitions, by table."""
     found: dict[str, set[str]] = {}
-    for read in (r for plan in plans for r in plan.reads):
-        known = KnownPartitions(context.client.catalog, context.table(read.table)).matching(read.partitions)
-        found.setdefault(read.table, set()).update(ref.name for ref in known)
+    for (table, _), refs in listed.items():
+        found.setdefault(table, set()).update(ref.name for ref in refs)
     return {table: sorted(names) for table, names in found.items()}
 
 

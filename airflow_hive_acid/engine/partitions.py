@@ -32,11 +32,16 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
     """The partitions of the catalog, and those that this transaction has made, by name; none without partitions.
 
     As a mapping it answers for single names with one look-up each, which is remembered; going through it loads all.
+
+    :param listed: answers that were given under the locks and are given again, by what was asked for.
     """
 
-    def __init__(self, catalog: Catalog, table: Table) -> None:
+    def __init__(
+        self, catalog: Catalog, table: Table, listed: Mapping[PartitionFilter, list[PartitionRef]] | None = None
+    ) -> None:
         self._catalog = catalog
         self._table = table
+        self._listed = listed or {}
         self._found: dict[str, PartitionRef | None] = {}
         self._made: dict[str, PartitionRef] = {}
 
@@ -44,9 +49,10 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
         """Those that may hold rows that matter."""
         if not self._table.is_partitioned:
             return []
-        listed = partition_refs(
-            self._catalog.list_partitions(self._table.qualified_name, condition_of(keep), keeps=keep.keeps)
-        )
+        listed = self._listed.get(keep)
+        if listed is None:
+            found = self._catalog.list_partitions(self._table.qualified_name, condition_of(keep), keeps=keep.keeps)
+            listed = list(partition_refs(found))
         self._found |= {ref.name: ref for ref in listed}
         known = {ref.name: ref for ref in listed}
         return list((known | {name: ref for name, ref in self._made.items() if keep.keeps(ref.values)}).values())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.events import JobFinished
 from airflow_hive_acid.engine.legacy_hold import held
+from airflow_hive_acid.engine.lock_requests import under
 from airflow_hive_acid.engine.locking import locks_of
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.results import Rows, StatementResult
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.snapshots import SnapshotLists
-    from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.sql.plans import Plan, TableRead
+    from airflow_hive_acid.sql.pruning import PartitionFilter
+
+    _Listed = Mapping[tuple[str, PartitionFilter], list[PartitionRef]]
 
 
 def run_query(
@@ -42,8 +46,8 @@ def run_query(
     """
     started = time.monotonic()
     session = context.application.ready()
-    with _reader(context, plan, document) as reader:
-        views = plan.views({read.view: _snapshot(context, read, reader) for read in plan.reads})
+    with _reader(context, plan, document) as (reader, listed):
+        views = plan.views({read.view: _snapshot(context, read, reader, listed) for read in plan.reads})
         job_id = str(uuid.uuid4())
         uri = session.rows_uri(job_id)
         result = session.run(JobSpec(job_id, plan.step(rows_uri=uri, limit=limit), views, plan.sources))
@@ -54,21 +58,19 @@ def run_query(
 
 
 @contextlib.contextmanager
-def _reader(context: Context, plan: Plan, document: Mapping[str, Any] | None) -> Iterator[SnapshotLists | None]:
-    """The reader under which the query runs; None when it reads no table. Plain tables are locked, and that is all."""
+def _reader(
+    context: Context, plan: Plan, document: Mapping[str, Any] | None
+) -> Iterator[tuple[SnapshotLists | None, _Listed]]:
+    """The reader under which the query runs; None when it reads no table. Plain tables are locked, and that is all.
+
+    With it the partitions that were listed under its locks.
+    """
     tables = sorted(plan.operations)
     if not tables:
-        yield None
+        yield None, {}
     elif document is None:
-        plain = [read.table for read in plan.reads if not read.transactional]
-        locks = locks_of(context, [plan])
-        with (
-            held(context, locks) as hold,
-            context.client.snapshot(tables, plain=plain, agent_info=context.agent_info, locks=locks) as reader,
-        ):
-            hold.bind(reader.txn_id)
-            yield reader
-            hold.require()
+        with _own(context, plan) as own:
+            yield own
     else:
         with _joined(context, document) as guest:
             transactional = {read.table for read in plan.reads if read.transactional}
@@ -78,7 +80,25 @@ def _reader(context: Context, plan: Plan, document: Mapping[str, Any] | None) ->
                     f"the snapshot was opened for {sorted(guest.snapshot)}, not for {missing}; "
                     "name all tables when it is opened"
                 )
-            yield guest
+            yield guest, {}
+
+
+@contextlib.contextmanager
+def _own(context: Context, plan: Plan) -> Iterator[tuple[SnapshotLists, _Listed]]:
+    plain = [read.table for read in plan.reads if not read.transactional]
+    tables, locks = sorted(plan.operations), locks_of(context, [plan])
+    for tries_left in reversed(range(context.settings.integer("hive.txn.retrysnapshot.max.count") + 1)):
+        with (
+            held(context, locks) as hold,
+            context.client.snapshot(tables, plain=plain, agent_info=context.agent_info, locks=locks) as reader,
+        ):
+            grown = under(locks, tries_left)
+            if grown.request is None:
+                hold.bind(reader.txn_id)
+                yield reader, grown.listed
+                hold.require()
+                return
+            locks = grown.request
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +123,11 @@ def _joined(context: Context, document: Mapping[str, Any]) -> Iterator[_Guest]:
             context.client.heartbeats.remove(txn_id)
 
 
-def _snapshot(context: Context, read: TableRead, reader: SnapshotLists | None) -> TableSnapshot:
+def _snapshot(context: Context, read: TableRead, reader: SnapshotLists | None, listed: _Listed) -> TableSnapshot:
     table = context.table(read.table)
-    partitions = KnownPartitions(context.client.catalog, table).matching(read.partitions)
+    partitions = listed.get((read.table, read.partitions))
+    if partitions is None:
+        partitions = KnownPartitions(context.client.catalog, table).matching(read.partitions)
     if reader is None or not table.is_transactional:
         return table_snapshot(table, partitions, read.partitions, None, None)
     return table_snapshot(table, partitions, read.partitions, reader.snapshot[read.table], reader.valid_txns)

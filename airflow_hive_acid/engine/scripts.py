@@ -32,7 +32,7 @@ from airflow_hive_acid.engine.queries import run_query
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.shows import show
 from airflow_hive_acid.engine.transactions import StatementTransaction
-from airflow_hive_acid.engine.truncate import truncate
+from airflow_hive_acid.engine.truncate import check_truncate, truncate, truncate_inside
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
     CommitStateUnknownError,
@@ -45,7 +45,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.sql import plan
 from airflow_hive_acid.sql.alterations import Alteration
 from airflow_hive_acid.sql.multi_insert import in_order
-from airflow_hive_acid.sql.plans import combine_operations
+from airflow_hive_acid.sql.plans import STRENGTH, combine_operations
 from airflow_hive_acid.sql.statements import (
     Abort,
     CreateDatabase,
@@ -120,6 +120,8 @@ class Script:
         for statement in statements:
             if isinstance(statement, CreateTemporaryView):
                 self._alone(statement)
+            elif isinstance(statement, Truncate):
+                self._numbered(statement, lambda s=statement: truncate_inside(transaction, s))  # type: ignore[misc]
             else:
                 # Planned again, now that the locks keep the tables as they are.
                 self._numbered(statement, lambda s=statement: _run_planned(self._context, transaction, s))  # type: ignore[misc]
@@ -325,14 +327,20 @@ def _check_partition_mode(context: Context, planned: Plan) -> None:
 
 def declared_operations(context: Context, statements: Sequence[Statement]) -> tuple[dict[str, str], Locks]:
     """What a transaction for these statements must declare and lock; views are made, because later ones read them."""
-    plans = []
+    plans, truncates = [], []
     for statement in statements:
         with named(statement):
             if isinstance(statement, CreateTemporaryView):
                 create_view(context, statement)
+            elif isinstance(statement, Truncate):
+                check_truncate(context, statement)
+                truncates.append(statement)
             elif isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
                 plans += plans_of(context, statement)
-    return combine_operations(plans), locks_of(context, plans)
+    operations = combine_operations(plans)
+    for truncated in (str(statement.table) for statement in truncates):
+        operations[truncated] = max(operations.get(truncated, "select"), "overwrite", key=STRENGTH.index)
+    return operations, locks_of(context, plans, truncates)
 
 
 def create_view(context: Context, statement: CreateTemporaryView) -> None:

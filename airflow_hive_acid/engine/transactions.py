@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from airflow_hive_acid.engine.claiming import FREELY
@@ -25,11 +24,13 @@ from airflow_hive_acid.engine.events import (
 )
 from airflow_hive_acid.engine.legacy_hold import begin_locked
 from airflow_hive_acid.engine.listed import buckets_in_bases, published, require_same_places, writes
+from airflow_hive_acid.engine.lock_requests import under
 from airflow_hive_acid.engine.locking import locks_declared, require_manager
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.plain_writes import PlainWrites
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.engine.snapshots import table_snapshot
+from airflow_hive_acid.engine.written import Written
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
@@ -57,23 +58,11 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.claiming import Freely
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.lock_requests import Grown
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
     from airflow_hive_acid.metastore.beginning import Locks
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.plans import Plan, TableRead, TableWrite
-
-
-@dataclass(slots=True)
-class _Written:
-    """What the transaction has written to one table so far."""
-
-    table: Table
-    statement_ids: list[int] = field(default_factory=list)
-    manifests: list[Manifest] = field(default_factory=list)
-    partitions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Names of the partitions touched, by operation."""
-    made: set[str] = field(default_factory=set)
-    """Those of them that the catalog does not know yet."""
 
 
 class StatementTransaction:
@@ -94,7 +83,7 @@ class StatementTransaction:
         self._context = context
         self._applying = applying
         self._operations = dict(operations)
-        self._written: dict[str, _Written] = {}
+        self._written: dict[str, Written] = {}
         self._tables: dict[str, Table] = {}
         self._partitions: dict[str, KnownPartitions] = {}
         self._ended = False
@@ -104,12 +93,28 @@ class StatementTransaction:
         self._plain = PlainWrites(context)
         self._plain_statements = 0
         wanted = locks_declared(context, self._operations) if locks is None else locks
-        self._txn, self._hold = begin_locked(context, self._operations, tables, wanted)
+        for tries_left in reversed(range(context.settings.integer("hive.txn.retrysnapshot.max.count") + 1)):
+            self._txn, self._hold = begin_locked(context, self._operations, tables, wanted)
+            grown = self._under(wanted, tries_left)
+            if grown.request is None:
+                break
+            with self._hold.ending():
+                self._txn.abort("others added partitions that it reads while it waited for its locks")
+            wanted = grown.request
+        self._listed = grown.listed
         try:
             applying.begun(self.txn_id)
             context.emit(
                 TransactionOpened(self.txn_id, self._operations, dict(self._txn.write_ids), time.monotonic() - started)
             )
+        except BaseException as failure:
+            self.abort_after(failure)
+            raise
+
+    def _under(self, locks: Locks, tries_left: int) -> Grown:
+        """The partitions as they are under the locks."""
+        try:
+            return under(locks, tries_left)
         except BaseException as failure:
             self.abort_after(failure)
             raise
@@ -157,8 +162,9 @@ class StatementTransaction:
         :raises InvalidArgumentsError: when it needs a table, or an operation on it, that was not declared, or writes
             to a table that this txn has overwritten.
         """
-        self._check_declared(plan)
-        self._check_not_hidden(plan)
+        self.require_declared(plan.operations)
+        if plan.write is not None and plan.write.table in self._written:
+            self._written[plan.write.table].check_visible(plan.write, self.txn_id)
         started = time.monotonic()
         session = self._context.application.ready()
         job_id = str(uuid.uuid4())
@@ -241,8 +247,12 @@ class StatementTransaction:
         for operation, partitions in (written.partitions if written is not None else {}).items():
             self._txn.add_partitions(name, sorted(partitions), operation)
 
-    def _check_declared(self, plan: Plan) -> None:
-        for name, operation in plan.operations.items():
+    def require_declared(self, operations: Mapping[str, str]) -> None:
+        """Refuse what this transaction has no lock for.
+
+        :raises InvalidArgumentsError: naming the table.
+        """
+        for name, operation in operations.items():
             declared = self._operations.get(name)
             if declared is None or STRENGTH.index(declared) < STRENGTH.index(operation):
                 raise InvalidArgumentsError(
@@ -250,33 +260,12 @@ class StatementTransaction:
                     f"{operation}; declare all tables with what will be done to them when the transaction is begun"
                 )
 
-    def _check_not_hidden(self, plan: Plan) -> None:
-        """A base hides every delta of its own write id, so what is written after an overwrite would be lost."""
-        written = self._written.get(plan.write.table) if plan.write is not None else None
-        if written is None or plan.write is None:
-            return
-        overwritten = written.partitions.get("overwrite")
-        if overwritten and (plan.write.only_partition is None or plan.write.only_partition in overwritten):
-            if plan.write.operation == "overwrite" or self._joins_base(plan.write, written):
-                return
-            raise InvalidArgumentsError(
-                f"txn {self.txn_id} has overwritten {written.table.qualified_name}, and what it writes there after "
-                "that could never be seen; of later statements only INSERT OVERWRITE, and INSERT INTO the table, or "
-                "into one overwritten partition of it (full ACID, not bucketed), can follow. Commit first"
-            )
-
-    def _joins_base(self, write: TableWrite, written: _Written) -> bool:
-        """Whether an INSERT goes into the base that this txn made: more buckets of it, under their own statement id."""
-        table, place = written.table, write.only_partition or ""
-        joins = write.operation == "insert" and not table.is_insert_only and not table.bucket_columns
-        return joins and (not table.is_partitioned or bool(place)) and place in written.partitions.get("overwrite", ())
-
     def _write(self, plan: Plan, write: TableWrite, job_id: str, views: tuple[View, ...]) -> tuple[JobResult, Manifest]:
         context, name = self._context, write.table
         table = self.table(name)
         if not table.is_transactional:
             return self._write_plain(plan, write, table, job_id, views)
-        written = self._written.setdefault(name, _Written(table))
+        written = self._written.setdefault(name, Written(table))
         ids = [self._txn.next_statement_id(name) for _ in range(plan.statement_id_count)]
         if ids and ids[-1] > MAX_STATEMENT:
             raise InvalidArgumentsError(
@@ -289,9 +278,9 @@ class StatementTransaction:
         snapshot = table_snapshot(table, partitions, write.partitions, self._txn.snapshot[name], self._txn.valid_txns)
         staging = paths.join(table.location, staging_name(job_id))
         step = plan.step(target=snapshot, write_id=write_id, statement_ids=ids)
-        joins_base = self._joins_base(write, written)
-        if joins_base and isinstance(step, Insert):
-            offset = buckets_in_bases(written.manifests, write.only_partition or "")
+        joins_base, replaces_base = written.joins_base(write), written.replaces_base(write)
+        if isinstance(step, Insert) and (joins_base or replaces_base):
+            offset = buckets_in_bases(written.manifests, write.only_partition or "") if joins_base else 0
             step = replace(step, overwrite=True, bucket_offset=offset)
         spec = JobSpec(job_id, step, views, plan.sources, staging)
         session = context.application.ready()
@@ -317,13 +306,12 @@ class StatementTransaction:
             add_to_published(filesystem, staging, manifest, table.location)
         else:
             # A second overwrite takes the place of the first: both are the base of one write id.
-            again = frozenset(d.uri for d in manifest.directories) if write.operation == "overwrite" else frozenset()
-            again &= {d.uri for earlier in written.manifests for d in earlier.directories}
-            written.manifests = [earlier.without(again) for earlier in written.manifests]
-            publish(filesystem, staging, manifest, table.location, again)
+            again = frozenset(d.uri for d in manifest.directories) if replaces_base else frozenset()
+            publish(filesystem, staging, manifest, table.location, written.without(again))
         written.statement_ids += ids
         written.manifests.append(manifest)
         written.partitions[write.operation] |= {d.partition for d in manifest.directories}
+        written.truncated -= {d.partition for d in manifest.directories}
         self._learn_partitions(table, target, manifest)
         context.emit(published(manifest, time.monotonic() - started))
         return result, manifest
@@ -393,11 +381,11 @@ class StatementTransaction:
             table_location=table.location,
             staging=staging,
         )
-        for written in result.directories:
-            inside = [written.partition] if written.partition else []
-            directory = paths.join(staging, "data", *inside, written.name)
+        for made in result.directories:
+            inside = [made.partition] if made.partition else []
+            directory = paths.join(staging, "data", *inside, made.name)
             context.filesystem.make_directory(directory)
-            for file in written.files:
+            for file in made.files:
                 context.filesystem.write_text(paths.join(directory, file.name), files[file.name])
         target = self._target(table, (statement,), {d.partition for d in result.directories})
         if plain:
@@ -405,11 +393,13 @@ class StatementTransaction:
             return tuple(directory.place for directory in staged.directories)
         manifest = read_staging(context.filesystem, staging, result, target)
         context.client.jobs.record_manifest(result.job_id, manifest.to_document())
-        publish(context.filesystem, staging, manifest, table.location)
-        written_to = self._written.setdefault(name, _Written(table))
-        written_to.statement_ids.append(statement)
-        written_to.manifests.append(manifest)
-        written_to.partitions["overwrite"] |= {d.partition for d in manifest.directories}
+        written = self._written.setdefault(name, Written(table))
+        again = written.without(frozenset(d.uri for d in manifest.directories))
+        publish(context.filesystem, staging, manifest, table.location, again)
+        written.statement_ids.append(statement)
+        written.manifests.append(manifest)
+        written.truncated |= {d.partition for d in manifest.directories}
+        written.partitions["overwrite"] |= {d.partition for d in manifest.directories}
         return tuple(directory.uri for directory in manifest.directories)
 
     def _emit_finished(self, plan: Plan, result: JobResult) -> None:
@@ -463,7 +453,8 @@ class StatementTransaction:
         """The partitions of the catalog and those this transaction has made, by name; none without partitions."""
         name = table.qualified_name
         if name not in self._partitions:
-            self._partitions[name] = KnownPartitions(self._context.client.catalog, table)
+            listed = {keep: refs for (of, keep), refs in self._listed.items() if of == name}
+            self._partitions[name] = KnownPartitions(self._context.client.catalog, table, listed)
         return self._partitions[name]
 
     def _learn_partitions(self, table: Table, target: Target, manifest: Manifest) -> None:

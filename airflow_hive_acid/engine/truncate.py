@@ -11,15 +11,12 @@ import uuid
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.claiming import FREELY
-from airflow_hive_acid.engine.locking import is_legacy, legacy_locks_of_ddl, require_manager
+from airflow_hive_acid.engine.locking import locks_of, require_manager
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFile
 from airflow_hive_acid.format.names import METADATA_FILE, PLAIN_FILES, TRUNCATED, base_name
-from airflow_hive_acid.metastore.beginning import Locks
-from airflow_hive_acid.sql.ddl_locks import ddl_locks
-from airflow_hive_acid.sql.lock_rules import LockSettings
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.claiming import Freely
@@ -32,11 +29,48 @@ def truncate(context: Context, statement: Truncate, applying: Freely = FREELY) -
     """Run a TRUNCATE in a transaction of its own.
 
     :param applying: the claim on it, if it is to be done once (R14).
+    """
+    check_truncate(context, statement)
+    name, locks = str(statement.table), locks_of(context, [], [statement])
+    with StatementTransaction(context, {name: "overwrite"}, locks, applying) as transaction:
+        result = truncate_inside(transaction, statement)
+        transaction.remember([result])
+    return result
+
+
+def truncate_inside(transaction: StatementTransaction, statement: Truncate) -> StatementResult:
+    """Run a TRUNCATE in an open transaction: what the table held before, in it or before it, is gone with its commit.
+
+    :raises InvalidArgumentsError: for a partition that does not exist, and a table that was not declared.
+    """
+    started, name = time.monotonic(), str(statement.table)
+    transaction.require_declared({name: "overwrite"})
+    table = transaction.table(name)
+    given = dict(statement.partition)
+    chosen = transaction.partitions(table, given)
+    if statement.partition and not chosen:
+        raise InvalidArgumentsError(f"Partition {given} of {name} does not exist")
+    write_id = transaction.write_ids.get(name)
+    directory = PLAIN_FILES if write_id is None else base_name(write_id)
+    mark = () if write_id is None else (WrittenFile(METADATA_FILE, 0, len(TRUNCATED.encode())),)
+    written = tuple(WrittenDirectory(p.name, p.values, directory, mark) for p in chosen)
+    reported = JobResult(str(uuid.uuid4()), "", directories=written)
+    return StatementResult(
+        statement.text,
+        "truncate",
+        txn_id=transaction.txn_id,
+        write_ids={} if write_id is None else {name: write_id},
+        directories=transaction.publish_unchecked(table, reported, {METADATA_FILE: TRUNCATED}),
+        seconds=time.monotonic() - started,
+    )
+
+
+def check_truncate(context: Context, statement: Truncate) -> None:
+    """Refuse what cannot be truncated, before anything is locked.
 
     :raises UnsupportedStatementError: for an external table whose files belong to somebody else, in Hive's words.
     :raises InvalidArgumentsError: for a PARTITION clause that is none of the table's.
     """
-    started = time.monotonic()
     name = str(statement.table)
     table = context.table(name)
     purged = (table.property("external.table.purge") or "").lower() == "true"
@@ -47,35 +81,6 @@ def truncate(context: Context, statement: Truncate, applying: Freely = FREELY) -
         )
     _check_partition(table, statement)
     require_manager(context, [table])
-    if is_legacy(context):
-        locks = legacy_locks_of_ddl(context, statement)
-    else:
-        planned = ddl_locks(statement, context.table, LockSettings.of(context.settings))
-        locks = Locks(tuple(lock.component for lock in planned))
-    with StatementTransaction(context, {name: "overwrite"}, locks, applying) as transaction:
-        table = transaction.table(name)
-        given = dict(statement.partition)
-        chosen = transaction.partitions(table, given)
-        if statement.partition and not chosen:
-            raise InvalidArgumentsError(f"Partition {given} of {name} does not exist")
-        write_id = transaction.write_ids.get(name)
-        directory = PLAIN_FILES if write_id is None else base_name(write_id)
-        job_id = str(uuid.uuid4())
-        mark = () if write_id is None else (WrittenFile(METADATA_FILE, 0, len(TRUNCATED.encode())),)
-        written = tuple(WrittenDirectory(p.name, p.values, directory, mark) for p in chosen)
-        uris = transaction.publish_unchecked(
-            table, JobResult(job_id, "", directories=written), {METADATA_FILE: TRUNCATED}
-        )
-        result = StatementResult(
-            statement.text,
-            "truncate",
-            txn_id=transaction.txn_id,
-            write_ids={} if write_id is None else {name: write_id},
-            seconds=time.monotonic() - started,
-            directories=uris,
-        )
-        transaction.remember([result])
-    return result
 
 
 def _check_partition(table: Table, statement: Truncate) -> None:

@@ -110,6 +110,47 @@ def test_reading_a_few_partitions_leaves_the_others_alone(engine, fake, tables, 
     assert shown(asked) == {"w.p.k=y -> SHARED_READ"}
 
 
+@pytest.fixture
+def newcomers(other, client, asked, monkeypatch):
+    """Before locks for reading w.p are asked for, another engine adds a partition: as often as is said."""
+    names = []
+    real = client.lock
+
+    def lock(components, **rest):
+        if names and any(c.table == "p" and c.type.name == "SHARED_READ" and c.partition for c in components):
+            name = names.pop(0)
+            other.run(f"ALTER TABLE w.p ADD PARTITION (k='{name}')")
+        return real(components, **rest)
+
+    monkeypatch.setattr(client, "lock", lock)
+    return names
+
+
+@pytest.mark.parametrize(
+    "statement", ["SELECT a FROM w.p WHERE k >= 'y'", "INSERT INTO w.e SELECT a FROM w.p WHERE k >= 'y'"]
+)
+def test_a_partition_that_comes_before_the_grant_is_locked_too(engine, fake, tables, asked, newcomers, statement):
+    """
+    t1  A plans to read y and z
+    t2            another engine adds zz and commits
+    t3  A is granted y and z, sees zz, gives them back and asks for y, z and zz
+    """
+    newcomers.append("zz")
+    engine.run(statement)
+    of_p = [c.partition for c in asked[-1] if c.table == "p"]
+    assert of_p == ["k=y", "k=z", "k=zz"]
+    (view,) = fake.specs[-1].views
+    assert [ref.name for ref in view.snapshot.partitions] == of_p
+
+
+def test_when_partitions_keep_coming_the_table_is_locked(engine, fake, tables, asked, newcomers):
+    newcomers += [f"z{number}" for number in range(100)]
+    engine.run("SELECT a FROM w.p WHERE k >= 'y'")
+    assert "w.p -> SHARED_READ" in shown(asked[-1:])
+    (view,) = fake.specs[-1].views
+    assert len(view.snapshot.partitions) == 2 + 100 - len(newcomers)
+
+
 def test_create_table_as_locks_the_new_table_and_its_sources(engine, fake, tables, asked):
     fake.answer = []
     (explained,) = engine.run("EXPLAIN LOCKS CREATE TABLE w.n STORED AS ORC AS SELECT a FROM w.t")

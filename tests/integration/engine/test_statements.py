@@ -85,6 +85,50 @@ def test_truncate_of_partitions_touches_those_that_are_meant(engine, client, fak
         engine.run("TRUNCATE TABLE w.p PARTITION (z='z')")
 
 
+def test_a_truncated_table_can_be_filled_in_the_same_transaction(engine, client, fake):
+    """Decision 13: what is inserted next makes the base anew; Hive would lose it beside the base."""
+    insert = "INSERT INTO w.t VALUES (1, 'x')"
+    results = engine.run(f"BEGIN; {insert}; TRUNCATE TABLE w.t; TRUNCATE TABLE w.t; {insert}; {insert}; COMMIT")
+    assert [r.kind for r in results] == ["begin", "insert", "truncate", "truncate", "insert", "insert", "commit"]
+    assert names_in(client, "w.t") == ["base_0000001", "delta_0000001_0000001_0000"]
+    base = Path(results[2].directories[0].removeprefix("file:"))
+    assert sorted(p.name for p in base.iterdir()) == ["_orc_acid_version", "bucket_00000", "bucket_00001"]
+    assert [spec.step.bucket_offset for spec in fake.specs] == [0, 0, 1]
+
+
+def test_a_truncate_takes_the_place_of_an_overwrite_and_hides_later_changes(engine, client):
+    engine.run("BEGIN; INSERT OVERWRITE TABLE w.t VALUES (1, 'x'); TRUNCATE TABLE w.t; COMMIT")
+    (base,) = Path(client.catalog.get_table("w.t").location.removeprefix("file:")).glob("base_*")
+    assert [p.name for p in base.iterdir()] == ["_metadata_acid"]
+    with pytest.raises(InvalidArgumentsError, match=r"has overwritten w\.t, and what it writes there"):
+        engine.run("BEGIN; TRUNCATE TABLE w.t; UPDATE w.t SET b = 'z'; COMMIT")
+
+
+def test_one_truncated_partition_takes_rows_and_rows_for_any_do_not(engine, client, fake):
+    fake.partitions = [("a",), ("b",)]
+    dynamic = "INSERT INTO w.p SELECT a, b FROM w.t"
+    static = "INSERT INTO w.p PARTITION (k='a') VALUES (1)"
+    engine.run(f"{dynamic}; BEGIN; TRUNCATE TABLE w.p; {static}; COMMIT")
+    assert names_in(client, "w.p", "k=a") == ["base_0000002", "delta_0000001_0000001_0000"]
+    with pytest.raises(InvalidArgumentsError, match="could never be seen"):
+        engine.run(f"BEGIN; TRUNCATE TABLE w.p PARTITION (k='a'); {dynamic}; COMMIT")
+    with pytest.raises(InvalidArgumentsError, match="does not exist"):
+        engine.run("BEGIN; TRUNCATE TABLE w.p PARTITION (k='z'); COMMIT")
+
+
+def test_a_bucketed_table_takes_rows_after_a_truncate_where_an_overwrite_lets_none_follow(engine, client):
+    engine.run("CREATE TABLE w.b (a INT) CLUSTERED BY (a) INTO 2 BUCKETS STORED AS ORC")
+    insert = "INSERT INTO w.b VALUES (1)"
+    engine.run(f"BEGIN; TRUNCATE TABLE w.b; {insert}; COMMIT")
+    with pytest.raises(InvalidArgumentsError, match="could never be seen"):
+        engine.run(f"BEGIN; TRUNCATE TABLE w.b; {insert}; {insert}; COMMIT")
+
+
+def test_a_truncate_that_is_rolled_back_was_none(engine, client, states):
+    engine.run("INSERT INTO w.t VALUES (1, 'x'); BEGIN; TRUNCATE TABLE w.t; ROLLBACK")
+    assert sorted(states().values()) == ["ABORTED", "COMMITTED"]
+
+
 def test_truncate_of_plain_tables_follows_hive(engine, client):
     engine.run(
         "CREATE EXTERNAL TABLE w.e (a INT) STORED AS PARQUET;"
