@@ -25,9 +25,9 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": _NAME, "external-doc-url": "https://hive.apache.org", "tags": ["apache"]}
         ],
         "hooks": _modules("hooks.hive_acid"),
-        "operators": _modules("operators.hive_acid", "operators.compact", "operators.worker"),
-        "sensors": _modules("sensors.locks", "sensors.compactions"),
-        "triggers": _modules("triggers.locks", "triggers.compactions", "triggers.readiness"),
+        "operators": _modules("operators.hive_acid", "operators.compact", "operators.worker", "operators.leases"),
+        "sensors": _modules("sensors.locks", "sensors.compactions", "sensors.leases"),
+        "triggers": _modules("triggers.locks", "triggers.compactions", "triggers.readiness", "triggers.leases"),
         "asset-uris": [{"schemes": ["hiveacid"], "handler": "airflow_hive_acid.hooks.assets.check_uri"}],
         "connection-types": [_connection_type()],
         "cli": ["airflow_hive_acid.airflow_cli.get_cli_commands"],

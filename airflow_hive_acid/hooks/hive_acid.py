@@ -7,6 +7,7 @@ connection.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from airflow_hive_acid.metastore import MetastoreClient, shown
 from airflow_hive_acid.metastore.codes import TxnState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from airflow.sdk import Connection
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.metastore.leases_keeping import KeptLease
     from airflow_hive_acid.settings import Settings
 
 
@@ -146,6 +148,40 @@ class HiveAcidHook(BaseHook):
             on_event=on_event or self._log_event,
             agent_info=agent_info,
         )
+
+    @contextlib.contextmanager
+    def lease(
+        self,
+        objects: str | Sequence[str],
+        *,
+        type: str = "x",
+        duration: float = 600.0,
+        wait: float = 0.0,
+        user: str | None = None,
+        secret: str | None = None,
+    ) -> Iterator[KeptLease]:
+        """Hold a lease while a block runs; it is extended in the background, and dropped at the end.
+
+        ``with hook.lease(["sales.orders"]) as lease: engine.run(sql, lease=lease.lease)``
+
+        :param objects: one or several of ``db.table`` and ``db.table/k=v``: all of them or none.
+        :param type: ``x`` exclusive, or ``s`` shared.
+        :param duration: seconds that it outlives a process that was killed.
+        :param wait: seconds to wait for it at most; 0 for not at all.
+        :param user: whose it is, for people; by default the user of this process.
+        :param secret: of an earlier attempt: a lease that was granted to it, and is still held, is the one.
+        :raises LeaseAlreadyExistsError: when it was not granted in time; names the holder.
+        :raises LeaseEndedError: at the end of the block, when it was lost meanwhile.
+        """
+        from airflow_hive_acid.hooks.leases import objects_of
+        from airflow_hive_acid.metastore.leases_keeping import kept
+
+        leases = self.get_conn().leases
+        taken = leases.grab_lease(objects_of(objects), duration, wait, lease_type=type, user=user, secret=secret)
+        mask_secret(taken.secret)
+        mask_secret(taken.token)
+        with kept(leases, taken, drop=True) as keeper:
+            yield keeper
 
     def withdraw(self, agent_info: str, reason: str) -> list[int]:
         """End the open txns of a task that was killed: fence its jobs, abort, and so withdraw what it waits for (R4).

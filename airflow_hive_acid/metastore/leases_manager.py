@@ -82,6 +82,7 @@ class Leases:
         lease_type: LeaseType | str = LeaseType.EXCLUSIVE,
         user: str | None = None,
         mirror: bool | None = None,
+        secret: str | None = None,
         sleep: Callable[[float], float] | None = None,
     ) -> Lease:
         """Take a lease on all objects or on none; they need not exist.
@@ -91,13 +92,14 @@ class Leases:
         :param lease_wait_duration_sec: how long to wait for it; first come, first served. 0 does not wait.
         :param lease_type: of objects given as text.
         :param mirror: whether Hive's writers are to wait for it (R7); by default as ``hive.acid.lease.mirror`` says.
+        :param secret: of an earlier attempt of the same work: what that was granted, and still holds, is the answer.
         :return: the handle; its ``lease_id`` is the fencing token, and larger than all ids granted before.
         :raises LeaseAlreadyExistsError: when it was not granted in time; names who holds what until when.
         :raises ExceedsMaxLeaseTimeError: for a duration over ``hive.acid.lease.max.time``.
         """
-        secret = new_secret()
+        again, secret = secret is not None, secret or new_secret()
         request = self._request(objs, lease_duration_sec, lease_type, user, mirror, secret)
-        granted = self._wait(request, wait_seconds(lease_wait_duration_sec), sleep)
+        granted = self._wait(request, wait_seconds(lease_wait_duration_sec), sleep, again=again)
         return Lease(
             granted.lease_id, secret, request.objects, request.user, granted.start, granted.end,
             request.duration_ms / 1000,
@@ -112,13 +114,16 @@ class Leases:
         user: str | None = None,
         mirror: bool | None = None,
         secret: str | None = None,
+        ticket: int | None = None,
     ) -> WaitingGrab:
         """A grab for somebody who waits without blocking; nothing is asked for before its first look.
 
         :param secret: of an earlier attempt: what that was granted, and still holds, is found again.
+        :param ticket: the place in the queue of an earlier attempt, if somebody looked less than 30 s ago.
         """
         secret = secret or new_secret()
         request = self._request(objs, lease_duration_sec, lease_type, user, mirror, secret)
+        request = replace(request, ticket=ticket)
         return WaitingGrab(
             request, secret, lambda now: self._try(now, queue=True, again=True), self._peek, self._withdraw
         )
@@ -321,9 +326,11 @@ class Leases:
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
-    def _wait(self, request: Request, patience: float, sleep: Callable[[float], float] | None) -> Granted:
+    def _wait(
+        self, request: Request, patience: float, sleep: Callable[[float], float] | None, *, again: bool = False
+    ) -> Granted:
         started = time.monotonic()
-        answer = self._try(request, queue=patience > 0)
+        answer = self._try(request, queue=patience > 0, again=again)
         if isinstance(answer, Granted):
             return answer
         if not patience:

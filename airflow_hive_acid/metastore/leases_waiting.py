@@ -45,6 +45,11 @@ class WaitingGrab:
         self._stayed: float | None = None
         self.blocked: Blocked | None = None
 
+    @property
+    def ticket(self) -> int | None:
+        """The place in the queue, for whoever goes on waiting in another process."""
+        return self._request.ticket
+
     def look(self) -> Lease | None:
         """The lease, once it is granted; None while something is in the way."""
         now = time.monotonic()

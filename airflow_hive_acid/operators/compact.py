@@ -40,6 +40,8 @@ class HiveAcidCompactOperator(BaseOperator):
     :param number_of_buckets: of a rebalance: files that are made; by default as many as there are.
     :param properties: of this compaction alone: ``compactor.*`` for its job, ``tblprops.*`` over the table's
         properties, ``compactorthreshold.*`` over the thresholds. (templated)
+    :param lease: the output of a GrabLeaseOperator: the request is made only while it is held, and a wait in the worker
+        slot extends it. The compaction itself is the Worker's, and goes on without it. (templated)
     :param wait: succeed only when the compacted files are there; fail when a request fails.
     :param timeout: seconds to wait at most; None for as long as it takes.
     :param poll_interval: seconds between two looks.
@@ -48,7 +50,7 @@ class HiveAcidCompactOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = (
-        "table", "partition", "type", "compaction_pool", "order_by", "properties", "hive_acid_conn_id",
+        "table", "partition", "type", "compaction_pool", "order_by", "properties", "lease", "hive_acid_conn_id",
     )  # fmt: skip
     ui_color = "#d5e8d4"
 
@@ -62,6 +64,7 @@ class HiveAcidCompactOperator(BaseOperator):
         order_by: str | None = None,
         number_of_buckets: int | None = None,
         properties: Mapping[str, str] | None = None,
+        lease: Any = None,
         wait: bool = False,
         timeout: float | None = None,
         poll_interval: float = 5.0,
@@ -77,6 +80,7 @@ class HiveAcidCompactOperator(BaseOperator):
         self.order_by = order_by
         self.number_of_buckets = number_of_buckets
         self.properties = properties
+        self.lease = lease
         self.wait = wait
         self.timeout = timeout
         self.poll_interval = poll_interval
@@ -91,10 +95,11 @@ class HiveAcidCompactOperator(BaseOperator):
             number of partitions that need no compaction.
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+        from airflow_hive_acid.hooks.leases import kept_lease
 
         started = time.time()
         try:
-            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+            with HiveAcidHook(self.hive_acid_conn_id) as hook, kept_lease(hook, self.lease):
                 request = self._ask(hook)
                 waiting = _ids(request)
                 if not self.wait or not waiting:

@@ -48,9 +48,11 @@ class HiveAcidOperator(BaseOperator):
     :param xcom_rows: so many rows of the last SELECT go into the result; more are left out, and the result says so.
     :param on_rerun: what a task does that had succeeded and is run anew on purpose, because it was cleared: ``apply``
         its statements again, or ``skip`` those that were applied. A retry never applies twice, whatever this says.
+    :param lease: the output of a GrabLeaseOperator. The statements do not wait for it (R6), commit only while it is
+        held (R8), and extend it while they run. (templated)
     """
 
-    template_fields: Sequence[str] = ("sql", "hive_acid_conn_id", "spark_conn_id")
+    template_fields: Sequence[str] = ("sql", "lease", "hive_acid_conn_id", "spark_conn_id")
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - Airflow reads it from the class
     ui_color = "#fdd88a"
@@ -65,6 +67,7 @@ class HiveAcidOperator(BaseOperator):
         spark_conf: Mapping[str, str] | None = None,
         xcom_rows: int = 100,
         on_rerun: Literal["apply", "skip"] = "apply",
+        lease: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -77,6 +80,7 @@ class HiveAcidOperator(BaseOperator):
         self.spark_conf = spark_conf
         self.xcom_rows = xcom_rows
         self.on_rerun = on_rerun
+        self.lease = lease
         self._running: _Running | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -86,13 +90,19 @@ class HiveAcidOperator(BaseOperator):
             the last SELECT.
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+        from airflow_hive_acid.hooks.leases import kept_lease
 
         hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=self.spark_conf)
         agent, once = agent_info(context), once_of(context, self.on_rerun)
         try:
-            with hook, hook.get_engine(agent_info=agent) as engine:
+            with hook, kept_lease(hook, self.lease) as held, hook.get_engine(agent_info=agent) as engine:
                 self._running = _Running(hook, engine, agent)
-                results = engine.run(self.script(hook, engine), one_transaction=self.one_transaction, once=once)
+                results = engine.run(
+                    self.script(hook, engine),
+                    one_transaction=self.one_transaction,
+                    once=once,
+                    lease=None if held is None else held.lease,
+                )
                 hook.acknowledge(once)
         except HiveAcidError as error:
             fail_task(error)

@@ -48,7 +48,7 @@ class FakeEngine:
     def __exit__(self, *error):
         self.closed = True
 
-    def run(self, sql, *, one_transaction, once):
+    def run(self, sql, *, one_transaction, once, lease=None):
         self.asked.append((sql, one_transaction))
         self.once = once
         if isinstance(self.answer, Exception):

@@ -1,0 +1,157 @@
+"""Leases that cross Airflow tasks: what may be seen is the id, what opens the lease is sealed.
+
+A lease is grabbed in one task, used in others and dropped in a last one. What goes from task to task (XCom, trigger,
+task state) is a document that anybody may read: id, objects, type, times, and the secret under a pad that is derived
+from the connection's complete metastore URL, its password included. A process that has the connection can open it;
+for anybody else it is noise, and a guess at the password cannot be tried on it, because every guess yields a secret of
+the same random look. In a process that knows a secret Airflow's masker knows it, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import contextlib
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.log import mask_secret
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.metastore.leases import Lease, new_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.leases_keeping import KeptLease
+
+_SALT_BYTES, _SECRET_BYTES = 16, 32
+_COST = 2**14
+_STATE_KEY = "hive_acid_lease_secret"
+_SEALED = "sealed"
+
+
+def seal_lease(client: MetastoreClient, lease: Lease) -> dict[str, Any]:
+    """The document of a lease for other tasks; plain JSON values, nothing in it needs to be hidden."""
+    _mask(lease)
+    document = lease.to_document()
+    del document["token"]
+    return {"lease_id": lease.lease_id, **document, _SEALED: seal_secret(client, lease.secret)}
+
+
+def open_lease(client: MetastoreClient, sealed: object) -> Lease:
+    """The lease of a document of :func:`seal_lease`.
+
+    :param sealed: the document, or its text, as a template renders it.
+    :raises InvalidArgumentsError: when it is none. Whether the lease is held only the metastore knows.
+    """
+    document = _read(sealed)
+    try:
+        secret = open_secret(client, document[_SEALED])
+        lease = Lease.from_document({**document, "token": f"{int(document['lease_id'])}.{secret}"})
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentsError(
+            "lease is not what GrabLeaseOperator returns; give it that operator's output (lease=grab.output)"
+        ) from error
+    _mask(lease)
+    return lease
+
+
+def seal_secret(client: MetastoreClient, secret: str) -> str:
+    """A secret of a lease as text that only a process with the connection can read."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return base64.urlsafe_b64encode(salt + _under_pad(client, salt, base64.urlsafe_b64decode(secret + "="))).decode()
+
+
+def open_secret(client: MetastoreClient, sealed: str) -> str:
+    """The secret of a text of :func:`seal_secret`; of one made with another connection some other secret.
+
+    :raises ValueError: when it is no such text.
+    """
+    raw = base64.urlsafe_b64decode(sealed.encode())
+    if len(raw) != _SALT_BYTES + _SECRET_BYTES:
+        raise ValueError("not a sealed secret")
+    secret = base64.urlsafe_b64encode(_under_pad(client, raw[:_SALT_BYTES], raw[_SALT_BYTES:])).decode().rstrip("=")
+    mask_secret(secret)
+    return secret
+
+
+def secret_of_task(client: MetastoreClient, context: Mapping[str, Any]) -> str:
+    """The secret that all tries of a task instance use: a retry finds the lease that the try before it was granted."""
+    store = context.get("task_state_store")
+    kept = None if store is None else store.get(_STATE_KEY)
+    if isinstance(kept, str):
+        with contextlib.suppress(ValueError):
+            return open_secret(client, kept)
+    secret = new_secret()
+    mask_secret(secret)
+    if store is not None:
+        store.set(_STATE_KEY, seal_secret(client, secret))
+    return secret
+
+
+@contextlib.contextmanager
+def kept_lease(hook: HiveAcidHook, sealed: object) -> Iterator[KeptLease | None]:
+    """Extend the lease of a document while a block runs; None, or an empty text, is no lease.
+
+    :raises LeaseEndedError: before the block, when the lease is not held.
+    """
+    from airflow_hive_acid.metastore.leases_keeping import KeptLease
+
+    if sealed in (None, "", "None"):
+        yield None
+        return
+    client = hook.get_conn()
+    with KeptLease(client.leases, client.leases.require_lease(open_lease(client, sealed))) as keeper:
+        yield keeper
+
+
+def objects_of(given: str | Sequence[str]) -> list[str]:
+    """Objects as an operator takes them: one, or several, ``db.table`` or ``db.table/k=v``.
+
+    :raises InvalidArgumentsError: when there are none.
+    """
+    found = [given] if isinstance(given, str) else list(given)
+    if not found or not all(isinstance(name, str) and name.strip() for name in found):
+        raise InvalidArgumentsError(
+            f"name the tables or partitions to lease as db.table or db.table/k=v, not {given!r}"
+        )
+    return [name.strip() for name in found]
+
+
+def describe(lease: Lease) -> str:
+    """A lease for the log: nothing secret in it."""
+    places = ", ".join(f"{each.lease_type.value} on {each.describe()}" for each in lease.objects)
+    return f"lease {lease.lease_id} ({places})"
+
+
+def _mask(lease: Lease) -> None:
+    mask_secret(lease.secret)
+    mask_secret(lease.token)
+
+
+def _read(sealed: object) -> Mapping[str, Any]:
+    """A template renders a document to the text of a Python dict, or with ``tojson`` to JSON."""
+    readers: tuple[Callable[[str], Any], ...] = (json.loads, ast.literal_eval)
+    text, found = sealed, sealed
+    if isinstance(text, str):
+        for read in readers:
+            with contextlib.suppress(ValueError, SyntaxError):
+                found = read(text)
+                break
+    if isinstance(found, Mapping):
+        return found
+    raise InvalidArgumentsError(
+        f"lease is of type {type(sealed).__name__}; give it the output of a GrabLeaseOperator (lease=grab.output)"
+    )
+
+
+def _under_pad(client: MetastoreClient, salt: bytes, text: bytes) -> bytes:
+    url = client.database.url.render_as_string(hide_password=False)
+    pad = hashlib.scrypt(url.encode(), salt=salt, n=_COST, r=8, p=1, dklen=_SECRET_BYTES)
+    return bytes(a ^ b for a, b in zip(text, pad, strict=True))

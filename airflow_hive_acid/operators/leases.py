@@ -1,0 +1,273 @@
+"""Leases in DAGs: a task that grabs one, a task that drops it, and TaskFlow tasks that run under one.
+
+What a grab returns, and so its XCom, may be seen by anybody: it names the lease, and the secret in it is sealed (see
+``hooks.leases``). Between grab and drop the tasks that are given the lease (``lease=grab.output``) extend it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+
+from airflow.sdk import BaseOperator, conf, get_current_context
+
+from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError, LeaseEndedError
+from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.hooks.tasks import agent_info, fail_task
+from airflow_hive_acid.triggers.leases import LeaseGrantedTrigger, check_timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_hive_acid.metastore.leases import Lease
+    from airflow_hive_acid.metastore.leases_waiting import WaitingGrab
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_EMPTY = (None, "", "None")
+
+
+class GrabLeaseOperator(BaseOperator):
+    """Takes a lease on tables or partitions, all of them or none, and waits for it if wanted.
+
+    Use it as a setup, and :class:`DropLeaseOperator` as its teardown; give ``grab.output`` to the tasks between them.
+    A retry that finds the lease granted to the try before it goes on with that one.
+
+    :param objects: one or several of ``db.table`` and ``db.table/k=v``; they need not exist. (templated)
+    :param type: ``x`` exclusive, or ``s`` shared. (templated)
+    :param duration: seconds it lasts unless it is extended, which every task that is given it does while it runs.
+    :param wait: seconds to wait for it at most, first come first served; 0 for not at all, None for ever.
+    :param poll_interval: seconds between two looks, at most 10.
+    :param deferrable: wait in the triggerer instead of in a worker slot.
+    :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
+    """
+
+    template_fields: Sequence[str] = ("objects", "type", "hive_acid_conn_id")
+    ui_color = "#fff2cc"
+
+    def __init__(
+        self,
+        *,
+        objects: str | Sequence[str],
+        type: str = "x",
+        duration: float = 3600.0,
+        wait: float | None = 0.0,
+        poll_interval: float = 2.0,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        hive_acid_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_timeout("wait", wait)
+        if not 0 < poll_interval <= 10:
+            raise ValueError(
+                f"poll_interval of task {self.task_id} must be above 0 and at most 10, not {poll_interval}"
+            )
+        self.objects = objects
+        self.type = type
+        self.duration = duration
+        self.wait = wait
+        self.poll_interval = poll_interval
+        self.deferrable = deferrable
+        self.hive_acid_conn_id = hive_acid_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Take it, or stand in line.
+
+        :return: the lease for other tasks: ``lease_id`` (the fencing token), ``objects``, ``user``, ``start_utc`` and
+            ``end_utc`` (milliseconds, database clock), ``duration_sec``, and ``sealed``, which opens nothing by itself.
+        """
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+        from airflow_hive_acid.hooks.leases import objects_of, seal_lease, seal_secret, secret_of_task
+
+        try:
+            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+                client = hook.get_conn()
+                objects, user = objects_of(self.objects), agent_info(context)
+                secret = secret_of_task(client, context)
+                grab = client.leases.waiting_grab(
+                    objects, self.duration, lease_type=self.type, user=user, secret=secret
+                )
+                until = None if self.wait is None else time.time() + self.wait
+                if self.wait == 0 or not self.deferrable:
+                    lease = self._stand_in_line(grab, until)
+                    return self._granted(lease, seal_lease(client, lease))
+                found = grab.look()
+                if found is not None:
+                    return self._granted(found, seal_lease(client, found))
+                ticket, sealed = grab.ticket, seal_secret(client, secret)
+        except HiveAcidError as error:
+            fail_task(error)
+        self.defer(
+            trigger=LeaseGrantedTrigger(
+                objects, self.type, self.duration, user, sealed, ticket, until, self.hive_acid_conn_id,
+                self.poll_interval,
+            ),
+            method_name="execute_complete",
+        )  # fmt: skip
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on after the wait: the lease begins to last when the task does."""
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+        from airflow_hive_acid.hooks.leases import open_lease, seal_lease
+
+        if event["status"] != "success":
+            _not_granted(self.objects, event["message"], self.wait)
+        try:
+            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+                client = hook.get_conn()
+                lease = client.leases.extend_lease(open_lease(client, event["lease"]))
+                return self._granted(lease, seal_lease(client, lease))
+        except LeaseEndedError as error:
+            # It was granted while no worker had a slot for this task; a retry stands in line again.
+            raise _retry(f"{error}; it ended before this task got a slot: give it a longer duration") from error
+        except HiveAcidError as error:
+            fail_task(error)
+
+    def _stand_in_line(self, grab: WaitingGrab, until: float | None) -> Lease:
+        try:
+            while True:
+                lease = grab.look()
+                if lease is not None:
+                    return lease
+                text = grab.blocked.text if grab.blocked is not None else ""
+                if until is not None and time.time() >= until:
+                    _not_granted(self.objects, text, self.wait)
+                self.log.info("Waiting for a lease on %s: %s", self.objects, text)
+                time.sleep(self.poll_interval)
+        finally:
+            grab.withdraw()
+
+    def _granted(self, lease: Lease, sealed: dict[str, Any]) -> dict[str, Any]:
+        from airflow_hive_acid.hooks.leases import describe
+
+        self.log.info("Granted: %s", describe(lease))
+        return sealed
+
+
+class DropLeaseOperator(BaseOperator):
+    """Gives a lease back; as a teardown (``drop.as_teardown(setups=grab)``) also when the work failed.
+
+    :param lease: the output of a :class:`GrabLeaseOperator`; None, of a grab that was skipped, is nothing to drop.
+        (templated)
+    :param objects: which of its objects; by default all. (templated)
+    :param ended_ok: succeed, too, when the lease had ended before. By default that is an error: whatever was done in
+        the end, other than statements that were given the lease, was not protected.
+    :param hive_acid_conn_id: connection of type ``hive_acid``, the one that the lease was grabbed with. (templated)
+    """
+
+    template_fields: Sequence[str] = ("lease", "objects", "hive_acid_conn_id")
+    ui_color = "#fff2cc"
+
+    def __init__(
+        self,
+        *,
+        lease: Any,
+        objects: str | Sequence[str] | None = None,
+        ended_ok: bool = False,
+        hive_acid_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.lease = lease
+        self.objects = objects
+        self.ended_ok = ended_ok
+        self.hive_acid_conn_id = hive_acid_conn_id
+
+    def execute(self, context: Context) -> None:
+        """Drop it."""
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+        from airflow_hive_acid.hooks.leases import describe, objects_of, open_lease
+
+        if self.lease in _EMPTY:
+            self.log.info("There is no lease to drop")
+            return
+        try:
+            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+                client = hook.get_conn()
+                lease = open_lease(client, self.lease)
+                client.leases.drop_lease(lease, None if self.objects is None else objects_of(self.objects))
+                self.log.info("Dropped: %s", describe(lease))
+        except LeaseEndedError as error:
+            # A try before this one may have dropped it and died before it could say so.
+            if not self.ended_ok and context["ti"].try_number == 1:
+                fail_task(error)
+            self.log.warning("Nothing to drop: %s", error)
+        except HiveAcidError as error:
+            fail_task(error)
+
+
+def lease_on(
+    *objects: str,
+    type: str = "x",
+    duration: float = 600.0,
+    wait: float = 0.0,
+    hive_acid_conn_id: str = DEFAULT_CONN_ID,
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Run a TaskFlow task under a lease: grabbed before its first line, extended while it runs, dropped after its last.
+
+    ::
+
+        @task
+        @lease_on("sales.orders/ds={{ ds }}", wait=3600)
+        def load(lease=None):
+            ...
+
+    A parameter named ``lease`` is given the :class:`~airflow_hive_acid.metastore.leases_keeping.KeptLease`: its
+    ``lease_id`` is the fencing token, its ``lease`` what ``hook.get_engine().run(sql, lease=…)`` takes, and its
+    ``require()`` raises when it was lost.
+
+    :param objects: ``db.table`` or ``db.table/k=v``; templates are rendered.
+    :param type: ``x`` exclusive, or ``s`` shared.
+    :param duration: seconds that it outlives a task that was killed.
+    :param wait: seconds to wait for it at most, in the worker slot; 0 for not at all.
+    """
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def under_lease(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+            from airflow_hive_acid.hooks.leases import secret_of_task
+
+            context = get_current_context()
+            rendered = context["task"].render_template(list(objects), context)
+            try:
+                with (
+                    HiveAcidHook(hive_acid_conn_id) as hook,
+                    hook.lease(
+                        rendered,
+                        type=type,
+                        duration=duration,
+                        wait=wait,
+                        user=agent_info(context),
+                        secret=secret_of_task(hook.get_conn(), context),
+                    ) as keeper,
+                ):
+                    if "lease" in signature.parameters:
+                        kwargs["lease"] = keeper
+                    return function(*args, **kwargs)
+            except HiveAcidError as error:
+                fail_task(error)
+
+        visible = [p for p in signature.parameters.values() if p.name != "lease"]
+        under_lease.__signature__ = signature.replace(parameters=visible)  # type: ignore[attr-defined]
+        return under_lease
+
+    return decorate
+
+
+def _not_granted(objects: Any, text: str, waited: float | None) -> NoReturn:
+    after = f" after {waited:g} s" if waited else ""
+    fail_task(LeaseAlreadyExistsError(f"no lease on {objects}{after}: {text}. Nothing is held"))
+
+
+def _retry(text: str) -> Exception:
+    from airflow.sdk.exceptions import AirflowException
+
+    return AirflowException(text)
