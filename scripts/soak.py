@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
@@ -51,7 +52,8 @@ CREATE TABLE soak.orders (id INT, n INT) STORED AS ORC TBLPROPERTIES ('transacti
 CREATE TABLE soak.days (id INT, n INT) PARTITIONED BY (day STRING) STORED AS ORC
 TBLPROPERTIES ('transactional'='true');
 """
-START_SECONDS = 300
+START_SECONDS = 600
+DAGS = 6
 PINNED_SECONDS = 60
 
 
@@ -85,13 +87,14 @@ class OneApplication:
     """One Spark application for the script's engines; Spark's steps take turns, txns and snapshots overlap."""
 
     def __init__(self, launcher: Any) -> None:
-        self._launcher, self._session = launcher, None
+        self._launcher, self._session, self._lock = launcher, None, threading.Lock()
 
     def start(self, application: Any = None) -> Any:
         """The one that runs."""
-        if self._session is None or not self._session.is_alive:
-            self._session = self._launcher.start()
-        return _Lent(self._session)
+        with self._lock:
+            if self._session is None or not self._session.is_alive:
+                self._session = self._launcher.start()
+            return _Lent(self._session)
 
     def stop(self) -> None:
         """End it."""
@@ -210,7 +213,7 @@ def airflow(home: Path, metastore_url: str, warehouse: str) -> Iterator[None]:
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(ports[0]),
         "AIRFLOW__API__WORKERS": "1",
-        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://localhost:{ports[0]}/execution/",
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -227,20 +230,41 @@ def airflow(home: Path, metastore_url: str, warehouse: str) -> Iterator[None]:
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
-            wait_for_runs(home, process)
+            url = f"http://localhost:{ports[0]}/api/v2/monitor/health"
+            wait_until(lambda: is_answering(url) and len(known_dags(home)) >= DAGS, "answers", home, process)
+            # Not before: a task that finds nobody to report to has failed.
+            subprocess.run(
+                [str(program), "dags", "unpause", "--treat-dag-id-as-regex", "--yes", "hive_acid_.*"],
+                env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=True,
+            )  # fmt: skip
+            wait_until(lambda: bool(dag_runs(home)), "runs a DAG", home, process)
             yield
         finally:
             stop(process)
 
 
-def wait_for_runs(home: Path, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the scheduler has begun."""
+def wait_until(is_so: Callable[[], bool], does: str, home: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait for something that Airflow does when it has started."""
     deadline = time.monotonic() + START_SECONDS
-    while not dag_runs(home):
+    while not is_so():
         if process.poll() is not None or time.monotonic() > deadline:
             tail = (home / "standalone.log").read_text(errors="replace")[-3000:]
-            raise SystemExit(f"airflow standalone runs no DAG; the end of its log:\n{tail}")
+            raise SystemExit(f"airflow standalone never {does}; the end of its log:\n{tail}")
         time.sleep(1)
+
+
+def is_answering(url: str) -> bool:
+    """Whether the API server is up."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own server
+            return int(answer.status) == 200
+    except OSError:
+        return False
+
+
+def known_dags(home: Path) -> list[str]:
+    """The DAGs that Airflow has parsed."""
+    return [str(row[0]) for row in ask(home, "SELECT dag_id FROM dag")]
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -259,12 +283,17 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 def dag_runs(home: Path) -> dict[tuple[str, str], int]:
     """Runs by DAG and state, from Airflow's own database."""
+    rows = ask(home, "SELECT dag_id, state, count(*) FROM dag_run GROUP BY dag_id, state")
+    return {(dag_id, state): number for dag_id, state, number in rows}
+
+
+def ask(home: Path, sql: str) -> list[Any]:
+    """Rows of Airflow's own database; none while it does not exist."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{home / 'airflow.db'}?mode=ro", uri=True)) as connection:
-            rows = connection.execute("SELECT dag_id, state, count(*) FROM dag_run GROUP BY dag_id, state").fetchall()
+            return connection.execute(sql).fetchall()
     except sqlite3.OperationalError:
-        return {}
-    return {(dag_id, state): number for dag_id, state, number in rows}
+        return []
 
 
 def decisions(home: Path) -> list[str]:
@@ -363,6 +392,8 @@ def main() -> None:
     parser.add_argument("--backend", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--keep", action="store_true", help="keep the directory with logs and tables")
     arguments = parser.parse_args()
+    for how in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(how, _interrupt)
     home = Path(tempfile.mkdtemp(prefix="hive-acid-soak-"))
     try:
         with metastore(home, arguments.backend) as url:
@@ -386,6 +417,10 @@ def main() -> None:
         else:
             shutil.rmtree(home, ignore_errors=True)
     sys.exit(1 if book.problems else 0)
+
+
+def _interrupt(_signal: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def say(*lines: str) -> None:

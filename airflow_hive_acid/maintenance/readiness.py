@@ -78,4 +78,5 @@ def _fate(connection: Connection, request: Compaction) -> TxnFate:
     if request.txn_id is None or request.next_txn_id is not None:
         return TxnFate.COMMITTED
     facts = txn_facts(connection, [request.txn_id]).get(request.txn_id)
-    return TxnFate.OPEN if facts is not None and facts.state is TxnState.OPEN else TxnFate.ABORTED
+    known = {TxnState.OPEN: TxnFate.OPEN, TxnState.COMMITTED: TxnFate.COMMITTED}
+    return TxnFate.FORGOTTEN if facts is None else known.get(facts.state, TxnFate.ABORTED)

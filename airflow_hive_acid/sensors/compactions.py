@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, conf
-from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout
 
 from airflow_hive_acid.errors import HiveAcidError, JobFailedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
@@ -61,6 +61,9 @@ class HiveCompactionSensor(BaseSensorOperator):
         try:
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 looked = look_at_compactions(hook.get_conn(), self._request_number(), self.table, self.partition)
+        except JobFailedError as error:
+            # The request has ended; a retry of this task would find the same.
+            raise AirflowFailException(str(error)) from None
         except HiveAcidError as error:
             fail_task(error)
         self._waiting_for = looked.waiting_for
@@ -99,7 +102,7 @@ class HiveCompactionSensor(BaseSensorOperator):
         """
         if event["status"] != "success":
             if event["type"] == JobFailedError.__name__:
-                fail_task(JobFailedError(event["message"]))
+                raise AirflowFailException(event["message"])
             raise AirflowException(f"{event['type']}: {event['message']}")
         if not event["over"]:
             raise AirflowSensorTimeout(f"not over after {self.timeout:.0f} s: {event['waiting_for']}")

@@ -29,7 +29,15 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
 
     def check(self, client: MetastoreClient) -> dict[str, Any] | None:
         """Look once."""
-        return compaction_outcome(client, self.request_id)
+        try:
+            return compaction_outcome(client, self.request_id)
+        except JobFailedError as error:
+            return ended_badly(error)
+
+
+def ended_badly(error: JobFailedError) -> dict[str, Any]:
+    """The event of a request that failed: asking again, as for errors that pass, would change nothing."""
+    return {"status": "error", "type": type(error).__name__, "message": str(error)}
 
 
 def compaction_outcome(client: MetastoreClient, request_id: int) -> dict[str, Any] | None:
@@ -79,7 +87,10 @@ class CompactionWaitTrigger(MetastoreWaitTrigger):
 
     def check(self, client: MetastoreClient) -> dict[str, Any] | None:
         """Look once."""
-        looked = look_at_compactions(client, self.request_id, self.table, self.partition)
+        try:
+            looked = look_at_compactions(client, self.request_id, self.table, self.partition)
+        except JobFailedError as error:
+            return ended_badly(error)
         if looked.over or time.time() >= self.until:
             return {"over": looked.over, "waiting_for": looked.waiting_for}
         self.log.info("%s", looked.waiting_for)
