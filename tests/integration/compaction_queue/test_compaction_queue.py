@@ -85,6 +85,13 @@ def test_a_request_is_given_to_one_worker(client: MetastoreClient) -> None:
     assert client.compactions.claim("host-w2") is None
 
 
+@pytest.mark.conformance("C04")
+def test_an_empty_queue_has_nothing_for_a_worker(client: MetastoreClient) -> None:
+    assert client.compactions.claim("w1") is None
+    assert client.compactions.claim("w1", pool="night") is None
+    assert client.compactions.show() == []
+
+
 @pytest.mark.conformance("C02")
 def test_requests_are_taken_in_the_order_they_came(client: MetastoreClient) -> None:
     for partition in ("ds=1", "ds=2", "ds=3"):

@@ -19,6 +19,7 @@ from airflow_hive_acid.maintenance.initiator import request
 from airflow_hive_acid.maintenance.initiator_looks import Looks
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionState, Resource
 from airflow_hive_acid.metastore.compaction_queue_rows import move_to_history
 from airflow_hive_acid.metastore.schema import COMPLETED_TXN_COMPONENTS, HIVE_ACID_DECISION
@@ -71,6 +72,24 @@ def test_each_outcome_is_stored_with_its_numbers_and_its_rule(
     (waits,) = run_initiator(client, fs)
     assert (waits.kind, waits.rule, waits.blocked_by) == (Kind.SKIPPED, "active request", ("request 1",))
     assert [d.kind for d in run_initiator(client, fs)] == [Kind.SKIPPED]  # until the request is over
+
+
+@pytest.mark.conformance("C22")
+def test_a_compaction_that_waits_for_the_cleaner_is_not_in_the_way(
+    client: MetastoreClient, fs: Filesystem, table: Any
+) -> None:
+    for _ in range(4):
+        table.insert()
+    assert [d.enqueued for d in run_initiator(client, fs)] == [True]
+    request = client.compactions.claim("w")
+    assert request is not None
+    table.insert()
+    assert [d.rule for d in run_initiator(client, fs)] == ["active request"]
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=4, txn_id=txn)
+    client.compactions.mark_compacted(request)
+    client.commit_txn(txn)
+    assert [d.enqueued for d in run_initiator(client, fs)] == [True]
 
 
 def test_old_outcomes_are_forgotten(client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]) -> None:
@@ -188,6 +207,7 @@ def test_aborts_ask_for_compactions_where_the_cleaner_does_not_see_to_them(
 
 
 @pytest.mark.conformance("C20")
+@pytest.mark.conformance("C29")
 def test_what_database_and_table_say_about_compaction(
     client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
 ) -> None:
