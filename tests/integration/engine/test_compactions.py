@@ -13,7 +13,7 @@ from airflow_hive_acid.metastore.codes import TxnType
 def insert(engine, table, *partitions):
     for partition in partitions or ("",):
         row = "(1)" if partition else "(1, 'a')"
-        engine.run(f"INSERT INTO {table} {partition} VALUES {row}")
+        engine.run(" ".join(("INSERT INTO", table, partition, "VALUES", row)))
 
 
 @pytest.mark.conformance("C03")
