@@ -13,10 +13,12 @@ from airflow_hive_acid.filesystem import Filesystem, open_filesystem
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.fences import COPIES_SETTLE_MS
+from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.jobs import JobState
 from airflow_hive_acid.metastore.schema_transactions import (
     HIVE_ACID_JOB,
     TXN_COMPONENTS,
+    TXNS,
 )
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 
-from tests.integration.maintenance.steps import change, rows, start_job
+from tests.integration.maintenance.steps import change, pass_time, rows, start_job
 
 
 @pytest.fixture
@@ -167,3 +169,75 @@ def test_a_committed_job_is_never_fenced(client: MetastoreClient, fs: Filesystem
     assert report.fenced == ()
     assert fs.exists(f"{staging}/data/delta_9")
     assert fs.exists(directory)
+
+
+@pytest.mark.rule("R4")
+def test_the_result_of_a_dead_compaction_cannot_come_back_when_its_txn_is_forgotten(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: Any
+) -> None:
+    """
+    t1  a Worker's job has staged base_2_vT; the Worker dies, T is aborted
+    t2  the Cleaner fences the job, then forgets T's component; the reaper forgets T
+    t3  the driver wakes up and renames its staging: with T forgotten, readers would take base_2_vT for committed
+    """
+    from airflow_hive_acid.maintenance import run_worker
+
+    class Killed(BaseException):
+        pass
+
+    staged: list[str] = []
+
+    def stage_and_die(spec: Any) -> Any:
+        result = compact_lines(spec)
+        staged.append(f"{spec.staging}/data/{result.directories[0].name}")
+        raise Killed
+
+    table.insert()
+    table.insert()
+    client.compactions.enqueue("default.t")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_hive_acid.maintenance.worker_request.Work._give_up", lambda *a: None)
+        with pytest.raises(Killed):
+            run_worker(client, fs, stage_and_die, "dead-1")
+    (txn,) = [row.txn_id for row in client.show_transactions() if row.state.value == "o"]
+    client.heartbeats.remove(txn)
+    client.abort_txn(txn, "heartbeat time-out")
+    client.compactions.requeue_of_worker("dead-")
+    client.compactions.abort([1])
+    change(client, sa.update(TXNS).values(TXN_STARTED=1))
+    assert [o.kind for o in run_cleaner(client, fs)] == [Kind.CLEANED]
+    assert rows(client, TXN_COMPONENTS) == []
+    table.insert()
+    change(client, sa.update(TXNS).values(TXN_STARTED=1))
+    run_reaper(client, fs)
+    assert txn not in {row["TXN_ID"] for row in rows(client, TXNS)}
+    with pytest.raises(OSError, match="base_0000002"):
+        fs.rename_directory(staged[0], f"{table.location}/{staged[0].rpartition('/')[2]}")
+    with client.snapshot(["default.t"]) as snapshot:
+        assert len(table.read(snapshot)) == 3
+
+
+@pytest.mark.rule("R4")
+def test_what_is_aborted_while_a_clean_up_is_at_work_is_not_forgotten_with_it(
+    client: MetastoreClient, fs: Filesystem, compacted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  the Cleaner has fenced the jobs of aborted txns, and lists the table
+    t2                      a compaction of the same write ids is aborted: its job is not fenced
+    t3  the Cleaner forgets what it fenced; the component of t2 stays until somebody has fenced that, too
+    """
+    pass_time(client)
+    late = client.open_txn(type=TxnType.COMPACTION)
+    component = {"TC_TXNID": late, "TC_DATABASE": "default", "TC_TABLE": "t", "TC_PARTITION": None,
+                 "TC_OPERATION_TYPE": "c", "TC_WRITEID": 2}  # fmt: skip
+    change(client, sa.insert(TXN_COMPONENTS).values(**component))
+    list_files = type(fs).list_files
+
+    def abort_meanwhile(self: Any, *arguments: Any, **named: Any) -> Any:
+        client.abort_txn(late)
+        return list_files(self, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fs), "list_files", abort_meanwhile)
+        assert run_cleaner(client, fs)[0].kind is Kind.CLEANED
+    assert [row["TC_TXNID"] for row in rows(client, TXN_COMPONENTS)] == [late]
