@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_hive_acid import errors
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
     from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.errors import HiveAcidError
+    from airflow_hive_acid.metastore.handover import Patience
+    from airflow_hive_acid.settings import Settings
 
 
 #: Characters of TXN_AGENT_INFO.
@@ -55,6 +59,30 @@ def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
     index = -1 if instance.map_index is None else instance.map_index
     scope = ("airflow", instance.dag_id, instance.run_id, instance.task_id, str(index))
     return Once(scope, life=str(instance.max_tries), on_rerun=Rerun(on_rerun))
+
+
+def patience(settings: Settings, waiting: Mapping[str, Any] | None) -> Patience:
+    """How long a task waits for locks itself, and what a trigger has waited for on its behalf."""
+    from airflow_hive_acid.metastore.handover import Patience  # not needed to parse a DAG file
+
+    return Patience(settings.seconds("hive.acid.lock.defer.after"), waiting)
+
+
+def longest_wait(settings: Settings) -> float:
+    """Seconds after which a wait for locks is given up, as Hive's clients do."""
+    from airflow_hive_acid.metastore.waiting import total_ms  # not needed to parse a DAG file
+
+    tries = settings.integer("hive.lock.numretries")
+    return total_ms(tries, settings.milliseconds("hive.lock.sleep.between.retries")) / 1000
+
+
+def error_of_event(event: Mapping[str, Any]) -> HiveAcidError:
+    """The error that a trigger has told of: of the same class, so that Airflow retries where that can help."""
+    kind = getattr(errors, str(event.get("type")), None)
+    message = str(event.get("message") or "the wait came to nothing; the log of the triggerer says why")
+    if isinstance(kind, type) and issubclass(kind, errors.HiveAcidError) and kind is not errors.LocksPendingError:
+        return kind(message)
+    return errors.JobFailedError(message)
 
 
 def fail_task(error: HiveAcidError) -> NoReturn:

@@ -2,6 +2,7 @@
 
 The engine does the work: it parses, opens the txn, locks, takes the snapshot, runs a Spark job, publishes and commits.
 R14: however often Airflow tries the task, each statement is applied once.
+A statement that has to wait for locks waits in the triggerer, without a worker slot (R9).
 All statements of a task share one Spark application. A task that is killed stops its Spark job and aborts its txn; one
 that cannot do even that leaves an open txn without heartbeat, which the reaper aborts.
 """
@@ -10,14 +11,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from airflow.sdk import BaseOperator
 
-from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.errors import HiveAcidError, LocksPendingError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.hooks.tasks import agent_info, fail_task, once_of
+from airflow_hive_acid.hooks.tasks import agent_info, error_of_event, fail_task, longest_wait, once_of, patience
+from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine import Engine, StatementResult
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +53,9 @@ class HiveAcidOperator(BaseOperator):
     :param on_rerun: what a task does that had succeeded and is run anew on purpose, because it was cleared: ``apply``
         its statements again, or ``skip`` those that were applied. A retry never applies twice, whatever this says.
     :param lease: the output of a GrabLeaseOperator. The statements do not wait for it (R6), commit only while it is
-        held (R8), and extend it while they run. (templated)
+        held (R8), and extend it while they run; so they wait for locks in the worker slot. (templated)
+    :param deferrable: wait for locks in the triggerer when they are not granted within ``hive.acid.lock.defer.after``;
+        without, and where no triggerer runs, the task waits itself.
     """
 
     template_fields: Sequence[str] = ("sql", "lease", "hive_acid_conn_id", "spark_conn_id")
@@ -68,6 +74,7 @@ class HiveAcidOperator(BaseOperator):
         xcom_rows: int = 100,
         on_rerun: Literal["apply", "skip"] = "apply",
         lease: Any = None,
+        deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -81,6 +88,7 @@ class HiveAcidOperator(BaseOperator):
         self.xcom_rows = xcom_rows
         self.on_rerun = on_rerun
         self.lease = lease
+        self.deferrable = deferrable
         self._running: _Running | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -89,25 +97,65 @@ class HiveAcidOperator(BaseOperator):
         :return: ``statements`` (one document each), sums of ``inserted``, ``updated`` and ``deleted``, and ``rows`` of
             the last SELECT.
         """
+        return self._run(context)
+
+    def resume(self, context: Context, event: dict[str, Any], waiting: dict[str, Any]) -> dict[str, Any]:
+        """Go on with the statement that has waited for its locks.
+
+        :param waiting: document of what was waited for.
+        """
+        if event["status"] != "success":
+            fail_task(error_of_event(event))
+        return self._run(context, waiting)
+
+    def _run(self, context: Context, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
         from airflow_hive_acid.hooks.leases import kept_lease
 
         hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=self.spark_conf)
         agent, once = agent_info(context), once_of(context, self.on_rerun)
         try:
-            with hook, kept_lease(hook, self.lease) as held, hook.get_engine(agent_info=agent) as engine:
+            with (
+                hook,
+                kept_lease(hook, self.lease) as held,
+                hook.get_engine(agent_info=agent) as engine,
+            ):
                 self._running = _Running(hook, engine, agent)
-                results = engine.run(
-                    self.script(hook, engine),
-                    one_transaction=self.one_transaction,
+                document = self.work(
+                    hook,
+                    engine,
                     once=once,
+                    patience=patience(hook.settings, waiting) if self.deferrable and held is None else None,
                     lease=None if held is None else held.lease,
                 )
                 hook.acknowledge(once)
+        except LocksPendingError as pending:
+            self._wait_elsewhere(pending, hook.settings)
         except HiveAcidError as error:
             fail_task(error)
         finally:
             self._running = None
+        return document
+
+    def _wait_elsewhere(self, pending: LocksPendingError, settings: Settings) -> NoReturn:
+        """Let the triggerer wait."""
+        self.log.info("%s", pending)
+        request: Any = pending.document
+        trigger = LocksGrantedTrigger(
+            txn_id=request["txn_id"],
+            lock_id=request["lock_id"],
+            until=time.time() + longest_wait(settings),
+            hive_acid_conn_id=self.hive_acid_conn_id,
+        )
+        self.defer(trigger=trigger, method_name="resume", kwargs={"waiting": request})
+
+    def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
+        """Do the task's work.
+
+        :param how: ``once``, ``patience`` and ``lease``, as of ``Engine.run``.
+        :return: the result document.
+        """
+        results = engine.run(self.script(hook, engine), one_transaction=self.one_transaction, **how)
         return result_document(results, self.xcom_rows)
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:

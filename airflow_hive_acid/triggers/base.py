@@ -17,6 +17,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.triggers.shared import shared_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,18 +76,12 @@ class MetastoreWaitTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, then fire one event: ``status`` ``success`` with the answer, or ``error`` with a ``message``."""
-        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to defer
-
         try:
-            connection = await HiveAcidHook.aget_connection(self.hive_acid_conn_id)
-            client = await asyncio.to_thread(HiveAcidHook.client_of, connection)
+            async with shared_client(self.hive_acid_conn_id) as client:
+                event = await self._wait(client)
         except (HiveAcidError, AirflowException) as error:
-            yield _failed(error)
-            return
-        try:
-            yield await self._wait(client)
-        finally:
-            await asyncio.to_thread(client.close)
+            event = failed(error)
+        yield event
 
     async def _wait(self, client: MetastoreClient) -> TriggerEvent:
         failures = 0
@@ -96,7 +91,7 @@ class MetastoreWaitTrigger(BaseTrigger):
             except HiveAcidError as error:
                 failures += 1
                 if not error.retryable or failures > self.tolerated_failures:
-                    return _failed(error)
+                    return failed(error)
                 self.log.warning("Looked %d times in vain: %s", failures, error)
             else:
                 failures = 0
@@ -105,7 +100,8 @@ class MetastoreWaitTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_interval)
 
 
-def _failed(error: Exception) -> TriggerEvent:
+def failed(error: Exception) -> TriggerEvent:
+    """The event of a wait that has come to nothing."""
     event = {"status": "error", "type": type(error).__name__, "message": str(error)}
     return TriggerEvent(event)  # type: ignore[no-untyped-call]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +15,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 
 from airflow_hive_acid.engine.claiming import Once
 from airflow_hive_acid.engine.results import Rows, StatementResult
-from airflow_hive_acid.errors import JobFailedError, SqlSyntaxError
+from airflow_hive_acid.errors import JobFailedError, LocksPendingError, SqlSyntaxError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.claim_rules import Rerun
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document, script_of
+from airflow_hive_acid.settings import Settings
 
 CONTEXT = {
     "ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1, max_tries=2),
@@ -48,9 +50,10 @@ class FakeEngine:
     def __exit__(self, *error):
         self.closed = True
 
-    def run(self, sql, *, one_transaction, once, lease=None):
+    def run(self, sql, *, one_transaction, once, patience, **others):
         self.asked.append((sql, one_transaction))
         self.once = once
+        self.patience = patience
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer() if callable(self.answer) else self.answer
@@ -64,6 +67,7 @@ def engine(monkeypatch):
     def define(answer):
         engine = FakeEngine(answer)
         monkeypatch.setattr(HiveAcidHook, "get_engine", lambda self, agent_info: engine)
+        monkeypatch.setattr(HiveAcidHook, "settings", Settings())
         monkeypatch.setattr(HiveAcidHook, "acknowledge", lambda self, once: setattr(engine, "acknowledged", once))
         return engine
 
@@ -106,6 +110,47 @@ def test_tries_of_a_task_instance_have_a_key_in_common_and_success_is_acknowledg
     HiveAcidOperator(task_id="t", sql="INSERT …", on_rerun="skip").execute(CONTEXT)
     assert fake.once == Once(("airflow", "d", "r", "t", "-1"), life="2", on_rerun=Rerun.SKIP)
     assert fake.acknowledged == fake.once
+
+
+@pytest.mark.rule("R9")
+def test_task_waits_for_locks_in_the_triggerer_and_goes_on_where_it_was(engine):
+    document = {"txn_id": 5, "lock_id": 6, "wanted": "x", "claim": {"unit": 1, "owner": "me"}}
+    operator = HiveAcidOperator(task_id="t", sql="INSERT …")
+    fake = engine(LocksPendingError("waits behind lock 3", document))
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute(CONTEXT)
+    assert fake.patience.seconds == 5.0
+    assert fake.closed
+    assert fake.acknowledged is None
+    trigger = deferred.value.trigger
+    assert (trigger.txn_id, trigger.lock_id, deferred.value.method_name) == (5, 6, "resume")
+    assert trigger.until - time.time() > 5000
+    fake = engine([INSERT])
+    event = {"status": "success", "txn_id": 5, "lock_id": 6}
+    document = operator.resume(CONTEXT, event, **deferred.value.kwargs)
+    assert fake.patience.resumed == deferred.value.kwargs["waiting"]
+    assert document["inserted"] == 3
+
+
+def test_task_that_may_not_defer_waits_itself(engine):
+    fake = engine([INSERT])
+    HiveAcidOperator(task_id="t", sql="INSERT …", deferrable=False).execute(CONTEXT)
+    assert fake.patience is None
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ({"status": "error", "type": "LockTimeoutError", "message": "behind txn 3"}, AirflowException),
+        ({"status": "error", "type": "InvalidArgumentsError", "message": "no"}, AirflowFailException),
+        ({"status": "error"}, AirflowException),
+    ],
+)
+def test_wait_that_came_to_nothing_fails_the_task_as_its_error_would(engine, event, expected):
+    operator = HiveAcidOperator(task_id="t", sql="INSERT …")
+    with pytest.raises(expected, match=event.get("message", "came to nothing")) as failure:
+        operator.resume(CONTEXT, event, waiting={})
+    assert type(failure.value) is expected
 
 
 def test_unknown_on_rerun_is_refused_where_the_dag_is_parsed():

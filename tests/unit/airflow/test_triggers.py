@@ -12,12 +12,14 @@ from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailable
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.triggers.base import MetastoreWaitTrigger
 from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger
+from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
 from airflow_hive_acid.triggers.locks import LocksReleasedTrigger
 
 TRIGGERS = [
     CompactionFinishedTrigger(request_id=5, hive_acid_conn_id="other", poll_interval=0.5),
     LocksReleasedTrigger(table="db.t", partition="p=1", lock_types=["EXCLUSIVE"], hive_acid_conn_id="other"),
     LocksReleasedTrigger(lock_id=7),
+    LocksGrantedTrigger(txn_id=3, lock_id=4, until=12.5, hive_acid_conn_id="other"),
 ]
 
 

@@ -1,0 +1,143 @@
+"""What the triggers of one triggerer share: a client for each connection, and one look at all requests that wait.
+
+Thousands of triggers may wait in one process; each with a client of its own would hold a connection of its own and ask
+for itself. Everything here belongs to one event loop and goes when nobody uses it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import HiveAcidError, LockTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.locks.watching import GivenUp, Granted, LockWatch, Watched
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+
+
+class _Shared:
+    """A client and those who use it; ``room`` is made when somebody waits for locks."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.opening = asyncio.Lock()
+        self.client: MetastoreClient | None = None
+        self.room: LockRoom | None = None
+
+
+_shared: dict[tuple[int, str], _Shared] = {}
+
+
+@contextlib.asynccontextmanager
+async def shared_client(conn_id: str) -> AsyncIterator[MetastoreClient]:
+    """The client of a connection, the same for all triggers of this event loop.
+
+    :raises AirflowException: when there is no such connection; HiveAcidError when it is not usable.
+    """
+    async with _use(conn_id) as shared:
+        yield _opened(shared)
+
+
+@contextlib.asynccontextmanager
+async def lock_room(conn_id: str) -> AsyncIterator[LockRoom]:
+    """Where all triggers of this event loop wait for locks of one metastore."""
+    async with _use(conn_id) as shared:
+        if shared.room is None:
+            from airflow_hive_acid.metastore.locks.watching import LockWatch  # not needed to defer
+
+            shared.room = LockRoom(LockWatch(_opened(shared)))
+        yield shared.room
+
+
+@contextlib.asynccontextmanager
+async def _use(conn_id: str) -> AsyncIterator[_Shared]:
+    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to defer
+
+    key = (id(asyncio.get_running_loop()), conn_id)
+    shared = _shared.setdefault(key, _Shared())
+    shared.users += 1
+    try:
+        async with shared.opening:
+            if shared.client is None:
+                connection = await HiveAcidHook.aget_connection(conn_id)
+                shared.client = await asyncio.to_thread(HiveAcidHook.client_of, connection)
+        yield shared
+    finally:
+        shared.users -= 1
+        if not shared.users:
+            _shared.pop(key, None)
+            if shared.room is not None:
+                await shared.room.close()
+            if shared.client is not None:
+                await asyncio.to_thread(shared.client.close)
+
+
+def _opened(shared: _Shared) -> MetastoreClient:
+    if shared.client is None:
+        raise AssertionError("used before it was opened")
+    return shared.client
+
+
+class LockRoom:
+    """Everybody in it waits for a request; one task looks for all of them.
+
+    :param watch: what looks.
+    """
+
+    def __init__(self, watch: LockWatch) -> None:
+        self._watch = watch
+        self._waiting: dict[int, tuple[Watched, asyncio.Future[Granted | GivenUp]]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, request: Watched) -> Granted | GivenUp:
+        """Wait until the locks of a request are granted or will not be."""
+        future: asyncio.Future[Granted | GivenUp] = asyncio.get_running_loop().create_future()
+        self._waiting[request.lock_id] = (request, future)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._look())
+        try:
+            return await future
+        finally:
+            self._waiting.pop(request.lock_id, None)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _look(self) -> None:
+        while self._waiting:
+            requests = [request for request, _ in self._waiting.values()]
+            try:
+                outcomes = await asyncio.to_thread(self._watch.look, requests)
+            except HiveAcidError as error:
+                # Nothing is decided while the database is away; the txns live on for a while, and waits end in time.
+                log.warning("%d requests for locks could not be looked at: %s", len(requests), error)
+                outcomes = {}
+                if not error.retryable:
+                    self._fail(error)
+            for lock_id, outcome in outcomes.items():
+                self._tell(lock_id, outcome)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _tell(self, lock_id: int, outcome: Granted | GivenUp) -> None:
+        _, future = self._waiting.get(lock_id, (None, None))
+        if future is not None and not future.done():
+            future.set_result(outcome)
+
+    def _fail(self, error: HiveAcidError) -> None:
+        for _, future in self._waiting.values():
+            if not future.done():
+                future.set_exception(LockTimeoutError(f"the requests cannot be looked at any more: {error}"))
