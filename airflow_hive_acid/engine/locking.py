@@ -158,6 +158,14 @@ def legacy_locks_of_ddl(context: Context, statement: DdlStatement) -> Locks:
     return LegacyLocks((), planned=planned_legacy_ddl_locks(context, statement), query=statement.text)
 
 
+def locks_of_ddl(context: Context, statement: DdlStatement) -> Locks:
+    """What DDL locks that runs a job, by the manager that is configured."""
+    if is_legacy(context):
+        return legacy_locks_of_ddl(context, statement)
+    planned = ddl_locks(statement, context.table, LockSettings.of(context.settings))
+    return Locks(tuple(lock.component for lock in planned))
+
+
 def locks_of_ctas(context: Context, table: TableName, query: Plan, *, transactional: bool) -> PlannedLocks:
     """What the filling of a new table locks; two of one name fail at once (``hive.txn.xlock.ctas``)."""
     settings = LockSettings.of(context.settings)

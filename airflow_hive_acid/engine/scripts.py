@@ -15,6 +15,7 @@ from airflow_hive_acid.engine.aborts import abort
 from airflow_hive_acid.engine.alter import run_alter
 from airflow_hive_acid.engine.blocks import Block, kind_of
 from airflow_hive_acid.engine.claiming import FREELY, Applying, Freely, take
+from airflow_hive_acid.engine.concatenate import rewriting
 from airflow_hive_acid.engine.ctas import columns_of
 from airflow_hive_acid.engine.ddl import run_ddl
 from airflow_hive_acid.engine.events import StatementFinished, StatementStarted
@@ -26,6 +27,7 @@ from airflow_hive_acid.engine.locking import (
     legacy_locks_of_ddl,
     locks_of,
     locks_of_ctas,
+    locks_of_ddl,
     require_manager,
 )
 from airflow_hive_acid.engine.queries import run_query
@@ -43,7 +45,7 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.sql import plan
-from airflow_hive_acid.sql.alterations import Alteration
+from airflow_hive_acid.sql.alterations import Alteration, Concatenate
 from airflow_hive_acid.sql.multi_insert import in_order
 from airflow_hive_acid.sql.plans import STRENGTH, combine_operations
 from airflow_hive_acid.sql.statements import (
@@ -243,6 +245,8 @@ class Script:
                 return self._apply(statement, lambda claim: truncate(context, statement, claim))
             case CreateTable(query=Fragment()):
                 return self._apply(statement, lambda claim: self._create_table_as(statement, claim))
+            case Concatenate() if not context.table(str(statement.table)).is_transactional:
+                return self._apply(statement, lambda claim: _concatenate(context, statement, claim))
             case Show():
                 rows = show(context.client, statement, context.settings)
             case Abort():
@@ -258,6 +262,12 @@ class Script:
             case _:
                 return self._apply(statement, lambda claim: _run_ddl_once(context, statement, claim))
         return StatementResult(statement.text, kind_of(statement), rows=rows)
+
+
+def _concatenate(context: Context, statement: Concatenate, applying: Freely) -> StatementResult:
+    insert = rewriting(context, statement)
+    written = _run_write(context, insert, locks_of_ddl(context, statement), applying)
+    return dataclasses.replace(written, statement=statement.text, kind=kind_of(statement))
 
 
 def _run_ddl_once(context: Context, statement: Statement, applying: Freely) -> StatementResult:

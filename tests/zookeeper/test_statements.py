@@ -1,12 +1,11 @@
 """Statements that lock in a real ZooKeeper: each row of the document's table, and what a lost session means."""
 
-import contextlib
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_acid.engine import Engine, scripts
-from airflow_hive_acid.errors import LockTimeoutError, TxnAbortedError, UnsupportedStatementError
+from airflow_hive_acid.errors import LockTimeoutError, TxnAbortedError
 from airflow_hive_acid.metastore.codes import AbortReason
 from airflow_hive_acid.metastore.locks.zookeeper import ZooKeeperLockManager
 from tests.integration.engine.conftest import FakeSpark
@@ -55,10 +54,7 @@ def during(first, fake, nodes, monkeypatch):
 
     def of(statement):
         seen.clear()
-        # CONCATENATE is locked, and then refused: compaction does it.
-        refused = pytest.raises(UnsupportedStatementError) if "CONCATENATE" in statement else contextlib.nullcontext()
-        with refused:
-            first.run(statement)
+        first.run(statement)
         assert nodes() == {}
         return seen[0]
 

@@ -228,8 +228,47 @@ def test_concatenate_is_a_major_compaction_as_in_hive(engine, client, fake, plai
         engine.run("ALTER TABLE w.t CONCATENATE")
     (request,) = client.compactions.show()
     assert (request.resource.table, request.type.name) == ("t", "MAJOR")
-    with pytest.raises(UnsupportedStatementError, match=r"CONCATENATE is not supported for w\.e"):
-        engine.run(f"ALTER TABLE {plain} CONCATENATE")
+
+
+def test_concatenate_of_a_plain_table_writes_its_files_anew_under_its_lock(engine, client, fake, plain):
+    engine.run("CREATE TABLE w.o (a INT, `b c` STRING) STORED AS ORC TBLPROPERTIES ('transactional'='false')")
+    locks = []
+    fake.meanwhile = lambda spec: locks.extend((row.database, row.table, row.type.name) for row in client.show_locks())
+    (result,) = engine.run("ALTER TABLE w.o CONCATENATE")
+    assert result.kind == "concatenate"
+    step = fake.specs[-1].step
+    assert (type(step).__name__, step.overwrite, step.static_partition) == ("Insert", True, ())
+    assert locks == [("w", "o", "EXCLUSIVE")]
+
+
+def test_concatenate_names_one_partition_of_a_plain_table(engine, client, fake):
+    engine.run(
+        "CREATE TABLE w.o (a INT) PARTITIONED BY (k STRING, n INT) STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='false');"
+        "ALTER TABLE w.o ADD PARTITION (k='it\\'s', n=1)"
+    )
+    engine.run("ALTER TABLE w.o PARTITION (n=1, k='it\\'s') CONCATENATE")
+    spec = fake.specs[-1]
+    assert spec.step.static_partition == (("k", "it's"), ("n", "1"))
+    assert [ref.values for ref in spec.views[0].snapshot.partitions] == [("it's", "1")]
+    with pytest.raises(InvalidArgumentsError, match="is partitioned but no partition is named"):
+        engine.run("ALTER TABLE w.o CONCATENATE")
+    with pytest.raises(NoSuchObjectError, match="k=z"):
+        engine.run("ALTER TABLE w.o PARTITION (k='z', n=1) CONCATENATE")
+
+
+def test_concatenate_refuses_what_hive_refuses(engine, plain):
+    engine.run(
+        "CREATE TABLE w.b (a INT) CLUSTERED BY (a) INTO 2 BUCKETS STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='false'); CREATE EXTERNAL TABLE w.x (a INT) STORED AS ORC"
+    )
+    for table, why in (
+        (plain, "only supported for RCFile and ORCFile"),
+        ("w.b", "bucketized"),
+        ("w.x", "only be performed on managed"),
+    ):
+        with pytest.raises(UnsupportedStatementError, match=why):
+            engine.run(f"ALTER TABLE {table} CONCATENATE")
 
 
 # --- SHOW COMPACTIONS and ABORT -------------------------------------------------------------------------------------

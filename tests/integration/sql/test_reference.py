@@ -28,9 +28,8 @@ def test_every_statement_has_an_example() -> None:
     kinds = {**vars(statements), **vars(alterations)}.values()
     known = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Origin)}
     known -= {Origin, alterations.Alteration}
-    assert {kind.__name__ for kind in known - shown} == {"Load", "Concatenate"}
+    assert {kind.__name__ for kind in known - shown} == {"Load"}
     assert "LOAD DATA" in PAGE.read_text()
-    assert "`CONCATENATE`" in PAGE.read_text()
 
 
 @pytest.mark.spark
