@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import DeadlockError, LockDeniedError, LockTimeoutError
 from airflow_hive_acid.metastore.codes import AbortReason, LockState
+from airflow_hive_acid.metastore.locks.blockers import describe_wait
 from airflow_hive_acid.metastore.waiting import back_off_ms
 from airflow_hive_acid.metastore.wakeups import naps
 
@@ -55,9 +56,13 @@ def wait_until_granted(
         raise LockDeniedError(response.message or f"the lock on {places} was refused")
     raise LockTimeoutError(
         f"{f'txn {txn_id}' if txn_id else f'lock {response.lock_id}'} waited {waited / 1000:g} s for {places}, last "
-        f"behind lock {response.blocked_by}; the request is withdrawn. See 'hive-acid show locks'; "
-        "hive.lock.numretries and hive.lock.sleep.between.retries say how long to wait"
+        f"behind lock {response.blocked_by}{_who(client, txn_id)}; the request is withdrawn. See 'hive-acid show "
+        "locks'; hive.lock.numretries and hive.lock.sleep.between.retries say how long to wait"
     )
+
+
+def _who(client: MetastoreClient, txn_id: int) -> str:
+    return f" ({describe_wait(client, txn_id)})" if txn_id else ""
 
 
 def _wait_once(

@@ -18,6 +18,7 @@ from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.codes import AbortReason, LockState
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.handover import hand_over
+from airflow_hive_acid.metastore.locks.blockers import describe_wait
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, TXNS
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ _STILL_BLOCKED = (
     .distinct()
 )
 _HEARTBEATS = update(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=clock_ms())
-_STARTED = select(TXNS.c.TXN_STARTED).where(TXNS.c.TXN_ID == bindparam("txn_id"))
 
 _DEADLOCK_SECONDS = 5.0
 
@@ -166,23 +166,3 @@ class LockWatch:
         except HiveAcidError as problem:
             error.add_note(f"the txn could not be aborted: {problem}")
         return GivenUp(error)
-
-
-def describe_wait(client: MetastoreClient, txn_id: int) -> str:
-    """Whom a txn waits for, on whose behalf they work, and since when: one sentence."""
-    waits = [wait for wait in client.show_waits() if wait.waiter.txn_id == txn_id]
-    if not waits:
-        return f"txn {txn_id} waits for nobody"
-    parts = []
-    for wait in waits[:3]:
-        holder = str(wait.holder)
-        if wait.holder.txn_id:
-            started = client.database.read(
-                lambda conn, holder=wait.holder: conn.execute(_STARTED, {"txn_id": holder.txn_id}).scalar()  # type: ignore[misc]
-            )
-            if started is not None:
-                holder += f", open since {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(started / 1000))} UTC"
-        who = f" ({wait.holder_info})" if wait.holder_info else ""
-        parts.append(f"{wait.place} behind {holder}{who}")
-    more = f" and {len(waits) - 3} more" if len(waits) > 3 else ""
-    return f"txn {txn_id} waits for {'; '.join(parts)}{more}"
