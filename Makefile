@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests of one file stay together: they share a Spark application and a database server with each other.
 PARALLEL ?= -n 2 --dist loadfile
 
-.PHONY: install accelerator demo test test-unit test-mariadb test-object-store test-zookeeper bench-peers test-interop test-interop-long test-programs-long mariadb lint format bench clean lock help
+.PHONY: install accelerator demo test test-unit test-mariadb test-object-store test-zookeeper bench-peers test-interop test-interop-long test-programs-long soak mariadb lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -64,6 +64,11 @@ test-interop: install mariadb
 PROGRAMS ?= 300
 test-interop-long: install
 	@$(BIN)/python -m pytest -q -m interop --programs $(PROGRAMS) --durations 10 tests/interop/test_programs.py
+
+## make soak           the maintenance DAGs in a real Airflow under a writer and readers (MINUTES=10)
+soak: MINUTES = 10
+soak: install
+	@$(BIN)/python scripts/soak.py --minutes $(MINUTES)
 
 ## make test-programs-long  200 random programs of DML on our engine, beside a plain model in Python (PROGRAMS=40: so many)
 test-programs-long: PROGRAMS = 200

@@ -18,6 +18,7 @@ from airflow_hive_acid import __version__
 from airflow_hive_acid.cli import (
     cleaning,
     compaction,
+    compaction_cancel,
     demo,
     doctor,
     explain,
@@ -59,6 +60,7 @@ app.add_typer(maintenance.app, name="maintenance")
 app.add_typer(lease.app, name="lease")
 app.add_typer(cleaning.app, name="cleaning")
 app.add_typer(compaction.app, name="compaction")
+compaction.app.command()(compaction_cancel.cancel)
 show.app.command("metrics")(compaction.metrics)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def abort(context: Context, statement: Abort) -> Rows:
     """Abort what is named; one row for each id says what became of it."""
     if statement.kind is ShowKind.COMPACTIONS:
-        answers = context.client.compactions.abort(statement.ids)
+        answers = context.client.compactions.abort(statement.ids, user=context.client.user)
         return _rows("compactionid", [[a.id, "Successful" if a.aborted else "Error", a.message] for a in answers])
     fence_jobs_of(context.client, context.filesystem, statement.ids, "its txn is aborted by a query command")
     done = context.client.abort_txns(statement.ids, AbortReason.QUERY)

@@ -160,7 +160,7 @@ def cancel(connection: Connection, request_id: int, user: str, reason: str | Non
     request = lock_request(connection, request_id)
     if request is None:
         return AbortAnswer(request_id, False, f"No compaction request with id {request_id} is in the queue")
-    by_whom = "aborted by a user" if reason is None else f"cancelled by {user}: {reason}"
+    by_whom = f"cancelled by {user}" + (f": {reason}" if reason else "")
     if request.state is CompactionState.INITIATED:
         move_to_history(connection, request, CompactionState.ABORTED, by_whom)
         return AbortAnswer(request_id, True, "Successfully aborted compaction")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from airflow.sdk import BaseOperator, conf
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.tasks import fail_task
-from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger, compaction_outcome
+from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger, cancel_requests, compaction_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.initiator_by_hand import Asked
     from airflow_hive_acid.metastore import MetastoreClient
+
+# How long on_kill, which runs in a signal handler, waits until its requests are cancelled.
+_KILL_SECONDS = 20.0
 
 
 class HiveAcidCompactOperator(BaseOperator):
@@ -86,6 +90,7 @@ class HiveAcidCompactOperator(BaseOperator):
         self.poll_interval = poll_interval
         self.deferrable = deferrable
         self.hive_acid_conn_id = hive_acid_conn_id
+        self._asked: list[int] = []
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, and wait if wanted.
@@ -102,6 +107,7 @@ class HiveAcidCompactOperator(BaseOperator):
             with HiveAcidHook(self.hive_acid_conn_id) as hook, kept_lease(hook, self.lease):
                 request = self._ask(hook)
                 waiting = _ids(request)
+                self._asked = _accepted(request) if self.wait else []
                 if not self.wait or not waiting:
                     return request
                 if not self.deferrable:
@@ -128,11 +134,32 @@ class HiveAcidCompactOperator(BaseOperator):
             self._defer(request, ended, started)
         return _done(request, ended)
 
+    def on_kill(self) -> None:
+        """Cancel what this task has asked for and waits for, running or not; requests of others stay."""
+        if not self._asked:
+            return
+        # In a thread: we are in a signal handler, and what was interrupted may hold a lock that is needed here.
+        thread = threading.Thread(target=self._cancel, name="hive-acid-kill", daemon=True)
+        thread.start()
+        thread.join(_KILL_SECONDS)
+
+    def _cancel(self) -> None:
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+
+        try:
+            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+                for line in cancel_requests(hook.get_conn(), self._asked):
+                    self.log.info("%s", line)
+        except HiveAcidError as error:
+            self.log.warning("compactions %s could not be cancelled: %s", self._asked, error)
+
     def _defer(self, request: dict[str, Any], done: list[dict[str, Any]], started: float) -> None:
         request_id = _ids(request)[len(done)]
         left = None if self.timeout is None else timedelta(seconds=max(self.timeout - (time.time() - started), 1.0))
         self.defer(
-            trigger=CompactionFinishedTrigger(request_id, self.hive_acid_conn_id, self.poll_interval),
+            trigger=CompactionFinishedTrigger(
+                request_id, self.hive_acid_conn_id, self.poll_interval, _accepted(request)
+            ),
             method_name="execute_complete",
             kwargs={"request": request, "done": done, "started": started},
             timeout=left,
@@ -175,6 +202,11 @@ def _document(answer: Asked) -> dict[str, Any]:
 def _ids(request: Mapping[str, Any]) -> list[int]:
     """The requests to wait for."""
     return [one["request_id"] for one in request.get("requests", [request])]
+
+
+def _accepted(request: Mapping[str, Any]) -> list[int]:
+    """The requests that this task made; those that were there before are somebody else's."""
+    return [one["request_id"] for one in request.get("requests", [request]) if one["accepted"]]
 
 
 def _done(request: dict[str, Any], outcomes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.triggers.base import MetastoreWaitTrigger
+from airflow_hive_acid.triggers.shared import shared_client
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
 
@@ -21,11 +25,25 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
     """Fires when a compaction request has been served, or will not be.
 
     :param request_id: id of the request.
+    :param cancel_on_kill: requests that are cancelled when somebody kills the waiting task in Airflow.
     """
 
-    def __init__(self, request_id: int, hive_acid_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0) -> None:
+    def __init__(
+        self,
+        request_id: int,
+        hive_acid_conn_id: str = DEFAULT_CONN_ID,
+        poll_interval: float = 5.0,
+        cancel_on_kill: list[int] | None = None,
+    ) -> None:
         super().__init__(hive_acid_conn_id, poll_interval)
         self.request_id = request_id
+        self.cancel_on_kill = cancel_on_kill
+
+    async def on_kill(self) -> None:
+        """The task was marked as failed, or cleared: nobody waits for what it asked for."""
+        if self.cancel_on_kill:
+            async with shared_client(self.hive_acid_conn_id) as client:
+                await asyncio.to_thread(cancel_requests, client, self.cancel_on_kill)
 
     def check(self, client: MetastoreClient) -> dict[str, Any] | None:
         """Look once."""
@@ -33,6 +51,17 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
             return compaction_outcome(client, self.request_id)
         except JobFailedError as error:
             return ended_badly(error)
+
+
+def cancel_requests(client: MetastoreClient, request_ids: Sequence[int]) -> list[str]:
+    """Cancel requests whose task was killed.
+
+    :return: what became of each.
+    """
+    answers = client.compactions.abort(
+        request_ids, user=client.user, reason="the task that asked was killed in Airflow"
+    )
+    return [f"compaction {answer.id}: {answer.message}" for answer in answers]
 
 
 def ended_badly(error: JobFailedError) -> dict[str, Any]:
