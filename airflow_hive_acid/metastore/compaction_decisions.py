@@ -56,7 +56,7 @@ _CHANGED = (
         and_(
             _had.HAD_DATABASE == _w.CTC_DATABASE,
             _had.HAD_TABLE == _w.CTC_TABLE,
-            _had.HAD_PARTITION == func.coalesce(_w.CTC_PARTITION, ""),
+            _had.HAD_PART_NAME == func.coalesce(_w.CTC_PARTITION, ""),
             _had.HAD_NEWEST == "Y",
         ),
     )
@@ -96,8 +96,8 @@ _AFTER = _BY_NAME.where(
     )
 )
 _OF_TABLE = and_(_w.CTC_DATABASE == bindparam("of_db"), _w.CTC_TABLE == bindparam("of_tbl"))
-_key = tuple_(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION)
-_NEWEST = select(_had.HAD_ID, _had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION, _had.HAD_KIND, _had.HAD_RULE,
+_key = tuple_(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME)
+_NEWEST = select(_had.HAD_ID, _had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME, _had.HAD_KIND, _had.HAD_RULE,
                  _had.HAD_REQUEST_ID).where(
     _had.HAD_NEWEST == "Y", _key.in_(bindparam("keys", expanding=True)))  # fmt: skip
 _SAME_AGAIN = (
@@ -116,7 +116,7 @@ _OF_RESOURCE = (
     .where(
         _had.HAD_DATABASE == bindparam("db"),
         _had.HAD_TABLE == bindparam("tbl"),
-        _had.HAD_PARTITION == bindparam("part"),
+        _had.HAD_PART_NAME == bindparam("part"),
     )
     .order_by(_had.HAD_ID.desc())
     .limit(bindparam("limit"))
@@ -125,7 +125,7 @@ _ranked = select(
     _had.HAD_ID,
     _had.HAD_LOOKED,
     func.row_number()
-    .over(partition_by=(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PARTITION), order_by=_had.HAD_ID.desc())
+    .over(partition_by=(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME), order_by=_had.HAD_ID.desc())
     .label("number"),
 ).subquery("ranked")
 _TOO_MANY = select(_ranked.c.HAD_ID).where(_ranked.c.number > bindparam("kept"))
@@ -137,7 +137,7 @@ _OF_NOTHING = (
         and_(
             _ctc.CTC_DATABASE == _had.HAD_DATABASE,
             _ctc.CTC_TABLE == _had.HAD_TABLE,
-            func.coalesce(_ctc.CTC_PARTITION, "") == _had.HAD_PARTITION,
+            func.coalesce(_ctc.CTC_PARTITION, "") == _had.HAD_PART_NAME,
         ),
     )
     .where(_had.HAD_NEWEST == "Y", _had.HAD_LOOKED < bindparam("before"), _ctc.CTC_TXNID.is_(None))
@@ -267,7 +267,7 @@ def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate
     for (candidate, decision), key in zip(outcomes, keys, strict=True):
         values = {
             "look": look, "again": "Y" if decision.again else "N", "writes": candidate.writes,
-            "txn_sum": candidate.txn_sum, "reason": decision.reason[:_MOST_REASON],
+            "txn_sum": candidate.txn_sum, "reason": _plain(decision.reason),
             "numbers": json.dumps(dict(decision.numbers)), "blocked_by": json.dumps(decision.blocked_by),
         }  # fmt: skip
         row = newest.get(key)
@@ -277,7 +277,7 @@ def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate
         if row is not None:
             replaced.append({"id": row[0]})
         new.append({
-            "HAD_DATABASE": key[0], "HAD_TABLE": key[1], "HAD_PARTITION": key[2], "HAD_NEWEST": "Y",
+            "HAD_DATABASE": key[0], "HAD_TABLE": key[1], "HAD_PART_NAME": key[2], "HAD_NEWEST": "Y",
             "HAD_AGAIN": values["again"], "HAD_SINCE": look, "HAD_LOOKED": look, "HAD_LOOKS": 1,
             "HAD_WRITES": candidate.writes, "HAD_TXN_SUM": candidate.txn_sum, "HAD_KIND": decision.kind,
             "HAD_RULE": decision.rule, "HAD_REASON": values["reason"], "HAD_NUMBERS": values["numbers"],
@@ -286,6 +286,11 @@ def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate
     for statement, rows in ((_SAME_AGAIN, same), (_REPLACED, replaced), (_INSERT, new)):
         if rows:
             connection.execute(statement, rows)
+
+
+def _plain(text: str) -> str:
+    """ASCII, which the column takes on every database; a message may hold file names of any alphabet."""
+    return text.replace("\0", " ")[:_MOST_REASON].encode("ascii", "backslashreplace").decode()
 
 
 def _names(resource: Resource) -> dict[str, Any]:
@@ -301,7 +306,7 @@ def _candidate(row: Any) -> Candidate:
 
 
 def _stored(row: Any) -> StoredDecision:
-    resource = Resource(row.HAD_DATABASE, row.HAD_TABLE, row.HAD_PARTITION or None)
+    resource = Resource(row.HAD_DATABASE, row.HAD_TABLE, row.HAD_PART_NAME or None)
     return StoredDecision(
         resource, row.HAD_KIND, row.HAD_RULE, row.HAD_REASON, json.loads(row.HAD_NUMBERS or "{}"),
         tuple(json.loads(row.HAD_BLOCKED_BY or "[]")), row.HAD_REQUEST_ID, row.HAD_AGAIN == "Y", row.HAD_SINCE,

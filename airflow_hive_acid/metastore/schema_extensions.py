@@ -18,7 +18,7 @@ HIVE_ACID_DECISION = table(
     identity("HAD_ID"),
     words("HAD_DATABASE", 128, null=False),
     words("HAD_TABLE", 256, null=False),
-    words("HAD_PARTITION", 767, null=False, exact=True),
+    words("HAD_PART_NAME", 767, null=False, exact=True),
     code("HAD_NEWEST", null=False),
     code("HAD_AGAIN", null=False),
     number("HAD_SINCE", null=False),
@@ -33,7 +33,9 @@ HIVE_ACID_DECISION = table(
     text_value("HAD_BLOCKED_BY"),
     number("HAD_REQUEST_ID"),
 )
-"""What the Initiator decided about a table or partition (HAD_PARTITION is '' for a table), newest marked with 'Y'.
+"""What the Initiator decided about a table or partition (HAD_PART_NAME is '' for a table), newest marked with 'Y'.
+
+(SQLAlchemy does not see an index on MySQL if a column's name ends in PARTITION.)
 
 A row stands for all looks in a row with the same outcome. HAD_WRITES and HAD_TXN_SUM are number and sum of the txn ids
 of the completed components that were there: what the next look compares with, to see whether something was written.
@@ -43,7 +45,7 @@ Index(
     "HIVE_ACID_DECISION_OBJECT",
     HIVE_ACID_DECISION.c.HAD_DATABASE,
     HIVE_ACID_DECISION.c.HAD_TABLE,
-    HIVE_ACID_DECISION.c.HAD_PARTITION,
+    HIVE_ACID_DECISION.c.HAD_PART_NAME,
 )
 
 HIVE_ACID_COMPACTION_CANCEL = table(
