@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self, cast
 
 from airflow_hive_acid.metastore import schema, txns
-from airflow_hive_acid.metastore.cleaning_records import CleaningRecords
 from airflow_hive_acid.metastore.claims import Claims
 from airflow_hive_acid.metastore.cleaning_records import CleaningRecords
 from airflow_hive_acid.metastore.compaction_queue import CompactionQueue
@@ -21,7 +20,6 @@ from airflow_hive_acid.metastore.leases_manager import Leases
 from airflow_hive_acid.metastore.locks import manager
 from airflow_hive_acid.metastore.mutexes import Mutexes
 from airflow_hive_acid.metastore.notifications import LoggedEvent, Notifications
-from airflow_hive_acid.metastore.trash_records import TrashRecords
 from airflow_hive_acid.metastore.trash_records import TrashRecords
 from airflow_hive_acid.metastore.write_events import WriteEvents
 from airflow_hive_acid.settings import Settings
@@ -162,16 +160,6 @@ class ClientBase:
     def claims(self) -> Claims:
         """Idempotency records."""
         return Claims(self.database)
-
-    @cached_property
-    def cleanings(self) -> CleaningRecords:
-        """The record of what the Cleaner did and what it keeps."""
-        return CleaningRecords(self.database)
-
-    @cached_property
-    def trash(self) -> TrashRecords:
-        """The record of what the Cleaner moved to the trash."""
-        return TrashRecords(self.database)
 
     def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
         """Events of the notification log with larger ids than this, in order; each decodes its message."""
