@@ -321,6 +321,7 @@ _COMMIT_SENT = "hive_acid_commit_sent"
 _PREFER_INDEXES = sa.text("SET enable_seqscan = off")
 _AS_USUAL = sa.text("RESET enable_seqscan")
 LISTEN = sa.text("LISTEN hive_acid_locks")
+LISTEN_LEASES = sa.text("LISTEN hive_acid_leases")
 
 
 def open_txn_lock(conn: Connection, *, exclusive: bool) -> Step:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore import leases_rows as rows
 from airflow_hive_acid.metastore.database import Step, execute_batch
-from airflow_hive_acid.metastore.wakeups import wake_steps
+from airflow_hive_acid.metastore.leases_granting import wake_next
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -46,9 +46,8 @@ def _expire_part(conn: Connection) -> int:
     removed = _remove(conn, ended) if ended else 0
     gone = execute_batch(conn, [Step(rows.GONE, limit)])[0].rows
     for ticket, _ in gone:
+        # Whom it kept waiting looks by himself within a second: a place that nobody keeps has not counted for a while.
         execute_batch(conn, rows.leave_steps(ticket))
-    if gone:
-        execute_batch(conn, wake_steps(conn))
     return removed + len(gone)
 
 
@@ -58,5 +57,5 @@ def _remove(conn: Connection, ended: list[rows.LeaseRow]) -> int:
     # R3: one of them may have been extended while we waited for its table.
     looks = [Step(rows.STILL_ENDED, {"lease_id": row.lease.lease_id, "number": row.number}) for row in ended]
     still = rows.lease_rows(execute_batch(conn, looks))
-    execute_batch(conn, [*rows.remove_steps(still), *(wake_steps(conn) if still else [])])
+    execute_batch(conn, [*rows.remove_steps(still), *wake_next(conn, [row.lease for row in still])])
     return len(still)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError
@@ -19,11 +20,12 @@ from airflow_hive_acid.metastore.leases import LeaseObject, LeaseType, first_con
 from airflow_hive_acid.metastore.wakeups import wake_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database import Result
+    from airflow_hive_acid.metastore.leases import HiveLease
 
 ALIVE_MS = 30_000
 """So long a place in the queue is kept for somebody who does not come back to it."""
@@ -64,11 +66,13 @@ class Blocked:
     :param text: what, for people.
     :param in_ms: when the lease in the way ends unless it is extended, from now; None for what has no end.
     :param ticket: our place in the queue now.
+    :param by_hive: it is a lock of Hive's: nobody will call us when it goes.
     """
 
     text: str
     in_ms: int | None = None
     ticket: int | None = None
+    by_hive: bool = False
 
     def error(self, objects: Sequence[LeaseObject], waited: float) -> LeaseAlreadyExistsError:
         """What the caller hears."""
@@ -160,7 +164,7 @@ def judge(request: Request, found: Sequence[Result], now: int) -> Free | Blocked
     for wanted, results in zip(request.objects, by_object, strict=True):
         for lock in (*results[2].rows, *results[3].rows):
             whose = f"txn {lock[4]}" if lock[4] else f"lock {lock[0]}.{lock[1]}"
-            return Blocked(f"{whose} of {lock[3]} ({lock[5] or 'Hive'}) writes {wanted.describe()}")
+            return Blocked(f"{whose} of {lock[3]} ({lock[5] or 'Hive'}) writes {wanted.describe()}", by_hive=True)
     shared = {
         number: (r[0], r[1])
         for number, (each, results) in enumerate(zip(request.objects, by_object, strict=True), 1)
@@ -168,6 +172,29 @@ def judge(request: Request, found: Sequence[Result], now: int) -> Free | Blocked
         for r in results[4].rows
     }
     return Free(held, shared)
+
+
+def next_in_line(waiting: Iterable[rows.Waiter]) -> list[int]:
+    """Tickets of those whom nobody before them keeps waiting."""
+    found: list[int] = []
+    before: list[LeaseObject] = []
+    for ticket, entries in groupby(sorted(waiting, key=lambda each: each.ticket), key=lambda each: each.ticket):
+        wanted = [each.wanted for each in entries]
+        if first_conflict(wanted, before) is None:
+            found.append(ticket)
+        before += wanted
+    return found
+
+
+def wake_next(conn: Connection, objects: Iterable[LeaseObject | HiveLease]) -> list[Step]:
+    """The statement that wakes those who may be granted something in these tables now, if anybody waits there.
+
+    To be called behind the locks on the tables: whoever comes later finds what is free by himself.
+    """
+    if conn.dialect.name != "postgresql":
+        return []
+    found = execute_batch(conn, rows.waiters_steps(objects))
+    return wake_steps(conn, next_in_line(rows.waiter(r) for result in found for r in result.rows))
 
 
 def utc(ms: int) -> str:
@@ -236,8 +263,8 @@ def _grant(conn: Connection, request: Request, free: Free, lease_id: int, now: i
                 )
         steps.append(rows.insert_step(lease_id, number, each, request.user, now, end, request.secret_hash, mirror))
     if ticket is not None:
-        # Whoever stands behind us may share what we took.
-        steps += [*rows.leave_steps(ticket), *wake_steps(conn)]
+        # Nobody to wake: who waited for our place in the queue waits for our lease now.
+        steps += rows.leave_steps(ticket)
     finish_batch(conn, steps)
 
 

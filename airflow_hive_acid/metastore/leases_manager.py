@@ -8,7 +8,6 @@ the metastore holds only a hash, and an id alone opens nothing. Keeps R3, R6, R7
 from __future__ import annotations
 
 import contextlib
-import time
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from airflow_hive_acid.metastore.leases import (
     wait_seconds,
 )
 from airflow_hive_acid.metastore.leases_expiring import expire, expire_lock
+from airflow_hive_acid.metastore.leases_extending import extend_at_once
 from airflow_hive_acid.metastore.leases_granting import (
     Blocked,
     Granted,
@@ -39,11 +39,11 @@ from airflow_hive_acid.metastore.leases_granting import (
     judge,
     look_steps,
     utc,
+    wake_next,
 )
 from airflow_hive_acid.metastore.leases_holding import held_step, lock_and_look, look
-from airflow_hive_acid.metastore.leases_waiting import STAY_SECONDS, WaitingGrab
+from airflow_hive_acid.metastore.leases_waiting import WaitingGrab, wait_in_line
 from airflow_hive_acid.metastore.objects import info
-from airflow_hive_acid.metastore.wakeups import naps, wake_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -52,10 +52,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.database import Database, Result
     from airflow_hive_acid.settings import Settings
-
-POLL_SECONDS = {"postgresql": 1.0}
-"""Longest pause between two looks of somebody who waits; where nobody wakes him, the pauses grow to the default."""
-_FIRST_POLL, _LAST_POLL = 0.02, 0.25
 
 
 class Leases:
@@ -83,7 +79,7 @@ class Leases:
         user: str | None = None,
         mirror: bool | None = None,
         secret: str | None = None,
-        sleep: Callable[[float], float] | None = None,
+        sleep: Callable[[float], bool] | None = None,
     ) -> Lease:
         """Take a lease on all objects or on none; they need not exist.
 
@@ -198,6 +194,10 @@ class Leases:
         lasts = duration_ms(lease.duration_sec if lease_duration_sec is None else lease_duration_sec, self._longest_ms)
 
         def operation(conn: Connection) -> int:
+            if conn.dialect.name == "postgresql" and len(places) == len(lease.objects):
+                earliest = extend_at_once(conn, lease, lasts, self._longest_ms)
+                if earliest is not None:
+                    return earliest
             now, found = lock_and_look(conn, lease)
             end = now + lasts
             for row in found:
@@ -238,9 +238,7 @@ class Leases:
                     return  # the answer to an earlier try was lost
                 raise
             gone = [row for row in found if row.lease.place in places]
-            waiting = execute_batch(conn, rows.waiters_steps(row.lease for row in gone))
-            wake = wake_steps(conn) if any(result.rows for result in waiting) else []
-            finish_batch(conn, [*rows.remove_steps(gone), *wake])
+            finish_batch(conn, [*rows.remove_steps(gone), *wake_next(conn, [row.lease for row in gone])])
 
         self._database.run(operation, hot=True)
         return lease.without([o for o in lease.objects if o.place in places])
@@ -278,7 +276,8 @@ class Leases:
             now = now_ms(conn)
             live = [row.lease for row in found if row.is_live(now)]
             records = [rows.audit_step(lease, info(who), info(why, 4000), now) for lease in live]
-            finish_batch(conn, [*records, *rows.remove_steps(found), *wake_steps(conn)])
+            wake = wake_next(conn, [row.lease for row in found])
+            finish_batch(conn, [*records, *rows.remove_steps(found), *wake])
             return live
 
         return self._database.run(operation)
@@ -327,39 +326,17 @@ class Leases:
     # --- waiting --------------------------------------------------------------------------------------------------
 
     def _wait(
-        self, request: Request, patience: float, sleep: Callable[[float], float] | None, *, again: bool = False
+        self, request: Request, patience: float, sleep: Callable[[float], bool] | None, *, again: bool = False
     ) -> Granted:
-        started = time.monotonic()
         answer = self._try(request, queue=patience > 0, again=again)
         if isinstance(answer, Granted):
             return answer
         if not patience:
             raise answer.error(request.objects, 0)
-        request = replace(request, ticket=answer.ticket)
-        stayed, pause = started, _FIRST_POLL
-        longest = POLL_SECONDS.get(self._database.dialect, _LAST_POLL)
-        try:
-            with contextlib.nullcontext(sleep) if sleep is not None else naps(self._database) as nap:
-                while True:
-                    now = time.monotonic()
-                    seen = self._peek(request)
-                    if seen is None or now - stayed > STAY_SECONDS:
-                        last = self._try(request, queue=True)
-                        if isinstance(last, Granted):
-                            request = replace(request, ticket=None)
-                            return last
-                        request, stayed, answer = replace(request, ticket=last.ticket), now, last
-                    else:
-                        answer = seen
-                    left = patience - (now - started)
-                    if left <= 0:
-                        raise answer.error(request.objects, patience)
-                    pause = longest if self._database.dialect == "postgresql" else min(pause * 1.5, longest)
-                    until = pause if answer.in_ms is None else min(pause, max(answer.in_ms, 1) / 1000)
-                    nap(min(until, left))
-        finally:
-            if request.ticket is not None:
-                self._withdraw(request.ticket)
+        return wait_in_line(
+            request, answer, patience, lambda now: self._try(now, queue=True), self._peek, self._withdraw,
+            self._database, sleep,
+        )  # fmt: skip
 
     def _try(self, request: Request, *, queue: bool, again: bool = False) -> Granted | Blocked:
         tried = again
@@ -369,7 +346,10 @@ class Leases:
             again, tried = tried, True
             if again:
                 # The answer to an earlier try may have been lost: nobody else has this secret.
-                time_now, *found = execute_batch(conn, [rows.NOW, Step(rows.OF_SECRET, {"hash": request.secret_hash})])
+                tables = sorted({each.table for each in request.objects})
+                of_secret = {"hash": request.secret_hash}
+                looks = [Step(rows.OF_SECRET, {**of_secret, "db": db, "tbl": tbl}) for db, tbl in tables]
+                time_now, *found = execute_batch(conn, [rows.NOW, *looks])
                 live = [row.lease for row in rows.lease_rows(found) if row.is_live(int(time_now.rows[0][0]))]
                 if {each.place for each in live} >= {each.place for each in request.objects}:
                     return Granted(live[0].lease_id, live[0].start_utc, min(each.end_utc for each in live))
@@ -402,8 +382,16 @@ class Leases:
 
         return self._database.run(operation, hot=True)
 
-    def _withdraw(self, ticket: int) -> None:
-        self._database.run(lambda conn: finish_batch(conn, [*rows.leave_steps(ticket), *wake_steps(conn)]), hot=True)
+    def _withdraw(self, request: Request) -> None:
+        ticket = request.ticket
+        if ticket is None:
+            return
+
+        def operation(conn: Connection) -> None:
+            execute_batch(conn, [*rows.guard_steps(request.objects), *rows.leave_steps(ticket)])
+            finish_batch(conn, wake_next(conn, request.objects))
+
+        self._database.run(operation, hot=True)
 
     def _request(
         self,

@@ -98,14 +98,14 @@ COLUMNS = (
 ALL = select(*COLUMNS).order_by(L.DB_NAME, L.TABLE_NAME, L.PARTITION_NAME, L.LEASE_ID)
 #: What its holder may see of a lease: nothing without the secret.
 MINE = select(*COLUMNS).where(L.LEASE_ID == _ID, L.SECRET_HASH == _HASH).order_by(L.LEASE_NUMBER)
-#: Of one whose answer was lost.
-OF_SECRET = select(*COLUMNS).where(L.SECRET_HASH == _HASH)
 OF_MIRROR = select(*COLUMNS).where(L.MIRROR_EXT_ID == _EXT)
 ENDED = select(*COLUMNS).where(L.END_UTC <= clock_ms()).order_by(L.END_UTC).limit(bindparam("limit"))
 STILL_ENDED = select(*COLUMNS).where(L.LEASE_ID == _ID, L.LEASE_NUMBER == bindparam("number"), L.END_UTC <= clock_ms())
 ENDED_OF_MIRROR = OF_MIRROR.where(L.END_UTC <= clock_ms())
 _ON_TABLE = and_(L.DB_NAME == _DB, L.TABLE_NAME == _TBL)
 ON_TABLE = select(*COLUMNS).where(_ON_TABLE)
+#: Of one whose answer was lost.
+OF_SECRET = ON_TABLE.where(L.SECRET_HASH == _HASH)
 _SHARED_MIRROR = (
     select(L.MIRROR_EXT_ID, L.MIRROR_INT_ID)
     .where(_ON_TABLE, L.PARTITION_NAME == _PART, L.LEASE_TYPE == "s", L.MIRROR_EXT_ID.is_not(None), _MIRROR_LOCK)
@@ -239,7 +239,11 @@ _ENQUEUE = insert(HIVE_ACID_LEASE_QUEUE).values(
 )
 _STAY = update(HIVE_ACID_LEASE_QUEUE).where(Q.HLQ_TICKET == _TICKET).values(HLQ_ALIVE_UNTIL=bindparam("until"))
 _LEAVE = delete(HIVE_ACID_LEASE_QUEUE).where(Q.HLQ_TICKET == _TICKET)
-_WAITERS = select(Q.HLQ_TICKET).where(Q.HLQ_DATABASE == _DB, Q.HLQ_TABLE == _TBL).limit(1)
+_WAITERS = (
+    select(*_WAITER_COLUMNS)
+    .where(Q.HLQ_DATABASE == _DB, Q.HLQ_TABLE == _TBL, Q.HLQ_ALIVE_UNTIL > clock_ms())
+    .order_by(Q.HLQ_TICKET)
+)
 GONE = (
     select(Q.HLQ_TICKET, Q.HLQ_MIRRORED)
     .where(Q.HLQ_ALIVE_UNTIL <= clock_ms())
@@ -285,7 +289,7 @@ def waiter(r: Any) -> Waiter:
 
 
 def waiters_steps(objects: Iterable[LeaseObject | HiveLease]) -> list[Step]:
-    """Whether anybody waits for something in these tables: one row or none each."""
+    """Who waits for something in these tables: rows for :func:`waiter`."""
     return [Step(_WAITERS, {"db": db, "tbl": tbl}) for db, tbl in sorted({o.place[:2] for o in objects})]
 
 

@@ -1,26 +1,82 @@
-"""Waiting for a lease without blocking: for somebody who looks from time to time, such as an Airflow trigger.
+"""Waiting for a lease: asleep until called, or without blocking, for somebody who looks from time to time.
 
-The place in the queue is the same as that of ``grab_lease``: first come, first served, and kept by looking (at least
+Both keep the same kind of place in the queue: first come, first served, and kept by looking (at least
 every few seconds). The secret is the caller's, so that whoever has to start over, after a crash or a lost answer, finds
 what was granted to it meanwhile instead of waiting for itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore.leases import Lease
 from airflow_hive_acid.metastore.leases_granting import Granted
+from airflow_hive_acid.metastore.wakeups import lease_naps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from airflow_hive_acid.metastore.database import Database
     from airflow_hive_acid.metastore.leases_granting import Blocked, Request
 
 STAY_SECONDS = 10.0
 """So often somebody who waits confirms his place in the queue."""
+_CALLED_PAUSE = 1.0
+"""Between two looks of somebody who would be called: a real Hive calls nobody, nor does a lease that ends."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
+"""Where nobody is called."""
+
+
+def wait_in_line(
+    request: Request,
+    answer: Blocked,
+    patience: float,
+    attempt: Callable[[Request], Granted | Blocked],
+    peek: Callable[[Request], Blocked | None],
+    leave: Callable[[Request], None],
+    database: Database,
+    sleep: Callable[[float], bool] | None = None,
+) -> Granted:
+    """Wait, in the place in the queue that ``answer`` gave, until the lease is granted.
+
+    :param patience: seconds.
+    :param attempt: grants it, or keeps the place in the queue.
+    :param peek: looks without locking anything; None when it may be free.
+    :param leave: gives the place in the queue up; called unless the lease is granted.
+    :param sleep: sleeps so many seconds, or until called, and says whether it was; tests give their own.
+    :raises LeaseAlreadyExistsError: when it was not granted in time.
+    """
+    started = stayed = time.monotonic()
+    called_by_name = database.dialect == "postgresql"
+    request, pause, called = replace(request, ticket=answer.ticket), _FIRST_PAUSE, False
+    try:
+        with contextlib.nullcontext(sleep) if sleep is not None else lease_naps(database, request.ticket or 0) as nap:
+            while True:
+                now = time.monotonic()
+                # Whoever was called need not look first: it is his turn.
+                seen = None if called else peek(request)
+                if seen is None or now - stayed > STAY_SECONDS:
+                    last = attempt(request)
+                    if isinstance(last, Granted):
+                        request = replace(request, ticket=None)
+                        return last
+                    if last.ticket != request.ticket:
+                        called_by_name = False  # we stand elsewhere now, under a number that nobody listens for
+                    request, stayed, answer = replace(request, ticket=last.ticket), now, last
+                else:
+                    answer = seen
+                left = patience - (time.monotonic() - started)
+                if left <= 0:
+                    raise answer.error(request.objects, patience)
+                pause = _CALLED_PAUSE if called_by_name and not answer.by_hive else min(pause * 1.5, _LONGEST_PAUSE)
+                called = nap(min(pause, left, *([] if answer.in_ms is None else [max(answer.in_ms, 1) / 1000])))
+    finally:
+        # Given up, or interrupted: nobody is to wait behind us.
+        if request.ticket is not None:
+            leave(request)
 
 
 class WaitingGrab:
@@ -38,7 +94,7 @@ class WaitingGrab:
         secret: str,
         attempt: Callable[[Request], Granted | Blocked],
         peek: Callable[[Request], Blocked | None],
-        leave: Callable[[int], None],
+        leave: Callable[[Request], None],
     ) -> None:
         self._request, self._secret = request, secret
         self._attempt, self._peek, self._leave = attempt, peek, leave
@@ -71,7 +127,7 @@ class WaitingGrab:
 
     def withdraw(self) -> None:
         """Stop waiting; later waiters move up. Again is fine."""
-        ticket, self._request = self._request.ticket, replace(self._request, ticket=None)
+        request, self._request = self._request, replace(self._request, ticket=None)
         self._stayed = None
-        if ticket is not None:
-            self._leave(ticket)
+        if request.ticket is not None:
+            self._leave(request)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import func, literal, select
 
-from airflow_hive_acid.metastore.database import LISTEN, Step
+from airflow_hive_acid.metastore.database import LISTEN, LISTEN_LEASES, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -30,7 +30,9 @@ CHANNEL = "hive_acid_locks"
 _KEY = literal(0x48495645_41434944, sa.BigInteger)
 """Of the advisory lock: "HIVEACID"."""
 _TELL = select(sa.case((func.pg_try_advisory_xact_lock_shared(_KEY), None), else_=func.pg_notify(CHANNEL, "")))
-_WAKE = select(func.pg_notify(CHANNEL, ""))
+_WAKE = select(func.pg_notify("hive_acid_leases", sa.bindparam("tickets", type_=sa.String)))
+_MOST_TICKETS = 300
+"""A notification holds less than 8000 bytes."""
 _BE_SEEN = select(func.pg_try_advisory_lock(_KEY))
 _TRIES = 3
 
@@ -40,9 +42,63 @@ def release_steps(conn: Connection) -> list[Step]:
     return [Step(_TELL)] if conn.dialect.name == "postgresql" else []
 
 
-def wake_steps(conn: Connection) -> list[Step]:
-    """The statement by which a transaction tells waiters of whom it knows that there are some."""
-    return [Step(_WAKE)] if conn.dialect.name == "postgresql" else []
+def wake_steps(conn: Connection, tickets: Sequence[int]) -> list[Step]:
+    """The statement by which a transaction wakes those who wait for a lease with these tickets."""
+    if conn.dialect.name != "postgresql" or not tickets:
+        return []
+    text = ",".join(map(str, tickets)) if len(tickets) <= _MOST_TICKETS else ""
+    return [Step(_WAKE, {"tickets": text})]
+
+
+@contextlib.contextmanager
+def lease_naps(database: Database, ticket: int) -> Iterator[Callable[[float], bool]]:
+    """A function that sleeps for some seconds, or until this ticket is called; whether it was."""
+    if database.dialect != "postgresql":
+        yield _sleep_unwoken
+        return
+    engine = sa.create_engine(database.url, poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT")
+    with contextlib.ExitStack() as stack:
+        try:
+            conn = stack.enter_context(engine.connect())
+            conn.execute(LISTEN_LEASES)
+        except sa.exc.DBAPIError as error:
+            log.info("waiting without hints: %s", error.orig)
+            yield _sleep_unwoken
+            return
+        yield _LeaseWaiter(conn, ticket).nap
+
+
+def _sleep_unwoken(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+class _LeaseWaiter:
+    """Sleeps until its ticket is called."""
+
+    def __init__(self, conn: Connection, ticket: int) -> None:
+        self._conn = conn
+        self._ticket = str(ticket)
+        self._lost = False
+
+    def nap(self, seconds: float) -> bool:
+        """Sleep for so long at most; whether the ticket was called."""
+        from psycopg import Error
+
+        deadline = time.monotonic() + seconds
+        while not self._lost and (left := deadline - time.monotonic()) > 0:
+            try:
+                driver: Any = self._conn.connection.driver_connection
+                for called in driver.notifies(timeout=left, stop_after=1):
+                    # Nobody in particular: too many to name.
+                    if not called.payload or self._ticket in called.payload.split(","):
+                        return True
+            except (Error, sa.exc.DBAPIError) as error:
+                log.info("the connection for hints is lost: %s", error)
+                self._lost = True
+                self._conn.invalidate()
+        time.sleep(max(0.0, deadline - time.monotonic()))
+        return False
 
 
 @contextlib.contextmanager
