@@ -101,6 +101,32 @@ def test_updated_rows_of_all_partitions_stay_in_their_buckets(acid_table: MakeTa
     assert {name for i, name, ds in table.rows() if name != f"{ds}{i}"} == {"x"}
 
 
+def test_partitions_may_have_different_bucket_counts(acid_table: MakeTable) -> None:
+    """The count was altered between: rows go by the count the table has when they are written, as in Hive; whoever
+    reads, changes or compacts goes by the bucket each row carries."""
+    table = acid_table("id int, name string", "ds string")
+    table.bucketing = Bucketing(("id",), 4, "2")
+    table.insert("select cast(id as int), 'four', 'a' from range(20)")
+    table.bucketing = Bucketing(("id",), 2, "2")
+    table.insert("select cast(id as int), 'two', if(id < 25, 'a', 'b') from range(20, 30)")
+    counts = {"four": 4, "two": 2}
+
+    def check() -> None:
+        found = {(decode_bucket(bucket).bucket, row[0], row[1]) for (_, bucket, _, _), row in table.ids().items()}
+        assert found == {(bucket_of([i], ["int"], counts[name]), i, name) for i, name, _ in table.rows()}
+
+    check()
+    table.delete("id % 5 = 0")
+    table.update("id = 7 or id = 27", name="'two'")
+    check()
+    rows = [(i, "two" if i in (7, *range(20, 30)) else "four", "b" if i >= 25 else "a") for i in range(30) if i % 5]
+    assert table.rows() == sorted(rows, key=repr)
+    for kind in ("minor", "major"):
+        table.compact(kind, "ds=a")
+        check()
+    assert table.rows() == sorted(rows, key=repr)
+
+
 def test_bucketing_that_the_table_does_not_allow_is_refused(acid_table: MakeTable) -> None:
     table = acid_table("id int, name string")
     for bucketing, words in (
