@@ -13,6 +13,7 @@ from airflow_hive_acid.engine.locking import (
     concurrency,
     is_legacy,
     planned_ctas_locks,
+    planned_legacy_ctas_locks,
     planned_legacy_ddl_locks,
     planned_legacy_locks,
     planned_locks,
@@ -27,7 +28,7 @@ from airflow_hive_acid.maintenance.directories import enter, entries
 from airflow_hive_acid.sql import alterations as alter
 from airflow_hive_acid.sql.ddl_locks import ddl_locks
 from airflow_hive_acid.sql.lock_rules import LockSettings
-from airflow_hive_acid.sql.plans import InsertTemplate, MergeTemplate, SelectTemplate
+from airflow_hive_acid.sql.plans import DeleteTemplate, InsertTemplate, MergeTemplate, SelectTemplate, UpdateTemplate
 from airflow_hive_acid.sql.statements import (
     CreateDatabase,
     CreateTable,
@@ -96,7 +97,9 @@ def _locks(
     context: Context, statement: PlainStatement, plans: Sequence[Plan]
 ) -> Sequence[PlannedLock] | Sequence[LegacyLock]:
     legacy = is_legacy(context)
-    if isinstance(statement, CreateTable) and plans and not legacy:
+    if isinstance(statement, CreateTable) and plans:
+        if legacy:
+            return planned_legacy_ctas_locks(context, statement.table, plans[0])
         transactional = statement.properties.get("transactional", "true").lower() == "true"
         return planned_ctas_locks(context, statement.table, plans[0], transactional=transactional)
     if isinstance(statement, _DATA) or plans:
@@ -241,7 +244,7 @@ def _texts(template: StepTemplate) -> Iterable[str]:
             when = "matched" if clause.matched else "not matched"
             condition = f" and {_one_line(clause.condition)}" if clause.condition else ""
             yield f"when {when}{condition}: {clause.action}"
-    else:
+    elif isinstance(template, UpdateTemplate | DeleteTemplate):
         yield f"where: {_one_line(template.where) if template.where else 'all rows'}"
 
 

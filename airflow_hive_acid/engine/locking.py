@@ -17,7 +17,13 @@ from airflow_hive_acid.errors import ConfigurationError, NoSuchObjectError, Unsu
 from airflow_hive_acid.metastore.beginning import Locks
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 from airflow_hive_acid.sql.ddl_locks import ddl_locks
-from airflow_hive_acid.sql.legacy_locks import LegacyLock, LegacyMode, legacy_data_locks, legacy_ddl_locks
+from airflow_hive_acid.sql.legacy_locks import (
+    LegacyLock,
+    LegacyMode,
+    legacy_ctas_locks,
+    legacy_data_locks,
+    legacy_ddl_locks,
+)
 from airflow_hive_acid.sql.lock_rules import LockSettings, PlannedLock, merged
 from airflow_hive_acid.sql.locks import ctas_locks, data_locks, declared_locks
 from airflow_hive_acid.sql.statements import DropDatabase
@@ -87,6 +93,13 @@ def planned_legacy_locks(context: Context, plans: Sequence[Plan]) -> tuple[Legac
     on = concurrency(context)
     listed = read_partitions(context, plans, every=True) if on else {}
     return legacy_data_locks(plans, _names(listed), concurrency=on)
+
+
+def planned_legacy_ctas_locks(context: Context, table: TableName, query: Plan) -> tuple[LegacyLock, ...]:
+    """The Hive Concurrency Model's locks for CREATE TABLE … AS, with their rules."""
+    on = concurrency(context)
+    listed = read_partitions(context, [query], every=True) if on else {}
+    return legacy_ctas_locks(table, query, _names(listed), concurrency=on)
 
 
 def planned_legacy_ddl_locks(context: Context, statement: DdlStatement) -> tuple[LegacyLock, ...]:
@@ -171,6 +184,11 @@ def locks_of_ctas(context: Context, table: TableName, query: Plan, *, transactio
     settings = LockSettings.of(context.settings)
 
     def again(whole: bool) -> PlannedLocks:
+        if is_legacy(context):
+            on = concurrency(context)
+            listed = read_partitions(context, [query], every=True) if on else {}
+            modes = legacy_ctas_locks(table, query, _names(listed), concurrency=on)
+            return LegacyLocks((), listed=listed, again=again, planned=modes, query=query.statement.text)
         listed = {} if whole else read_partitions(context, [query])
         planned = ctas_locks(table, query, settings, _names(listed), transactional=transactional)
         # The database is shared while the table is made, not while it is filled.

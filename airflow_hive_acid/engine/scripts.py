@@ -23,7 +23,6 @@ from airflow_hive_acid.engine.explain import explain, explain_locks
 from airflow_hive_acid.engine.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.legacy_hold import held
 from airflow_hive_acid.engine.locking import (
-    is_legacy,
     legacy_locks_of_ddl,
     locks_of,
     locks_of_ctas,
@@ -41,6 +40,7 @@ from airflow_hive_acid.errors import (
     HiveAcidError,
     InvalidArgumentsError,
     LocksPendingError,
+    NoSuchObjectError,
     TxnAbortedError,
     UnsupportedStatementError,
 )
@@ -117,6 +117,13 @@ class Script:
         if end is not None:
             self._numbered(end, lambda: StatementResult(end.text, kind_of(end)))
 
+    def apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> None:
+        """Run what is no SQL as a statement of the script: numbered, told, and applied once.
+
+        :param statement: its text identifies it.
+        """
+        self._numbered(statement, lambda: self._apply(statement, run))
+
     def run_inside(self, transaction: StatementTransaction, statements: Sequence[Statement]) -> None:
         """Run statements of an open transaction."""
         for statement in statements:
@@ -145,9 +152,7 @@ class Script:
         run_ddl(context, dataclasses.replace(statement, columns=columns, query=None, if_not_exists=False))
         try:
             transactional = context.table(name).is_transactional
-            locks = None
-            if not is_legacy(context):  # there it is an INSERT into the new table like any other
-                locks = locks_of_ctas(context, statement.table, planned, transactional=transactional)
+            locks = locks_of_ctas(context, statement.table, planned, transactional=transactional)
             written = _run_write(context, Insert(statement.table, query, **origin), locks, applying)
         except CommitStateUnknownError:
             raise
@@ -293,12 +298,20 @@ def _run_without_result(context: Context, statement: Statement) -> None:
             with held(context, legacy_locks_of_ddl(context, statement)):
                 run_ddl(context, statement)
         case DropDatabase():
+            require_manager(context, _tables_of(context, statement.name) if statement.cascade else ())
             with held(context, legacy_locks_of_ddl(context, statement)):
                 run_ddl(context, statement)
         case CreateDatabase() | CreateTable():
             run_ddl(context, statement)
         case _:
             raise AssertionError(f"{kind_of(statement)} is no statement of its own")
+
+
+def _tables_of(context: Context, database: str) -> Iterator[Table]:
+    """The tables of a database, looked up when they are asked for; none without an error when it does not exist."""
+    catalog = context.client.catalog
+    with contextlib.suppress(NoSuchObjectError):
+        yield from catalog.find_tables([f"{database}.{name}" for name in catalog.list_tables(database)]).values()
 
 
 def _if_there(context: Context, name: str) -> Iterator[Table]:

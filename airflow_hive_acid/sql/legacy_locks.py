@@ -81,6 +81,18 @@ def legacy_data_locks(
     return _in_order(wanted) if concurrency else ()
 
 
+def legacy_ctas_locks(
+    table: TableName, query: Plan, partitions: Mapping[str, Sequence[str]] = _NO_PARTITIONS, *, concurrency: bool = True
+) -> tuple[LegacyLock, ...]:
+    """The locks of CREATE TABLE … AS: what it reads shared, the new table exclusive, its database shared.
+
+    The table is none of the document's rows; Hive adds the database, so that it is not dropped meanwhile.
+    """
+    wanted = [*legacy_data_locks([query], partitions), _lock(table, _X, "create table as")]
+    wanted.append(LegacyLock((table.database,), _S, "create table as: the database it comes into"))
+    return _in_order(wanted) if concurrency else ()
+
+
 def legacy_ddl_locks(
     statement: DdlStatement, table_of: TableLookup, *, concurrency: bool = True
 ) -> tuple[LegacyLock, ...]:

@@ -6,7 +6,13 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.engine import Engine
-from airflow_hive_acid.errors import HiveAcidError, JobFailedError, LockTimeoutError, MetastoreUnavailableError
+from airflow_hive_acid.errors import (
+    HiveAcidError,
+    JobFailedError,
+    LockTimeoutError,
+    MetastoreUnavailableError,
+    UnsupportedStatementError,
+)
 from airflow_hive_acid.metastore.codes import AbortReason, LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
 from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
@@ -117,7 +123,21 @@ def test_dynamic_partitions_lock_the_prefix_that_is_known(first, second, fake):
 def test_create_table_as_shares_what_it_reads_and_has_the_new_table_to_itself(first, second, fake):
     held = during(fake, second())
     first.run("CREATE TABLE w.n STORED AS ORC TBLPROPERTIES ('transactional'='false') AS SELECT a FROM w.f")
-    assert held == [("w@f", S), ("w@f", S), ("w@n", X)]
+    # The query is asked for its columns first.
+    assert held == [("w@f", S), ("w", S), ("w@f", S), ("w@n", X)]
+    for session in (first, second()):
+        shown = session.run("EXPLAIN LOCKS CREATE TABLE w.m STORED AS ORC AS SELECT a FROM w.f")[0].rows.rows
+        assert [lock for lock, _ in shown[1:]] == ["w -> SHARED", "w.f -> SHARED", "w.m -> EXCLUSIVE"]
+
+
+def test_dropping_a_database_with_acid_tables_is_refused_as_the_tables_would_be(first, client, hold):
+    """DROP TABLE w.t is refused; so is what would drop it among others, before anything is locked or dropped."""
+    before = client.catalog.list_tables("w")
+    with pytest.raises(UnsupportedStatementError, match=r"ACID table w\.[pt] with a non-ACID transaction manager"):
+        first.run("DROP DATABASE w CASCADE")
+    assert client.catalog.list_tables("w") == before
+    assert hold.manager.show_locks() == []
+    first.run("DROP DATABASE IF EXISTS nowhere CASCADE")
 
 
 @pytest.mark.parametrize(

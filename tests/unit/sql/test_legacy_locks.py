@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.legacy_locks import legacy_data_locks, legacy_ddl_locks
+from airflow_hive_acid.sql.legacy_locks import legacy_ctas_locks, legacy_data_locks, legacy_ddl_locks
+from airflow_hive_acid.sql.origins import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,6 +85,17 @@ COMMANDS = [
 def test_every_row_of_the_table(table_of: Callable[[str], TableFacts], sql: str, expected: list[str]) -> None:
     (statement,) = parse_script(sql)
     assert shown(legacy_ddl_locks(statement, table_of)) == expected  # type: ignore[arg-type]
+
+
+def test_create_table_as_shares_the_database_and_has_the_table(plan_of: Callable[[str], Plan]) -> None:
+    plan = plan_of("SELECT * FROM demo.plainp WHERE ds='a' AND h=1")
+    locks = legacy_ctas_locks(TableName("demo", "n"), plan, P1)
+    assert [(str(lock), lock.rule) for lock in locks if not lock.is_parent] == [
+        ("demo -> SHARED", "create table as: the database it comes into"),
+        ("demo.n -> EXCLUSIVE", "create table as"),
+        ("demo.plainp/ds=a/h=1 -> SHARED", "select"),
+    ]
+    assert legacy_ctas_locks(TableName("demo", "n"), plan, P1, concurrency=False) == ()
 
 
 def test_dropping_a_database_has_it_exclusively(table_of: Callable[[str], TableFacts]) -> None:
