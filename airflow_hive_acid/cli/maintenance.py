@@ -43,9 +43,10 @@ def initiator(context: typer.Context, once: _Once = False, interval: _Interval =
     pause = interval or client.settings.seconds("hive.compactor.check.interval")
 
     def look() -> Iterable[Any]:
-        from airflow_hive_acid.maintenance import run_initiator
+        from airflow_hive_acid.maintenance.initiator import look_once
 
-        return run_initiator(client, session.filesystem())
+        for step in look_once(client, session.filesystem()):
+            yield from step
 
     _repeat("Initiator", look, once, pause)
 

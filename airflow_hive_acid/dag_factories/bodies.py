@@ -29,12 +29,14 @@ def initiate(conn_id: str) -> list[Decision]:
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.decisions import Kind
-    from airflow_hive_acid.maintenance.initiator import run_initiator
+    from airflow_hive_acid.maintenance.initiator import look_once
 
+    requests: list[Decision] = []
     with HiveAcidHook(conn_id) as hook:
-        decisions = run_initiator(hook.get_conn(), hook.get_filesystem())
-    _tell(decisions)
-    return [decision for decision in decisions if decision.kind in (Kind.MAJOR, Kind.MINOR)]
+        for step in look_once(hook.get_conn(), hook.get_filesystem()):
+            _tell(step)
+            requests += [decision for decision in step if decision.kind in (Kind.MAJOR, Kind.MINOR)]
+    return requests
 
 
 def skip_unless(number: int, reason: str) -> None:

@@ -109,6 +109,9 @@ def _alter_storage(context: Context, statement: alter.AlterSerde | alter.AlterFi
 
 def _concatenate(context: Context, statement: alter.Concatenate) -> None:
     """Of a transactional table, as Hive does it; any other is written anew (``concatenate``)."""
+    table = context.table(str(statement.table))
+    if table.is_partitioned and not statement.partition:
+        raise InvalidArgumentsError(f"{table.qualified_name} is partitioned; name the partition to concatenate")
     origin = {"text": statement.text, "line": statement.line, "script": statement.script, "offset": statement.offset}
     request_compaction(context, alter.Compact(statement.table, "major", statement.partition, True, **origin))  # type: ignore[arg-type]
 

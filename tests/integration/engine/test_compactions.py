@@ -62,6 +62,7 @@ def test_a_partitioned_table_is_compacted_where_it_needs_it(engine, client, even
         ("ALTER TABLE w.p PARTITION (j='x') COMPACT 'major'", InvalidArgumentsError, "j"),
         ("ALTER TABLE w.b COMPACT 'rebalance'", InvalidArgumentsError, "w.b cannot be rebalanced: only full ACID"),
         ("ALTER TABLE w.i COMPACT 'rebalance'", InvalidArgumentsError, "w.i cannot be rebalanced: only full ACID"),
+        ("ALTER TABLE w.p CONCATENATE", InvalidArgumentsError, "w.p is partitioned; name the partition to concatenate"),
         ("ALTER TABLE w.e COMPACT 'major'", InvalidArgumentsError, "w.e is not transactional; there is nothing"),
     ],
 )
