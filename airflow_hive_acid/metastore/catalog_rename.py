@@ -2,7 +2,8 @@
 
 Hive's onRename. What is known of the writes of an object must follow it: its write-id numbering goes on under the new
 name, conflicts are found, aborted writes are cleaned. MIN_HISTORY_WRITE_ID and HIVE_ACID_JOB follow, too: a reader that
-registered keeps its files, and a job is fenced under the table's name of today.
+registered keeps its files, and a job is fenced under the table's name of today. So do the Cleaner's record and its
+trash: what was moved there can become a table with the columns of today's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from sqlalchemy import String, case, delete, func, literal, select, update
 
 from airflow_hive_acid.metastore.jobs import rename_jobs
 from airflow_hive_acid.metastore.schema_catalog import PARTITION_KEY_VALS, PARTITIONS, SDS, TBLS
+from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_METRICS_CACHE,
     COMPACTION_QUEUE,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.objects import TableName
 
 _HISTORY = (MIN_HISTORY_WRITE_ID, "MH_DATABASE", "MH_TABLE")
+_OURS = ((HIVE_ACID_CLEANING, "HCL_DATABASE", "HCL_TABLE"), (HIVE_ACID_TRASH, "HTR_DATABASE", "HTR_TABLE"))
 _BY_TABLE = ((TXN_TO_WRITE_ID, "T2W_DATABASE", "T2W_TABLE"), (NEXT_WRITE_ID, "NWI_DATABASE", "NWI_TABLE"))
 _BY_PARTITION = (
     (TXN_COMPONENTS, "TC_DATABASE", "TC_TABLE", "TC_PARTITION"),
@@ -63,6 +66,8 @@ def rename_table_rows(
     tables: list[tuple[Any, str, str]] = [*_BY_TABLE, *((t, d, n) for t, d, n, _ in _BY_PARTITION)]
     if features.min_history_write_id:
         tables.append(_HISTORY)
+    if features.decisions:  # our tables' version 5
+        tables += _OURS
     for target, database, name in tables:
         of_table = update(target).where(target.c[database] == old[0], target.c[name] == old[1])
         connection.execute(of_table.values({database: new.database, name: new.name}))

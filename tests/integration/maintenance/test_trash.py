@@ -113,6 +113,17 @@ def test_a_batch_becomes_a_table_that_shows_the_rows_as_they_were(
     assert client.compactions.enqueue("default.rescued").accepted
 
 
+@pytest.mark.conformance("K27")
+def test_the_trash_follows_a_table_that_is_renamed(
+    client: MetastoreClient, fs: Filesystem, table: Any, trashed: str
+) -> None:
+    client.catalog.rename_table("default.t", "default.renamed", files=WarehouseFiles(client, fs))
+    assert {str(item.resource) for item in client.trash.show()} == {"default.renamed"}
+    assert {str(record.resource) for record in client.cleanings.newest()} == {"default.renamed"}
+    restore_as_table(client, fs, trashed, "default.rescued")
+    assert len(lines(client, type(table)(client, fs, "default.rescued", False))) == 3
+
+
 def test_a_batch_goes_into_a_directory_of_its_own_and_never_into_a_tables(
     client: MetastoreClient, fs: Filesystem, table: Any, trashed: str, bin: str, warehouse: str
 ) -> None:
