@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests of one file stay together: they share a Spark application and a database server with each other.
 PARALLEL ?= -n 2 --dist loadfile
 
-.PHONY: install accelerator demo test test-unit test-mariadb test-object-store test-zookeeper bench-peers test-interop test-interop-long test-programs-long soak mariadb lint format bench clean lock help
+.PHONY: install accelerator demo test test-unit test-mariadb test-object-store test-zookeeper bench-peers test-interop test-interop-long test-programs test-programs-long soak mariadb lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -70,7 +70,11 @@ soak: MINUTES = 10
 soak: install
 	@$(BIN)/python scripts/soak.py --minutes $(MINUTES)
 
-## make test-programs-long  200 random programs of DML on our engine, beside a plain model in Python (PROGRAMS=40: so many)
+## make test-programs  40 random programs of DML on our engine, beside a plain model in Python; make test has 8 of them
+test-programs: install
+	@$(BIN)/python -m pytest -q --backend sqlite --programs 40 tests/integration/sql/test_random_programs.py
+
+## make test-programs-long  200 of them (PROGRAMS=500: so many)
 test-programs-long: PROGRAMS = 200
 test-programs-long: install
 	@$(BIN)/python -m pytest -q --backend sqlite --programs $(PROGRAMS) tests/integration/sql/test_random_programs.py
