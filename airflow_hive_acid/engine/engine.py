@@ -15,6 +15,8 @@ from airflow_hive_acid.engine.applications import SharedApplication
 from airflow_hive_acid.engine.blocks import blocks, needs_spark
 from airflow_hive_acid.engine.compactions import run_compactions
 from airflow_hive_acid.engine.context import Context
+from airflow_hive_acid.engine.exports import run_export
+from airflow_hive_acid.engine.programs import run_call
 from airflow_hive_acid.engine.scripts import Script, declared_operations
 from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -23,12 +25,14 @@ from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.statements import Select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.exports import Destination, Exported
     from airflow_hive_acid.engine.launcher import JobLauncher
+    from airflow_hive_acid.engine.programs import Call
     from airflow_hive_acid.engine.results import Rows, StatementResult
     from airflow_hive_acid.format.jobs import JobResult, JobSpec, Source
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
@@ -147,6 +151,36 @@ class Engine:
         self._application.ready()
         with context.client.leases.under(lease):
             return EngineTransaction(context, StatementTransaction(context, operations, locks))
+
+    def call(
+        self,
+        call: Call,
+        *,
+        once: Once | None = None,
+        lease: Lease | None = None,
+        patience: Patience | None = None,
+    ) -> StatementResult:
+        """Let a function of one's own read snapshots and write, all or nothing; the parameters are those of run().
+
+        :return: with what the function returned, as JSON, in its only row.
+        """
+        statement = call.statement()
+        self.warm_up()
+        script = Script(self._context, 1, None, once)
+
+        def inside(transaction: StatementTransaction, texts: Sequence[str]) -> list[StatementResult]:
+            made = Script(self._context, len(texts))
+            made.run_inside(transaction, [s for text in texts for s in parse_script(text)])
+            return made.results
+
+        with self._context.client.leases.under(lease), self._patient(patience):
+            script.apply(statement, lambda claim: run_call(self._context, call, claim, inside))
+        return script.results[0]
+
+    def export(self, sql: str, destination: Destination, *, once: Once | None = None) -> Exported:
+        """Write the rows of one SELECT as files outside of the warehouse; see :func:`run_export`."""
+        self.warm_up()
+        return run_export(self._context, sql, destination, once)
 
     def define_view(self, source: Source) -> None:
         """Let statements read files by a name, as CREATE OR REPLACE TEMPORARY VIEW does, without a statement.

@@ -261,8 +261,51 @@ class Compact:
     above: int = 0
 
 
-Step = Insert | Update | Delete | Merge | Select | Compact
-_STEPS: dict[str, type[Any]] = {c.kind: c for c in (Insert, Update, Delete, Merge, Select, Compact)}
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Write the rows of a query as files that belong to no table; the control plane gives the directory its name.
+
+    :param uri: directory that does not exist yet.
+    :param format: Spark's name of the format; ``options`` are its own.
+    :param rows_uri: where the number of rows goes, as the only row.
+    """
+
+    kind: ClassVar[str] = "export"
+    query: str
+    uri: str
+    format: str
+    options: dict[str, str]
+    partition_by: tuple[str, ...]
+    rows_uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Call a function of somebody's own; what it wants to write it says, and the control plane has it written.
+
+    :param name: what messages call it.
+    :param source: text of the Python file that holds the function, None if ``module`` is imported instead.
+    :param function: its name; it gets the job as its first argument.
+    :param arguments: its other arguments, plain JSON values.
+    :param rows_uri: where the statements it asks for, and what it returned, go as the only row.
+    """
+
+    kind: ClassVar[str] = "program"
+    name: str
+    source: str | None
+    module: str | None
+    function: str
+    arguments: dict[str, Any]
+    rows_uri: str
+
+
+Step = Insert | Update | Delete | Merge | Select | Compact | Export | Program
+_STEPS: dict[str, type[Any]] = {
+    c.kind: c for c in (Insert, Update, Delete, Merge, Select, Compact, Export, Program)
+}  # fmt: skip
+
+DATAFRAME = "dataframe"
+"""Format of a source that is no file but a global temporary view, which a program of the same application has made."""
 
 
 @dataclass(frozen=True, slots=True)

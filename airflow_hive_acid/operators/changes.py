@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.sql.building import MergeClause
 
-_CONNECTIONS = ("hive_acid_conn_id", "spark_conn_id")
+_COMMON = ("lease", "hive_acid_conn_id", "spark_conn_id")
 _FORMAT = re.compile(r"[A-Za-z0-9_.]{1,200}")
 
 
@@ -49,7 +49,7 @@ class HiveAcidInsertOperator(HiveAcidOperator):
     """
 
     template_fields: Sequence[str] = (
-        "table", "query", "files", "format", "rows", "columns", "partition", "parameters", *_CONNECTIONS,
+        "table", "query", "files", "format", "rows", "columns", "partition", "parameters", *_COMMON,
     )  # fmt: skip
     template_fields_renderers = {"query": "sql", "rows": "json", "parameters": "json"}  # noqa: RUF012 - see above
 
@@ -121,7 +121,7 @@ class HiveAcidUpdateOperator(HiveAcidOperator):
     :param parameters: values for ``:name`` in the expressions and in ``where``. (templated)
     """
 
-    template_fields: Sequence[str] = ("table", "set", "values", "where", "parameters", *_CONNECTIONS)
+    template_fields: Sequence[str] = ("table", "set", "values", "where", "parameters", *_COMMON)
     template_fields_renderers = {"where": "sql", "set": "json", "values": "json"}  # noqa: RUF012 - see above
 
     def __init__(
@@ -161,7 +161,7 @@ class HiveAcidDeleteOperator(HiveAcidOperator):
     :param parameters: values for ``:name`` in ``where``. (templated)
     """
 
-    template_fields: Sequence[str] = ("table", "where", "parameters", *_CONNECTIONS)
+    template_fields: Sequence[str] = ("table", "where", "parameters", *_COMMON)
     template_fields_renderers = {"where": "sql", "parameters": "json"}  # noqa: RUF012 - see above
 
     def __init__(
@@ -199,7 +199,7 @@ class HiveAcidMergeOperator(HiveAcidOperator):
     :param parameters: values for ``:name`` in queries and expressions. (templated)
     """
 
-    template_fields: Sequence[str] = ("target", "source", "on", "clauses", "parameters", *_CONNECTIONS)
+    template_fields: Sequence[str] = ("target", "source", "on", "clauses", "parameters", *_COMMON)
     template_fields_renderers = {"source": "sql", "on": "sql", "clauses": "json"}  # noqa: RUF012 - see above
 
     def __init__(
@@ -248,8 +248,7 @@ def files_source(
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.building import columns_of_schema
 
-    if not isinstance(format, str) or not _FORMAT.fullmatch(format):
-        raise InvalidArgumentsError(f"format must be the name of a Spark format, not {format!r}")
+    name = checked_format(format)
     if files is not None and (not isinstance(files, str) or not files.strip()):
         raise InvalidArgumentsError(f"files must be a path or URI, not {files!r}")
     given = {str(key): str(value) for key, value in (options or {}).items()}
@@ -257,7 +256,17 @@ def files_source(
         given = {key: value for key, value in given.items() if key.lower() != "path"} | {"path": files}
     columns = columns_of_schema(schema or {})
     what = json.dumps([files, format, [[c.name, c.type] for c in columns]])
-    return Source(f"files_{hashlib.sha256(what.encode()).hexdigest()[:16]}", format.lower(), given, columns)
+    return Source(f"files_{hashlib.sha256(what.encode()).hexdigest()[:16]}", name, given, columns)
+
+
+def checked_format(format: object) -> str:
+    """The name of a Spark format.
+
+    :raises InvalidArgumentsError: when it is none.
+    """
+    if not isinstance(format, str) or not _FORMAT.fullmatch(format) or format.lower() == "dataframe":
+        raise InvalidArgumentsError(f"format must be the name of a Spark format, not {format!r}")
+    return format.lower() if "." not in format else format
 
 
 def _check_where(task_id: str, where: object, everything: bool) -> None:

@@ -14,14 +14,27 @@ from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, Unsup
 from airflow_hive_acid.format.jobs import (
     Compact,
     Delete,
+    Export,
     Insert,
     JobError,
     JobResult,
     Merge,
+    Program,
     Select,
     Update,
 )
-from airflow_hive_acid.spark import change, compact, counting, insert, merge, plain_insert, select, sources
+from airflow_hive_acid.spark import (
+    change,
+    compact,
+    counting,
+    export,
+    insert,
+    merge,
+    plain_insert,
+    program,
+    select,
+    sources,
+)
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.deleted_rows import read_view
 from airflow_hive_acid.spark.failures import explain, full_text
@@ -82,18 +95,17 @@ def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
     if isinstance(step, Select) and accelerator(spark) is None:
         counted = counting.counted(spark, step.query, spec.views)
         if counted is not None:
-            found = select.write_rows(spark, counted, step)
-            return replace(_result(spark, spec, ()), columns=found.columns, rows=found.rows)
-    for view in spec.views:
-        read_view(spark, view).createOrReplaceTempView(view.name)
-    for source in spec.sources:
-        sources.create_view(spark, source)
-    if not isinstance(step, Select | Insert | Compact):
+            return _answer(spark, spec, select.write_rows(spark, counted, step))
+    if isinstance(step, Program):
+        return _answer(spark, spec, program.call(spark, step, spec.views))
+    _create_views(spark, spec)
+    if not isinstance(step, Select | Export | Insert | Compact):
         _require_row_ids(step.target)
     match step:
         case Select():
-            found = select.select(spark, step)
-            return replace(_result(spark, spec, ()), columns=found.columns, rows=found.rows)
+            return _answer(spark, spec, select.select(spark, step))
+        case Export():
+            return _answer(spark, spec, export.export(spark, step))
         case Insert():
             writes = insert.insert if step.target.has_row_ids else plain_insert.insert
             written = writes(spark, step, _staging(spark, spec))
@@ -117,6 +129,13 @@ def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
             assert_never(step)
 
 
+def _create_views(spark: SparkSession, spec: JobSpec) -> None:
+    for view in spec.views:
+        read_view(spark, view).createOrReplaceTempView(view.name)
+    for source in spec.sources:
+        sources.create_view(spark, source)
+
+
 def _require_row_ids(target: TableSnapshot) -> None:
     if not target.has_row_ids:
         kind = "an insert-only table" if target.insert_only else "a table without transactions"
@@ -130,6 +149,10 @@ def _result(spark: SparkSession, spec: JobSpec, written: Sequence[WrittenDirecto
     return JobResult(spec.job_id, spark.sparkContext.applicationId, directories=tuple(written))
 
 
+def _answer(spark: SparkSession, spec: JobSpec, found: select.Selected) -> JobResult:
+    return replace(_result(spark, spec, ()), columns=found.columns, rows=found.rows)
+
+
 def _staging(spark: SparkSession, spec: JobSpec) -> Staging:
     if spec.staging is None:
         raise InvalidArgumentsError(f"job {spec.job_id}: a step that writes needs a staging directory")
@@ -138,5 +161,5 @@ def _staging(spark: SparkSession, spec: JobSpec) -> Staging:
 
 def _tables(spec: JobSpec) -> list[TableSnapshot]:
     """All tables a step reads or writes."""
-    target = [] if isinstance(spec.step, Select) else [spec.step.target]
+    target = [] if isinstance(spec.step, Select | Export | Program) else [spec.step.target]
     return [*target, *(view.snapshot for view in spec.views)]

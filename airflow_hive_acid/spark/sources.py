@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.format.jobs import DATAFRAME
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import fail
 from airflow_hive_acid.spark.scan import read_files_whole
@@ -40,6 +41,9 @@ def create_view(spark: SparkSession, source: Source) -> None:
 
     :raises InvalidArgumentsError: when it lacks a declared column or cannot be opened.
     """
+    if source.format == DATAFRAME:
+        spark.table(f"global_temp.{schema.quoted(source.options['view'])}").createOrReplaceTempView(source.name)
+        return
     opened = _Opened(spark, source)
     view = opened.checked() if source.columns else opened.reader().load()
     view.createOrReplaceTempView(source.name)
@@ -74,7 +78,7 @@ class _Opened:
         self._options = {key.lower(): value for key, value in source.options.items()}
 
     def reader(self) -> DataFrameReader:
-        return self._spark.read.format(self._format).options(**self._source.options)
+        return self._spark.read.format(self._source.format).options(**self._source.options)
 
     def checked(self) -> DataFrame:
         """The rows in their declared types; reading a row that does not fit fails."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import jobs
@@ -247,7 +247,41 @@ class SelectTemplate:
         return jobs.Select(query=self.query, rows_uri=context.rows_uri, limit=context.limit)
 
 
-StepTemplate = InsertTemplate | UpdateTemplate | DeleteTemplate | MergeTemplate | SelectTemplate
+@dataclass(frozen=True, slots=True)
+class ExportTemplate:
+    """A query whose rows become files; see :class:`~airflow_hive_acid.format.jobs.Export`."""
+
+    query: str
+    uri: str
+    format: str
+    options: dict[str, str]
+    partition_by: tuple[str, ...] = ()
+    statement_id_count = 0
+
+    def build(self, context: StepContext) -> jobs.Step:
+        """The step."""
+        return jobs.Export(self.query, self.uri, self.format, self.options, self.partition_by, context.rows_uri)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTemplate:
+    """A function of somebody's own; see :class:`~airflow_hive_acid.format.jobs.Program`."""
+
+    name: str
+    source: str | None
+    module: str | None
+    function: str
+    arguments: dict[str, Any]
+    statement_id_count = 0
+
+    def build(self, context: StepContext) -> jobs.Step:
+        """The step."""
+        return jobs.Program(self.name, self.source, self.module, self.function, self.arguments, context.rows_uri)
+
+
+StepTemplate = (
+    InsertTemplate | UpdateTemplate | DeleteTemplate | MergeTemplate | SelectTemplate | ExportTemplate | ProgramTemplate
+)
 
 
 @dataclass(frozen=True, slots=True)

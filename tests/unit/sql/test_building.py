@@ -26,8 +26,8 @@ from airflow_hive_acid.sql.records import rows_query
 from airflow_hive_acid.sql.statements import Delete, Insert, Merge, Update
 
 HOSTILE = (
-    "'; DROP TABLE TXNS;--", "x' OR '1'='1", '"', "`", "\\", "\\'", "\n", "%", "_", "$", "${env:HOME}", "\u2019", "\u201c",
-    "/*", "*/ --", ");--", "a`b", "\\u0027", "é" * 4096, ":id",
+    "'; DROP TABLE TXNS;--", "x' OR '1'='1", '"', "`", "\\", "\\'", "\n", "%", "_", "$", "${env:HOME}", "\u2019",
+    "\u201c", "/*", "*/ --", ");--", "a`b", "\\u0027", "é" * 4096, ":id",
 )  # fmt: skip
 """Texts that end statements elsewhere; NUL is by itself below, because SQL cannot carry it."""
 TABLE = SimpleNamespace(
