@@ -13,8 +13,9 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.maintenance.initiator_looks import Looks
+from airflow_hive_acid.maintenance.initiator_looks import Looks, failure
 from airflow_hive_acid.maintenance.initiator_rules import Rule, urgency
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults, property_of
 from airflow_hive_acid.metastore.clock import now_ms
@@ -185,18 +186,23 @@ def request(
     """
     needed = sorted((one for one in looked if one.decision.kind in _TYPES), key=lambda one: -urgency(one.decision))
     owner = client.settings.string("hive.compactor.run.as.user")
-    requests = []
+    decided: dict[Resource, Decision] = {}
+    requests: list[tuple[Looked, CompactionRequest]] = []
     for one in needed:
         table = one.table_or_fail()
         own = property_of(table.properties, POOL) or property_of(one.database_properties, POOL)
         given = {**job_defaults(one.database_properties, table.properties), **(properties or {})}
-        requests.append(CompactionRequest(
+        wanted = CompactionRequest(
             one.candidate.resource, _TYPES[one.decision.kind], owner or table.owner, given,
             initiator_id or f"{client.host}-initiator", pool=pool or own,
-        ))  # fmt: skip
-    answers = client.compactions.enqueue_all(requests) if requests else []
-    decided: dict[Resource, Decision] = {}
-    for one, answer in zip(needed, answers, strict=True):
+        )  # fmt: skip
+        try:
+            wanted.row()
+            requests.append((one, wanted))
+        except InvalidArgumentsError as error:  # of one table's properties; the others' requests go on
+            decided[one.candidate.resource] = failure(one.candidate.resource, error)
+    answers = client.compactions.enqueue_all([wanted for _, wanted in requests]) if requests else []
+    for (one, _), answer in zip(requests, answers, strict=True):
         if answer.accepted:
             decided[one.candidate.resource] = replace(one.decision, request_id=answer.id)
             continue

@@ -167,7 +167,7 @@ class Looks:
                 )
             )
         except HiveAcidError as error:
-            return _failure(resource, error)
+            return failure(resource, error)
         if skip is not None or table is None:
             if skip is None:
                 raise AssertionError(f"{resource}: a table that is not known must be left alone")
@@ -217,7 +217,7 @@ class Looks:
         writers: Mapping[TableName, tuple[OpenWriter, ...]],
     ) -> Decision:
         if not isinstance(sizes, DirectorySizes):
-            return _failure(place.candidate.resource, sizes)
+            return failure(place.candidate.resource, sizes)
         table = TableName(place.table.db, place.table.name)
         return decide(place.candidate, sizes, place.thresholds, writers=writers.get(table, ()))
 
@@ -234,6 +234,7 @@ def _hidden(listing: Sequence[FileInfo], writes: ValidWriteIdList, mark: int) ->
     )
 
 
-def _failure(resource: Resource, error: Exception) -> Decision:
+def failure(resource: Resource, error: Exception) -> Decision:
+    """What is decided about a candidate that cannot be judged, or not be asked for."""
     reason = f"{type(error).__name__}: {error}"
     return Decision(resource, Kind.ERROR, reason, {}, None, Rule.FAILURE, (type(error).__name__,), again=True)

@@ -238,6 +238,18 @@ def test_what_database_and_table_say_about_compaction(
     assert requests["a"].run_as == client.catalog.get_table("w.a").owner
 
 
+def test_a_request_that_the_queue_cannot_hold_is_one_tables_failure(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any]
+) -> None:
+    odd, good = make_table("default.odd", properties={"hive.compactor.worker.pool": "p" * 200}), make_table("default.t")
+    for _ in range(4):
+        odd.insert()
+        good.insert()
+    decisions = {d.resource.table: d for d in run_initiator(client, fs)}
+    assert (decisions["odd"].kind, decisions["t"].enqueued) == (Kind.ERROR, True)
+    assert "name of the compaction pool" in decisions["odd"].reason
+
+
 # --- two at once ----------------------------------------------------------------------------------------------------
 
 
