@@ -12,8 +12,8 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.directories import DirectorySizes
-from airflow_hive_acid.maintenance.initiator_rules import CandidateFacts, decide, skip_reason
-from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
+from airflow_hive_acid.maintenance.initiator_rules import CandidateFacts, decide, skip_reason, urgency
+from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults
 from airflow_hive_acid.metastore.catalog_model import Table
 from airflow_hive_acid.metastore.compaction_queue_model import (
     Candidate,
@@ -115,6 +115,45 @@ def test_a_table_can_have_thresholds_of_its_own() -> None:
         DEFAULTS.for_table(Settings(), {"compactorthreshold.hive.compactor.delta.num.threshold": "many"})
 
 
+def test_a_database_gives_defaults_and_a_request_wins_over_all() -> None:
+    number, part = "compactorthreshold.hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"
+    aborted = "COMPACTORTHRESHOLD.hive.compactor.abortedtxn.threshold"
+    own = DEFAULTS.for_table(
+        Settings(),
+        {number: "3"},
+        {number: "2", f"compactorthreshold.{part}": "0.5", aborted: "7"},
+        {number.upper(): "4"},
+    )
+    assert (own.delta_num, own.delta_pct, own.aborted_txns) == (4, 0.5, 7)
+    assert (own.max_num_delta, own.failed_compactions) == (500, 2)
+
+
+def test_the_history_must_hold_more_failures_than_count_for_a_table_too() -> None:
+    key = "compactorthreshold.hive.compactor.initiator.failed.compacts.threshold"
+    assert DEFAULTS.for_table(Settings(), {key: "1"}).failed_compactions == 1
+    with pytest.raises(InvalidArgumentsError, match=r"raise hive\.compactor\.history\.retention\.failed"):
+        DEFAULTS.for_table(Settings(), {key: "3"})
+
+
+def test_more_deltas_than_one_job_takes_are_told() -> None:
+    decision = decide(CANDIDATE, DirectorySizes(100_000, 1, 501), DEFAULTS)
+    assert (decision.kind, decision.numbers["max_num_delta"]) == (Kind.MINOR, 500)
+    assert "several partial minor compactions come first" in decision.reason
+
+
+def test_the_neediest_is_asked_for_first() -> None:
+    decisions = [
+        decide(CANDIDATE, sizes, DEFAULTS)
+        for sizes in (DirectorySizes(1000, 110, 1), DirectorySizes(10**6, 11, 40), DirectorySizes(100, 90, 3))
+    ]
+    assert [round(urgency(decision), 1) for decision in decisions] == [1.1, 4.0, 9.0]
+
+
+def test_job_properties_of_a_database_that_its_table_does_not_set() -> None:
+    database = {"compactor.a": "1", "Compactor.B": "2", "compactorthreshold.c": "3", "d": "4"}
+    assert job_defaults(database, {"COMPACTOR.A": "9"}) == {"Compactor.B": "2"}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -128,6 +167,8 @@ def test_a_table_can_have_thresholds_of_its_own() -> None:
         ),
         ({"table": table({"no_auto_compaction": "true"})}, "table has no_auto_compaction"),
         ({"table": table({"NO_AUTO_COMPACTION": "TRUE"})}, "table has no_auto_compaction"),
+        ({"table": table({"No_Auto_Compaction": "True"})}, "table has no_auto_compaction"),
+        ({"table": replace(table(), sort_columns=(("id", True),))}, "the table is sorted"),
         ({"database_properties": {"no_auto_compaction": "true"}}, "database default has no_auto_compaction"),
         ({"table": table(None, Column("p", "string"))}, "named no partition"),
     ],
@@ -139,6 +180,7 @@ def test_a_candidate_that_is_left_alone_says_why(changes: dict[str, object], sai
     assert said in found.reason
 
 
+@pytest.mark.conformance("C20")
 def test_a_setting_of_the_database_decides_alone() -> None:
     """As in Hive: false in the database switches compaction on for a table that says true."""
     disabled = table({"no_auto_compaction": "true"})
