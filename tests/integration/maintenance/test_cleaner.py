@@ -123,7 +123,7 @@ def test_a_compaction_that_is_not_visible_yet_replaces_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(Transaction, "commit", die)
-        patch.setattr("airflow_hive_acid.maintenance.worker._Work._give_up", lambda *a: None)
+        patch.setattr("airflow_hive_acid.maintenance.worker_request.Work._give_up", lambda *a: None)
         with pytest.raises(KeyboardInterrupt):
             run_worker(client, fs, compact_lines, "w")
     assert [(o.kind, o.removed) for o in seen] == [(Kind.WAITING, ())]
