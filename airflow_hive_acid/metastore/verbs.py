@@ -225,8 +225,9 @@ class Verbs(ClientBase):
             return manager.check_lock(conn, lock_id, mirror=self._mirror(conn))
 
         response = self.database.run(operation, hot=True)
-        if response.blocked_by is not None and self.leases.expire_lock(int(response.blocked_by.partition(".")[0])):
-            # It waited for what stood for a lease that has ended.
+        lock_in_the_way = int((response.blocked_by or "0").partition(".")[0])
+        if response.blocked_outside_txn and self.leases.expire_lock(lock_in_the_way):
+            # It stood for a lease that has ended.
             return self.database.run(operation, hot=True)
         return response
 

@@ -6,7 +6,7 @@ not at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -87,12 +87,14 @@ class LockResponse:
 
     :param blocked_by: the lock in the way, ``ext.int``, when it is waiting.
     :param message: why it was refused.
+    :param blocked_outside_txn: the lock in the way is of no txn; it may stand for a lease.
     """
 
     lock_id: int
     state: LockState
     blocked_by: str | None = None
     message: str | None = None
+    blocked_outside_txn: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

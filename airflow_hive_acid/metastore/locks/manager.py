@@ -202,7 +202,7 @@ def check_lock(conn: Connection, lock_id: int, *, finish: bool = True, mirror: M
             "blocking_internal_id": found[1].internal_id,
         }
         (finish_batch if finish else execute_batch)(conn, [Step(_BLOCK, blocked)])
-        return LockResponse(lock_id, LockState.WAITING, _id(found[1]))
+        return LockResponse(lock_id, LockState.WAITING, _id(found[1]), blocked_outside_txn=found[1].txn_id == 0)
     if conn.execute(_ACQUIRE, {"lock_id": lock_id}).rowcount != len(mine):
         raise _no_lock(lock_id)
     return LockResponse(lock_id, LockState.ACQUIRED)
