@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from typing import TYPE_CHECKING
 
 import pytest
+
+from airflow_hive_acid.testing import HiveAcidTestbed
+from airflow_hive_acid.testing.dags import make_database, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,11 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def airflow_db() -> None:
     """Airflow's own database, made once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from airflow.utils import db
-
-        db.initdb()
+    make_database()
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +48,8 @@ def dags(airflow_db: None) -> dict[str, DAG]:
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch, metastore_url: str, tmp_path: Path) -> str:
     """``hive_acid_default`` over a fresh metastore on each backend, and ``spark_default`` on this machine."""
-    extra = {"metastore_url": metastore_url, "warehouse": str(tmp_path / "warehouse")}
-    monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", json.dumps({"conn_type": "hive_acid", "extra": extra}))
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    for name, value in HiveAcidTestbed(tmp_path, metastore_url=metastore_url).connections.items():
+        monkeypatch.setenv(name, value)
     return metastore_url
 
 
@@ -71,16 +68,4 @@ def run(airflow_db: None) -> Callable[[DAG], dict[str, str]]:
 @pytest.fixture
 def registered(airflow_db: None) -> Callable[[DAG], DAG]:
     """Makes a DAG that is not in dags/ known to Airflow, as ``dag.test()`` wants it."""
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
-    from airflow.models.dagbundle import DagBundleModel
-    from airflow.utils.session import create_session  # noqa: TID251 - the test prepares Airflow's own database
-
-    def register(dag: DAG) -> DAG:
-        with create_session() as session:
-            session.merge(DagBundleModel(name="tests"))
-        bag = DagBag("/dev/null", collect_dags=False)
-        bag.bag_dag(dag)
-        sync_bag_to_db(bag, "tests", "1")
-        return dag
-
     return register
