@@ -1,12 +1,14 @@
 """What Airflow is told about this provider: connection type, modules and configuration.
 
-Airflow calls :func:`get_provider_info` at the start of nearly every process, so this module imports nothing.
+Airflow calls :func:`get_provider_info` at the start of nearly every process, so this module imports only literals.
 The keys are those of Airflow's ``provider_info.schema.json``.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from airflow_hive_acid.provider_settings import SETTINGS
 
 _NAME = "Hive ACID"
 _VERSION_ADDED = "0.1.0"
@@ -25,9 +27,21 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": _NAME, "external-doc-url": "https://hive.apache.org", "tags": ["apache"]}
         ],
         "hooks": _modules("hooks.hive_acid"),
-        "operators": _modules("operators.hive_acid", "operators.compact", "operators.worker", "operators.leases"),
+        "operators": _modules(
+            "operators.hive_acid",
+            "operators.changes",
+            "operators.export",
+            "operators.spark",
+            "operators.compact",
+            "operators.worker",
+            "operators.leases",
+        ),
         "sensors": _modules("sensors.locks", "sensors.compactions", "sensors.leases"),
         "triggers": _modules("triggers.locks", "triggers.compactions", "triggers.readiness", "triggers.leases"),
+        "task-decorators": [
+            {"name": "hive_acid_sql", "class-name": "airflow_hive_acid.decorators.tasks.hive_acid_sql_task"},
+            {"name": "hive_acid_pyspark", "class-name": "airflow_hive_acid.decorators.tasks.hive_acid_pyspark_task"},
+        ],
         "asset-uris": [{"schemes": ["hiveacid"], "handler": "airflow_hive_acid.hooks.assets.check_uri"}],
         "connection-types": [_connection_type()],
         "cli": ["airflow_hive_acid.airflow_cli.get_cli_commands"],
@@ -85,7 +99,7 @@ def _connection_type() -> dict[str, Any]:
     }
 
 
-_CONFIG_DESCRIPTION = """Settings of airflow-hive-acid. Every Hive setting can be given here, under its Hive name with
+_CONFIG_DESCRIPTION = """Settings of airflow-hive-acid. Every setting can be given here, under its Hive name with
 underscores for dots: hive.compactor.delta.num.threshold is hive_compactor_delta_num_threshold. A setting in the extra
 of the connection wins over this section, and this section over hive-site.xml."""
 
@@ -145,25 +159,9 @@ def _options() -> dict[str, Any]:
             f"When old compactions are forgotten. {_SCHEDULE} hive.compactor.history.reaper.interval.",
             example="@daily",
         ),
-        **{key.replace(".", "_"): _option(kind, text, example=example) for key, kind, text, example in _HIVE_SETTINGS},
+        # Without defaults: they would win over hive-site.xml.
+        **{key.replace(".", "_"): _option(kind, text, example=value or None) for key, kind, text, value in SETTINGS},
     }
-
-
-#: The Hive settings that are changed most often; all others work the same way.
-_HIVE_SETTINGS = (
-    ("hive.txn.timeout", "string", "A txn without heartbeat for this long is aborted. Must equal Hive's.", "300s"),
-    ("hive.lock.numretries", "integer", "How often a lock request is tried again before it is given up.", "100"),
-    ("hive.compactor.check.interval", "string", "Time between two looks of the Initiator.", "300s"),
-    ("hive.compactor.cleaner.run.interval", "string", "Time between two looks of the Cleaner.", "60s"),
-    ("hive.timedout.txn.reaper.interval", "string", "Time between two looks for timed-out txns.", "180s"),
-    ("hive.compactor.history.reaper.interval", "string", "Time between two purges of the history.", "2m"),
-    ("hive.compactor.worker.threads", "integer", "Compaction tasks at a time; each has a Spark application.", "2"),
-    ("hive.compactor.worker.timeout", "string", "A compaction that works longer is queued again.", "86400s"),
-    ("hive.compactor.delta.num.threshold", "integer", "More deltas than this ask for a minor compaction.", "10"),
-    ("hive.compactor.delta.pct.threshold", "float", "A larger share of deltas asks for a major compaction.", "0.1"),
-    ("hive.compactor.abortedtxn.threshold", "integer", "Aborted txns of a table before clean-up.", "1000"),
-    ("hive.compactor.aborted.txn.time.threshold", "string", "Age of an aborted txn before clean-up.", "12h"),
-)
 
 
 def _option(kind: str, description: str, *, default: str | None = None, example: str | None = None) -> dict[str, Any]:

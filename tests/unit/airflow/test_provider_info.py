@@ -15,6 +15,7 @@ import pytest
 
 import airflow_hive_acid
 from airflow_hive_acid import get_provider_info as module
+from airflow_hive_acid import provider_settings
 from airflow_hive_acid.get_provider_info import get_provider_info
 from airflow_hive_acid.hooks.connection import _DIALECTS, _FIELDS
 from airflow_hive_acid.settings import SETTINGS
@@ -51,7 +52,14 @@ def test_description_imports_nothing():
     assert [ast.unparse(n) for n in imported] == [
         "from __future__ import annotations",
         "from typing import Any",
+        "from airflow_hive_acid.provider_settings import SETTINGS",
     ]
+    imported = [
+        n
+        for n in ast.walk(ast.parse(inspect.getsource(provider_settings)))
+        if isinstance(n, ast.Import | ast.ImportFrom)
+    ]
+    assert [ast.unparse(n) for n in imported] == ["from __future__ import annotations"]
 
 
 @pytest.mark.parametrize("room", _LISTED)
@@ -81,13 +89,32 @@ def test_form_offers_the_fields_and_dialects_that_the_hook_reads():
     assert tuple(connection["conn-fields"]["dialect"]["schema"]["enum"]) == _DIALECTS
 
 
-def test_every_hive_option_is_a_setting_and_its_example_is_its_default_or_close():
+def test_every_setting_is_an_option_as_the_table_has_it():
     options = get_provider_info()["config"]["hive_acid"]["options"]
     by_option = {key.replace(".", "_"): setting for key, setting in SETTINGS.items()}
-    hive = {name for name in options if name.startswith("hive_")} - {"hive_site"}
-    assert hive <= set(by_option)
-    # A default here would win over hive-site.xml.
-    assert {options[name]["default"] for name in hive} == {None}
+    assert {name for name in options if name.startswith(("hive_", "metastore_"))} - {"hive_site"} == set(by_option)
+    for name, setting in by_option.items():
+        assert options[name]["description"].startswith(setting.description), "run scripts/provider_settings.py"
+        assert options[name]["example"] == (setting.default or None), "run scripts/provider_settings.py"
+        # A default here would win over hive-site.xml.
+        assert options[name]["default"] is None
+
+
+def test_airflow_finds_the_task_decorators():
+    from airflow.sdk import task
+
+    assert callable(task.hive_acid_sql)
+    assert callable(task.hive_acid_pyspark)
+
+
+def test_airflows_command_line_lists_what_the_provider_has():
+    from airflow.providers_manager import ProvidersManager
+
+    manager = ProvidersManager()
+    found = manager.providers["airflow-hive-acid"].data
+    assert "hive_acid" in dict(manager.provider_configs)["airflow-hive-acid"]
+    assert {d["name"] for d in found["task-decorators"]} == {"hive_acid_sql", "hive_acid_pyspark"}
+    assert "airflow_hive_acid.operators.changes" in found["operators"][0]["python-modules"]
 
 
 def test_package_itself_imports_neither_airflow_nor_sqlalchemy():
