@@ -52,6 +52,23 @@ def test_worker_runs_on_news_of_the_initiator_and_on_a_schedule(dags):
     assert list(timetable.asset_condition.objects) == [outlet, again]
 
 
+def test_compaction_pools_have_tasks_and_airflow_pools_of_their_own(monkeypatch):
+    from airflow_hive_acid.dag_factories.maintenance import worker_dag
+
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_COMPACTOR_WORKER_ETL_THREADS", "3")
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_COMPACTOR_WORKER_REPORTS_THREADS", "1")
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__COMPACTION_POOLS", "etl=etl_pool")
+    dag = worker_dag()
+    assert sorted(dag.task_ids) == [
+        "compact", "compact_etl", "compact_reports", "plan", "plan_etl", "plan_reports", "report"]  # fmt: skip
+    pools = {name: dag.get_task(name).partial_kwargs["pool"] for name in dag.task_ids if name.startswith("compact")}
+    assert pools == {"compact": "default_pool", "compact_etl": "etl_pool", "compact_reports": "default_pool"}
+    assert dag.get_task("compact_etl").partial_kwargs["compaction_pool"] == "etl"
+    assert dag.get_task("plan_etl").upstream_task_ids == {"plan"}
+    assert dag.get_task("plan_etl").pools == {"etl": 3, "reports": 1}
+    assert dag.get_task("report").upstream_task_ids == {"compact", "compact_etl", "compact_reports"}
+
+
 def test_cleaner_waits_in_its_runs_instead_of_being_started_every_five_seconds(dags):
     dag = dags["hive_acid_cleaner"]
     assert dag.timetable.timetable.delta == timedelta(minutes=5)

@@ -112,6 +112,7 @@ def test_dag_loads_changes_waits_for_locks_and_asks_for_compaction_and_the_worke
     assert {i.task_id: str(i.state) for i in compacted.get_task_instances()} == {
         "plan": "success",
         "compact": "success",
+        "report": "success",
     }
     assert str(dags["hive_acid_cleaner"].test().state) == "success"
     (request,) = client.compactions.show()

@@ -127,3 +127,15 @@ def test_metrics_are_counted_in_the_metastore(call, client, write):
     assert alarms == ["num_writes_to_disabled_compaction_table", "compaction_num_failed"]
     client.catalog.alter_database("w", {"NO_AUTO_COMPACTION": "false"})
     assert read_metrics(client)["num_writes_to_disabled_compaction_table"] == 0
+
+
+def test_cancel_says_what_became_of_each_and_fails_when_one_was_not(client):
+    client.compactions.enqueue("w.t")
+    client.compactions.enqueue("w.u")
+    url = str(client.database.url)
+    done = CliRunner().invoke(app, ["--metastore-url", url, "compaction", "cancel", "1", "99", "--reason", "no need"])
+    assert done.exit_code == 1
+    assert "compaction 1: Successfully aborted compaction" in done.stderr
+    assert "compaction 99: No compaction request with id 99 is in the queue" in done.stderr
+    assert client.compactions.get(1).error == f"cancelled by {client.user}: no need"
+    assert CliRunner().invoke(app, ["--metastore-url", url, "compaction", "cancel", "2"]).exit_code == 0

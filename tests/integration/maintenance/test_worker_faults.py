@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -456,3 +459,39 @@ def test_property_that_nobody_may_give_refuses_the_request(client: MetastoreClie
     assert outcome.kind is Kind.REFUSED
     assert "compactor.spark.jars" in (client.compactions.get(2).error or "")
     check_untouched(client, asked)
+
+
+@pytest.mark.rule("R4")
+def test_worker_killed_with_kill_9_loses_nothing(
+    client: MetastoreClient, fs: Filesystem, asked: Any, compact_lines: RunJob, metastore_url: str, warehouse: str
+) -> None:
+    """
+    t1  a process of its own works on the request: its txn is open, its job writes
+    t2  kill -9
+    t3  readers see nothing of it; another worker finds nothing to do
+    t4  the retry of the same worker takes the request up, fences what was left, finishes
+    """
+    program = Path(__file__).with_name("dying_worker.py")
+    process = subprocess.Popen(
+        [sys.executable, str(program), metastore_url, warehouse, "@a[0]"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        staging = process.stdout.readline().strip()
+        assert fs.exists(f"{staging}/data/base_half/bucket_00000")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+    with client.snapshot(["default.t"]) as snapshot:
+        assert len(asked.read(snapshot)) == 4
+    (dead,) = [row for row in client.show_transactions() if row.state.value == "o"]
+    assert dead.agent_info == "compaction 1 by @a[0]"
+    assert run_worker(client, fs, compact_lines, "@b[0]") == []
+    (outcome,) = run_worker(client, fs, compact_lines, "@a[0]")
+    assert (outcome.request_id, outcome.kind) == (1, Kind.COMPACTED)
+    with pytest.raises(OSError, match="_tmp_"):
+        fs.make_directory(f"{staging}/data/late")
+    asked.settle()
+    assert run_cleaner(client, fs)[0].kind is Kind.CLEANED
+    assert [n for n in asked.directories() if not n.startswith("_")] == list(outcome.directories)
