@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.log import mask_secret
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.metastore.leases import Lease, new_secret
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def secret_of_task(client: MetastoreClient, context: Mapping[str, Any]) -> str:
 def kept_lease(hook: HiveAcidHook, sealed: object) -> Iterator[KeptLease | None]:
     """Extend the lease of a document while a block runs; None, or an empty text, is no lease.
 
-    :raises LeaseEndedError: before the block, when the lease is not held.
+    :raises LeaseEndedError: before the block, when the lease is not held; after it, when it failed because the lease
+        was lost.
     """
     from airflow_hive_acid.metastore.leases_keeping import KeptLease
 
@@ -108,7 +109,12 @@ def kept_lease(hook: HiveAcidHook, sealed: object) -> Iterator[KeptLease | None]
         return
     client = hook.get_conn()
     with KeptLease(client.leases, client.leases.require_lease(open_lease(client, sealed))) as keeper:
-        yield keeper
+        try:
+            yield keeper
+        except HiveAcidError as failure:
+            if keeper.lost is None:
+                raise
+            raise keeper.lost from failure
 
 
 def objects_of(given: str | Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from airflow_hive_acid.errors import ExceedsMaxLeaseTimeError, LeaseEndedError
 from airflow_hive_acid.metastore.heartbeats import Heartbeater
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from airflow_hive_acid.metastore.leases import Lease
     from airflow_hive_acid.metastore.leases_manager import Leases
@@ -27,11 +27,16 @@ _SHORTEST_SECONDS = 0.1
 
 
 class KeptLease:
-    """A lease that is extended in the background from :meth:`__enter__` to :meth:`__exit__`."""
+    """A lease that is extended in the background from :meth:`__enter__` to :meth:`__exit__`.
+
+    :ivar on_lost: called in the background when an extension finds that the lease has ended: stop working.
+    """
 
     def __init__(self, leases: Leases, lease: Lease) -> None:
         self._leases = leases
         self._lease = lease
+        self._lost: LeaseEndedError | None = None
+        self.on_lost: Callable[[], None] | None = None
         self._heartbeats = Heartbeater(
             lambda _: self._extend(), max(lease.duration_sec / _PART, _SHORTEST_SECONDS), what="lease"
         )
@@ -49,8 +54,7 @@ class KeptLease:
     @property
     def lost(self) -> LeaseEndedError | None:
         """Why the lease is not held any more, if an extension has found that."""
-        found = self._heartbeats.lost(self.lease_id)
-        return found if isinstance(found, LeaseEndedError) else None
+        return self._lost
 
     def require(self) -> None:
         """Ask the metastore whether the lease is held now.
@@ -68,11 +72,17 @@ class KeptLease:
 
     def _extend(self) -> None:
         try:
-            self._lease = self._leases.extend_lease(self._lease)
-        except ExceedsMaxLeaseTimeError as error:
-            # Not lost yet: it is held to its end, and from then on the next look says so.
-            log.warning("lease %d cannot be extended: %s", self.lease_id, error)
-            self.require()
+            try:
+                self._lease = self._leases.extend_lease(self._lease)
+            except ExceedsMaxLeaseTimeError as error:
+                # Not lost yet: it is held to its end, and from then on the next look says so.
+                log.warning("lease %d cannot be extended: %s", self.lease_id, error)
+                self.require()
+        except LeaseEndedError as lost:
+            self._lost = lost
+            if self.on_lost is not None:
+                self.on_lost()
+            raise
 
 
 @contextlib.contextmanager

@@ -121,6 +121,8 @@ class HiveAcidOperator(BaseOperator):
                 hook.get_engine(agent_info=agent) as engine,
             ):
                 self._running = _Running(hook, engine, agent)
+                if held is not None:
+                    held.on_lost = engine.cancel  # its commit would be refused
                 document = self.work(
                     hook,
                     engine,

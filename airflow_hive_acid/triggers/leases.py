@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,15 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
         self.until = until
         self._grab: WaitingGrab | None = None
         self._granted: Lease | None = None
+        self._looking = threading.Lock()
+        self._killed = False
 
     def check(self, client: MetastoreClient) -> dict[str, Any] | None:
         """Look once."""
+        with self._looking:
+            return None if self._killed else self._look(client)
+
+    def _look(self, client: MetastoreClient) -> dict[str, Any] | None:
         from airflow_hive_acid.hooks.leases import open_secret, seal_lease
 
         if self._grab is None:
@@ -92,6 +99,8 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
     def _give_up(self, connection: Any) -> None:
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 
+        with self._looking:  # A look that has begun may be granted the lease still.
+            self._killed = True
         grab, granted = self._grab, self._granted
         ticket = self.ticket if grab is None else grab.ticket
         with HiveAcidHook.client_of(connection) as client:

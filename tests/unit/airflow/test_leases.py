@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import (
 )
 from airflow.sdk.module_loading import import_string
 
-from airflow_hive_acid.errors import InvalidArgumentsError, LeaseAlreadyExistsError, LeaseEndedError
+from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.hooks import hive_acid as hook_module
 from airflow_hive_acid.hooks import leases as crossing
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
@@ -312,6 +312,8 @@ class FakeEngine:
     def __init__(self, client):
         self.client = client
         self.seen: list[Any] = []
+        self.cancelled = threading.Event()
+        self.works_until_cancelled = False
 
     def __enter__(self):
         return self
@@ -321,7 +323,14 @@ class FakeEngine:
 
     def run(self, sql, *, lease=None, **_):
         self.seen.append(None if lease is None else self.client.leases.confirm_lease(lease))
+        if self.works_until_cancelled:
+            self.client.leases.force_drop_lease("db.t", "root", "test")
+            assert self.cancelled.wait(60)
+            raise JobFailedError("the Spark application was cancelled")
         return []
+
+    def cancel(self):
+        self.cancelled.set()
 
 
 def test_statements_of_a_task_run_under_the_lease_it_is_given(conn_id, client, monkeypatch):
@@ -341,6 +350,15 @@ def test_statements_of_a_task_run_under_the_lease_it_is_given(conn_id, client, m
     with pytest.raises(AirflowFailException, match="LeaseEndedError"):
         operator(document).execute(context_of())
     assert len(engine.seen) == 2
+
+
+def test_a_job_is_stopped_when_its_lease_is_lost(conn_id, client, monkeypatch):
+    engine = FakeEngine(client)
+    engine.works_until_cancelled = True
+    monkeypatch.setattr(HiveAcidHook, "get_engine", lambda self, agent_info: engine)
+    document = grab(conn_id, duration=0.9).execute(context_of())
+    with pytest.raises(AirflowFailException, match="LeaseEndedError"):
+        HiveAcidOperator(task_id="o", sql="SELECT 1", lease=document, hive_acid_conn_id=conn_id).execute(context_of())
 
 
 def test_the_hook_holds_a_lease_for_a_block(conn_id, client, masked):
