@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     RunJob = Callable[[JobSpec], JobResult]
 
 
+pytestmark = pytest.mark.backends("sqlite")
+
+
 class CountingFilesystem:
     """A filesystem that counts what it is asked for, by verb and last part of the path."""
 

@@ -100,6 +100,7 @@ def test_each_of_three_compactions_removes_what_lies_below_its_own_mark(
     assert table.directories() == [last]
 
 
+@pytest.mark.backends("sqlite")
 @pytest.mark.conformance("K13")
 def test_a_wider_minor_compaction_does_not_lose_its_own_sources_to_the_clean_up_of_a_narrower_one(
     client: MetastoreClient, fs: Filesystem, table: Any, compact: Callable[..., str]
@@ -117,6 +118,7 @@ def test_a_wider_minor_compaction_does_not_lose_its_own_sources_to_the_clean_up_
     assert table.directories() == [wide]
 
 
+@pytest.mark.backends("sqlite")
 @pytest.mark.conformance("K15")
 def test_of_two_results_for_the_same_range_the_later_one_stays(
     client: MetastoreClient, fs: Filesystem, table: Any, compact: Callable[..., str]
@@ -158,6 +160,7 @@ def test_a_second_request_while_one_waits_for_the_cleaner_is_refused_and_one_wit
     assert rows(client, TXN_COMPONENTS) == []
 
 
+@pytest.mark.backends("sqlite")
 @pytest.mark.conformance("K20")
 def test_what_was_refused_for_no_cleanup_goes_when_the_property_is_taken_back(
     client: MetastoreClient, fs: Filesystem, table: Any, compact: Callable[..., str]

@@ -74,6 +74,7 @@ def test_another_reader_in_the_way_is_another_row(
     assert sorted(named, key=len, reverse=True) == [["first", "second"], ["second"]]
 
 
+@pytest.mark.backends("sqlite")
 def test_explaining_changes_nothing(
     client: MetastoreClient, fs: Filesystem, table: Any, compact_behind: Callable[..., list[ReaderSnapshot]]
 ) -> None:
@@ -92,6 +93,7 @@ def test_explaining_changes_nothing(
     assert rows(client, HIVE_ACID_CLEANING) == []
 
 
+@pytest.mark.backends("sqlite")
 def test_what_waits_for_its_time_is_explained_too(client: MetastoreClient, fs: Filesystem, compacted: Any) -> None:
     request = client.compactions.show()[0]
     client.compactions.retry_cleaning(request, "the disk was full", 300_000)
@@ -102,6 +104,7 @@ def test_what_waits_for_its_time_is_explained_too(client: MetastoreClient, fs: F
     assert aborted.reason.startswith("1 components of aborted txns; they are removed when there are more than 1000")
 
 
+@pytest.mark.backends("sqlite")
 def test_the_command_prints_both(
     client: MetastoreClient, fs: Filesystem, compact_behind: Callable[..., list[ReaderSnapshot]], metastore_url: str
 ) -> None:
@@ -128,6 +131,7 @@ def _rows(text: str) -> list[dict[str, Any]]:
     return found if isinstance(found, list) else [found]
 
 
+@pytest.mark.backends("sqlite")
 def test_a_record_that_cannot_be_written_stops_no_clean_up(
     client: MetastoreClient, fs: Filesystem, compacted: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -138,6 +142,7 @@ def test_a_record_that_cannot_be_written_stops_no_clean_up(
     assert "what was cleaned could not be written down" in caplog.text
 
 
+@pytest.mark.backends("sqlite")
 def test_a_failure_nobody_thought_of_does_not_stop_the_other_clean_ups(
     client: MetastoreClient, fs: Filesystem, compacted: Any, make_table: Any, compact_lines: Any,
     monkeypatch: pytest.MonkeyPatch,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
 
 
+@pytest.mark.backends("sqlite")
 @pytest.mark.parametrize(
     ("verb", "task", "error"),
     [
@@ -83,6 +84,7 @@ def test_the_history_purge_is_one_of_the_housekeepers(client: MetastoreClient) -
     assert run_history_purge(client).problems == {}
 
 
+@pytest.mark.backends("sqlite")
 def test_a_history_that_cannot_be_purged_does_not_keep_the_duplicates(
     client: MetastoreClient, table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

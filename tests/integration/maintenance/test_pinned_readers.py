@@ -2,7 +2,7 @@
 
 Every reader sees its rows until it ends, whatever is compacted and cleaned meanwhile; and once the last one has ended,
 everything obsolete is gone. Metastore, Worker, Cleaner and housekeepers are the real ones; the files are lists of row
-ids, so that a schedule takes tenths of a second. A failure names its seed and what happened. 40 orders are tried;
+ids, so that a schedule takes tenths of a second. A failure names its seed and what happened. 25 orders are tried;
 ``HIVE_ACID_SCHEDULES=500`` tries 500.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient, ReaderSnapshot, Transaction
 
-SCHEDULES = int(os.environ.get("HIVE_ACID_SCHEDULES", "40"))
+SCHEDULES = int(os.environ.get("HIVE_ACID_SCHEDULES", "25"))
 GROUPS = 5
 STEPS = 9
 
@@ -163,6 +163,7 @@ class Schedule:
         return f"seed {self.seed}: {', '.join(self.log)}; {self.table.directories()}"
 
 
+@pytest.mark.backends("sqlite")
 @pytest.mark.rule("R10")
 @pytest.mark.rule("R17")
 @pytest.mark.parametrize("group", range(GROUPS))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     RunJob = Callable[[JobSpec], JobResult]
 
-pytestmark = pytest.mark.rule("R13")
+pytestmark = [pytest.mark.rule("R13"), pytest.mark.backends("sqlite")]
 
 
 @pytest.fixture
@@ -98,6 +98,7 @@ def test_what_aborted_txns_wrote_is_deleted_while_the_rest_can_be_wanted_back(
     assert [name.split("_")[0] for name in table.directories()] == ["base"]
 
 
+@pytest.mark.backends("sqlite", "postgresql")
 def test_a_batch_becomes_a_table_that_shows_the_rows_as_they_were(
     client: MetastoreClient, fs: Filesystem, table: Any, trashed: str
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_batch_becomes_a_table_that_shows_the_rows_as_they_were(
     assert client.compactions.enqueue("default.rescued").accepted
 
 
+@pytest.mark.backends("sqlite", "postgresql")
 @pytest.mark.conformance("K27")
 def test_the_trash_follows_a_table_that_is_renamed(
     client: MetastoreClient, fs: Filesystem, table: Any, trashed: str
@@ -194,6 +196,7 @@ def test_a_dropped_partition_goes_to_the_trash_unless_it_is_purged(
     assert [item.resource.partition for item in client.trash.show()] == ([] if purge else ["k=a"])
 
 
+@pytest.mark.backends("sqlite", "postgresql")
 def test_the_reaper_deletes_what_is_older_than_the_retention(
     client: MetastoreClient, fs: Filesystem, trashed: str, bin: str
 ) -> None:
