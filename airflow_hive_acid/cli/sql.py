@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.cli.session import CliSession
+    from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.events import Event
 
 
@@ -32,6 +33,10 @@ def sql(
     one_transaction: Annotated[
         bool, typer.Option("--one-transaction", help="All statements in one transaction: all or nothing.")
     ] = False,
+    once: Annotated[
+        str | None,
+        typer.Option("--once", metavar="KEY", help="Apply each statement once, however often this is run with KEY."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress messages.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All progress messages.")] = False,
 ) -> None:
@@ -52,10 +57,21 @@ def sql(
     # Under 'hive-acid lease run' what is written commits only while that lease is held.
     lease = lease_of_environment(session.client().leases)
     with progress(reporter(quiet, verbose), not quiet) as listener, session.engine(listener) as engine:
-        results = engine.run(text, one_transaction=one_transaction, lease=lease)
+        results = engine.run(text, one_transaction=one_transaction, lease=lease, once=_once(once))
     rows = [result.rows for result in results if result.rows is not None]
     if rows:
         print_rows(rows[-1], form)
+
+
+def _once(key: str | None) -> Once | None:
+    """What all runs with a key have in common (R14)."""
+    from airflow_hive_acid.engine.claiming import Once
+
+    if key is None:
+        return None
+    if not key.strip():
+        raise InvalidArgumentsError("--once is empty; give what all tries of this work have in common, as a date")
+    return Once(("hive-acid sql", key))
 
 
 def read_script(file: str) -> str:
@@ -71,9 +87,16 @@ def read_script(file: str) -> str:
 
 def reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:
     """Prints the events that somebody at a terminal wants to know; nothing or all of them, if so asked."""
-    from airflow_hive_acid.engine.events import SparkReady, SparkStarting, StatementFinished, TransactionAborted
+    from airflow_hive_acid.engine.events import (
+        AppliedBefore,
+        EarlierTryFenced,
+        SparkReady,
+        SparkStarting,
+        StatementFinished,
+        TransactionAborted,
+    )
 
-    told = (SparkStarting, SparkReady, StatementFinished, TransactionAborted)
+    told = (SparkStarting, SparkReady, StatementFinished, TransactionAborted, AppliedBefore, EarlierTryFenced)
 
     def report(event: Event) -> None:
         if not quiet and (verbose or isinstance(event, told)):

@@ -76,6 +76,17 @@ def test_what_cannot_be_chosen_is_named(call, arguments, text):
     assert text in str(done.exception)
 
 
+@pytest.mark.rule("R14")
+def test_script_with_a_key_is_applied_once(call, client):
+    script = "CREATE DATABASE shop; DROP DATABASE shop; CREATE DATABASE shop"
+    first = call("sql", "--once", "2026-11-22", "-e", script)
+    again = call("sql", "--once", "2026-11-22", "-e", script)
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert "was applied by an earlier try" in again.stderr
+    assert call("sql", "--once", "another", "-e", script).exit_code == 1
+    assert call("sql", "--once", " ", "-e", script).exit_code == 1
+
+
 @pytest.mark.parametrize("service", ["initiator", "worker", "cleaner", "reaper", "history-purge"])
 def test_maintenance_looks_once(call, service):
     done = call("maintenance", service, "--once")
