@@ -45,9 +45,9 @@ def _expire_part(conn: Connection) -> int:
     # Tables first, as everywhere.
     removed = _remove(conn, ended) if ended else 0
     gone = execute_batch(conn, [Step(rows.GONE, limit)])[0].rows
-    for ticket, _ in gone:
+    for ticket, hive_id in gone:
         # Whom it kept waiting looks by himself within a second: a place that nobody keeps has not counted for a while.
-        execute_batch(conn, rows.leave_steps(ticket))
+        execute_batch(conn, rows.leave_steps(ticket, hive_id))
     return removed + len(gone)
 
 

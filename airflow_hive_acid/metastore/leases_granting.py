@@ -39,6 +39,7 @@ class Request:
 
     :param objects: sorted, each once.
     :param ticket: the place in the queue, None without one.
+    :param hive_id: the lock that stands in Hive's queue for it; read anew with every look.
     """
 
     objects: tuple[LeaseObject, ...]
@@ -48,6 +49,7 @@ class Request:
     secret_hash: str
     mirrored: bool
     ticket: int | None = None
+    hive_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ def grab(conn: Connection, request: Request, *, queue: bool) -> Granted | Blocke
     :param queue: whether to wait for it, when it cannot be granted now.
     :raises GuardMissingError: when a row to lock is missing; nothing was done.
     """
+    request = with_hive_id(conn, request)
     guards = rows.guard_steps(request.objects)
     looks, ticket_steps = look_steps(request), _ticket_steps(request)
     first = [*guards, rows.NEXT_ID, rows.NOW, *ticket_steps, *looks]
@@ -105,8 +108,8 @@ def grab(conn: Connection, request: Request, *, queue: bool) -> Granted | Blocke
     mine, found = results[behind : behind + len(ticket_steps)], results[behind + len(ticket_steps) :]
     if request.ticket is not None and not _keeps_place(request, mine, now):
         # Nobody waited for us any longer: what we wanted may have been given to somebody behind us. Once more, anew.
-        execute_batch(conn, rows.leave_steps(request.ticket))
-        return grab(conn, replace(request, ticket=None), queue=queue)
+        execute_batch(conn, rows.leave_steps(request.ticket, request.hive_id))
+        return grab(conn, replace(request, ticket=None, hive_id=None), queue=queue)
     answer = judge(request, found, now)
     if isinstance(answer, Blocked):
         if not queue:
@@ -131,11 +134,12 @@ class Free:
 def look_steps(request: Request) -> list[Step]:
     """Whatever could be in the way; what :func:`judge` reads."""
     ticket = rows.ANY_TICKET if request.ticket is None else request.ticket
+    below = rows.ANY_TICKET if request.hive_id is None else request.hive_id
     steps = []
     for each in request.objects:
         steps += [rows.conflict_step(each), rows.ahead_step(each, ticket)]
         if request.mirrored:
-            steps += [*rows.hive_lock_steps(each, ticket), rows.shared_mirror_step(each)]
+            steps += [*rows.hive_lock_steps(each, below), rows.shared_mirror_step(each)]
     return steps
 
 
@@ -202,40 +206,58 @@ def utc(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
 
 
+def with_hive_id(conn: Connection, request: Request) -> Request:
+    """A request with the lock that stands for it in Hive's queue, which nobody else puts there."""
+    if request.ticket is None or not request.mirrored:
+        return request
+    found = execute_batch(conn, [Step(rows.MY_HIVE_ID, {"ticket": request.ticket})])[0].rows
+    return replace(request, hive_id=found[0][0] if found else None)
+
+
 def _ticket_steps(request: Request) -> list[Step]:
     if request.ticket is None:
         return []
-    return [Step(rows.MY_TICKET, {"ticket": request.ticket}), rows.lock_waiting_locks(request.ticket)]
+    steps = [Step(rows.MY_TICKET, {"ticket": request.ticket})]
+    return steps if request.hive_id is None else [*steps, rows.lock_waiting_locks(request.hive_id)]
 
 
 def _keeps_place(request: Request, mine: Sequence[Result], now: int) -> bool:
     """Whether our place, and our locks in Hive's queue, are still there."""
-    places, locks = mine
-    if len(places.rows) != len(request.objects) or any(until <= now for _, until, _ in places.rows):
+    places, *locks = mine
+    if len(places.rows) != len(request.objects) or any(until <= now for _, until in places.rows):
         return False
-    return not request.mirrored or len(locks.rows) == len(request.objects)
+    return all(len(found.rows) == len(request.objects) for found in locks)
 
 
 def _queue(conn: Connection, request: Request, answer: Blocked, next_id: int, now: int) -> Blocked:
-    until = now + ALIVE_MS
-    if request.ticket is not None:
-        finish_batch(conn, rows.stay_steps(request.ticket, now, until))
-        return replace(answer, ticket=request.ticket)
-    steps = [
-        rows.advance(next_id + 1),
-        *rows.enqueue_steps(next_id, request.objects, request.user, now, until, mirrored=request.mirrored),
-    ]
-    if request.mirrored:
-        # In Hive's queue, too: later writers wait for us, and those before us end one day.
+    """Take or keep a place in the queue; in Hive's, too, as soon as nothing but Hive's locks is in the way.
+
+    Not before: who holds a lease without mirror may be writing through Hive, and must not wait for us there (R6).
+    """
+    until, ticket, hive_id = now + ALIVE_MS, request.ticket, request.hive_id
+    steps: list[Step] = []
+    if answer.by_hive and hive_id is None:
+        # Later writers wait for us, and those before us end one day. The id is a new one: smaller ones have been looked
+        # at by locks that are granted.
+        hive_id = next_id
         user = _latin(request.user)
         steps += [
             rows.mirror_step(
-                (next_id, number), each, acquired=None, until=now, user=user, host=request.host, agent=_WAITING_AGENT
+                (hive_id, number), each, acquired=None, until=now, user=user, host=request.host, agent=_WAITING_AGENT
             )
             for number, each in enumerate(request.objects, 1)
         ]
+        if ticket is not None:
+            steps.append(rows.enter_hives(ticket, hive_id))
+    if ticket is None:
+        ticket = next_id
+        steps += rows.enqueue_steps(ticket, request.objects, request.user, now, until, hive_id)
+    else:
+        steps += rows.stay_steps(ticket, request.hive_id, now, until)
+    if next_id in (ticket, hive_id):
+        steps.append(rows.advance(next_id + 1))
     finish_batch(conn, steps)
-    return replace(answer, ticket=next_id)
+    return replace(answer, ticket=ticket)
 
 
 def _grant(conn: Connection, request: Request, free: Free, lease_id: int, now: int) -> None:
@@ -245,14 +267,14 @@ def _grant(conn: Connection, request: Request, free: Free, lease_id: int, now: i
     for number, each in enumerate(request.objects, 1):
         mirror = None
         if request.mirrored:
-            place = (lease_id if ticket is None else ticket, number)
+            place = (lease_id if request.hive_id is None else request.hive_id, number)
             shared = free.shared.get(number)
             if shared is not None:
                 mirror = shared
                 steps.append(rows.mirror_until(shared, end))
-                if ticket is not None:
+                if request.hive_id is not None:
                     steps.append(rows.leave_hives(place))
-            elif ticket is not None:
+            elif request.hive_id is not None:
                 mirror = place
                 steps.append(rows.mirror_acquired(place, now, end, agent))
             else:
@@ -264,7 +286,7 @@ def _grant(conn: Connection, request: Request, free: Free, lease_id: int, now: i
         steps.append(rows.insert_step(lease_id, number, each, request.user, now, end, request.secret_hash, mirror))
     if ticket is not None:
         # Nobody to wake: who waited for our place in the queue waits for our lease now.
-        steps += rows.leave_steps(ticket)
+        steps += rows.leave_steps(ticket, request.hive_id)
     finish_batch(conn, steps)
 
 

@@ -40,6 +40,7 @@ from airflow_hive_acid.metastore.leases_granting import (
     look_steps,
     utc,
     wake_next,
+    with_hive_id,
 )
 from airflow_hive_acid.metastore.leases_holding import held_step, lock_and_look, look
 from airflow_hive_acid.metastore.leases_waiting import WaitingGrab, wait_in_line
@@ -376,11 +377,14 @@ class Leases:
         """Look without locking anything, so that those who wait do not disturb those who work; None: it may be free."""
 
         def operation(conn: Connection) -> Blocked | None:
-            now, *found = execute_batch(conn, [rows.NOW, *look_steps(request)])
-            answer = judge(request, found, int(now.rows[0][0]))
+            mine = with_hive_id(conn, request)
+            now, *found = execute_batch(conn, [rows.NOW, *look_steps(mine)])
+            answer = judge(mine, found, int(now.rows[0][0]))
             return answer if isinstance(answer, Blocked) else None
 
-        return self._database.run(operation, hot=True)
+        if self._database.dialect == "postgresql":
+            return self._database.run(operation, hot=True)
+        return self._database.read(operation)
 
     def _withdraw(self, request: Request) -> None:
         ticket = request.ticket
@@ -388,7 +392,8 @@ class Leases:
             return
 
         def operation(conn: Connection) -> None:
-            execute_batch(conn, [*rows.guard_steps(request.objects), *rows.leave_steps(ticket)])
+            hive_id = with_hive_id(conn, request).hive_id
+            execute_batch(conn, [*rows.guard_steps(request.objects), *rows.leave_steps(ticket, hive_id)])
             finish_batch(conn, wake_next(conn, request.objects))
 
         self._database.run(operation, hot=True)

@@ -224,7 +224,8 @@ def remove_steps(rows: Sequence[LeaseRow]) -> list[Step]:
 # --- those who wait -----------------------------------------------------------------------------------------------
 
 _WAITER_COLUMNS = (Q.HLQ_TICKET, Q.HLQ_DATABASE, Q.HLQ_TABLE, Q.HLQ_PARTITION, Q.HLQ_TYPE, Q.HLQ_USER)
-MY_TICKET = select(Q.HLQ_NUMBER, Q.HLQ_ALIVE_UNTIL, Q.HLQ_MIRRORED).where(Q.HLQ_TICKET == _TICKET)
+MY_TICKET = select(Q.HLQ_NUMBER, Q.HLQ_ALIVE_UNTIL).where(Q.HLQ_TICKET == _TICKET)
+MY_HIVE_ID = select(Q.HLQ_HIVE_ID).where(Q.HLQ_TICKET == _TICKET).limit(1)
 _ENQUEUE = insert(HIVE_ACID_LEASE_QUEUE).values(
     HLQ_TICKET=_TICKET,
     HLQ_NUMBER=bindparam("number"),
@@ -235,8 +236,9 @@ _ENQUEUE = insert(HIVE_ACID_LEASE_QUEUE).values(
     HLQ_USER=bindparam("user"),
     HLQ_SINCE=bindparam("since"),
     HLQ_ALIVE_UNTIL=bindparam("until"),
-    HLQ_MIRRORED=bindparam("mirrored"),
+    HLQ_HIVE_ID=bindparam("hive_id", type_=sa.BigInteger),
 )
+_ENTER_HIVES = update(HIVE_ACID_LEASE_QUEUE).where(Q.HLQ_TICKET == _TICKET).values(HLQ_HIVE_ID=bindparam("hive_id"))
 _STAY = update(HIVE_ACID_LEASE_QUEUE).where(Q.HLQ_TICKET == _TICKET).values(HLQ_ALIVE_UNTIL=bindparam("until"))
 _LEAVE = delete(HIVE_ACID_LEASE_QUEUE).where(Q.HLQ_TICKET == _TICKET)
 _WAITERS = (
@@ -245,7 +247,7 @@ _WAITERS = (
     .order_by(Q.HLQ_TICKET)
 )
 GONE = (
-    select(Q.HLQ_TICKET, Q.HLQ_MIRRORED)
+    select(Q.HLQ_TICKET, Q.HLQ_HIVE_ID)
     .where(Q.HLQ_ALIVE_UNTIL <= clock_ms())
     .distinct()
     .order_by(Q.HLQ_TICKET)
@@ -294,9 +296,12 @@ def waiters_steps(objects: Iterable[LeaseObject | HiveLease]) -> list[Step]:
 
 
 def enqueue_steps(
-    ticket: int, wanted: Sequence[LeaseObject], user: str, now: int, until: int, *, mirrored: bool
+    ticket: int, wanted: Sequence[LeaseObject], user: str, now: int, until: int, hive_id: int | None
 ) -> list[Step]:
-    """Take a place in the queue."""
+    """Take a place in the queue.
+
+    :param hive_id: of the lock that waits in Hive's queue, if one does.
+    """
     return [
         Step(
             _ENQUEUE,
@@ -308,21 +313,28 @@ def enqueue_steps(
                 "user": user,
                 "since": now,
                 "until": until,
-                "mirrored": int(mirrored),
+                "hive_id": hive_id,
             },
         )
         for number, each in enumerate(wanted, 1)
     ]
 
 
-def stay_steps(ticket: int, now: int, until: int) -> list[Step]:
+def enter_hives(ticket: int, hive_id: int) -> Step:
+    """Note the lock that waits in Hive's queue for somebody who stood in ours only."""
+    return Step(_ENTER_HIVES, {"ticket": ticket, "hive_id": hive_id})
+
+
+def stay_steps(ticket: int, hive_id: int | None, now: int, until: int) -> list[Step]:
     """Keep a place in the queue, and in Hive's."""
-    return [Step(_STAY, {"ticket": ticket, "until": until}), Step(_STAY_IN_HIVES, {"ext": ticket, "until": now})]
+    steps = [Step(_STAY, {"ticket": ticket, "until": until})]
+    return steps if hive_id is None else [*steps, Step(_STAY_IN_HIVES, {"ext": hive_id, "until": now})]
 
 
-def leave_steps(ticket: int) -> list[Step]:
+def leave_steps(ticket: int, hive_id: int | None) -> list[Step]:
     """Leave the queue, and Hive's."""
-    return [Step(_LEAVE, {"ticket": ticket}), Step(_LEAVE_HIVES, {"ext": ticket})]
+    steps = [Step(_LEAVE, {"ticket": ticket})]
+    return steps if hive_id is None else [*steps, Step(_LEAVE_HIVES, {"ext": hive_id})]
 
 
 # --- the mirror in HIVE_LOCKS -------------------------------------------------------------------------------------
@@ -373,7 +385,7 @@ _STAY_IN_HIVES = (
 _LOCK_MINE = select(H.HL_LOCK_INT_ID).where(H.HL_LOCK_EXT_ID == _EXT).with_for_update()
 LOCK_MIRROR = select(H.HL_LOCK_INT_ID).where(_THIS_LOCK).with_for_update()
 _OF_A_LEASE = exists().where(L.MIRROR_EXT_ID == H.HL_LOCK_EXT_ID, L.MIRROR_INT_ID == H.HL_LOCK_INT_ID)
-_OF_A_WAITER = exists().where(Q.HLQ_TICKET == H.HL_LOCK_EXT_ID)
+_OF_A_WAITER = exists().where(Q.HLQ_HIVE_ID == H.HL_LOCK_EXT_ID)
 
 
 def _hive_locks(whole: bool) -> sa.Select[Any]:
@@ -397,15 +409,15 @@ _ON_DATABASE = _IN_HIVES.where(H.HL_TABLE.is_(None))
 _HIVE_LOCKS = {whole: _hive_locks(whole) for whole in (False, True)}
 
 
-def hive_lock_steps(wanted: LeaseObject, ticket: int) -> list[Step]:
+def hive_lock_steps(wanted: LeaseObject, below: int) -> list[Step]:
     """Locks of Hive's transactions that a mirrored lease waits for; the look at databases apart, for the index."""
     whole = not wanted.partition_name
-    parameters = {"db": wanted.db_name, "tbl": wanted.table_name, "ticket": ticket}
+    parameters = {"db": wanted.db_name, "tbl": wanted.table_name, "ticket": below}
     if not whole:
         parameters["part"] = wanted.partition_name
     return [
         Step(_HIVE_LOCKS[whole], parameters),
-        Step(_ON_DATABASE, {"db": wanted.db_name, "ticket": ticket}),
+        Step(_ON_DATABASE, {"db": wanted.db_name, "ticket": below}),
     ]
 
 
@@ -446,9 +458,9 @@ def leave_hives(mirror: tuple[int, int]) -> Step:
     return Step(_LEAVE_HIVES_ONE, {"ext": mirror[0], "int": mirror[1]})
 
 
-def lock_waiting_locks(ticket: int) -> Step:
-    """Lock, and count, the waiting locks of a ticket."""
-    return Step(_LOCK_MINE, {"ext": ticket})
+def lock_waiting_locks(hive_id: int) -> Step:
+    """Lock, and count, what waits in Hive's queue for somebody."""
+    return Step(_LOCK_MINE, {"ext": hive_id})
 
 
 # --- the record of what was done by force -------------------------------------------------------------------------

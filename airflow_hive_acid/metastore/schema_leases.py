@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import Index
 
-from airflow_hive_acid.metastore.schema_types import code, identity, integer, key, number, table, text_value, words
+from airflow_hive_acid.metastore.schema_types import code, identity, key, number, table, text_value, words
 
 HIVE_LEASE = table(
     "HIVE_LEASE",
@@ -49,11 +49,13 @@ HIVE_ACID_LEASE_QUEUE = table(
     words("HLQ_USER", 128, null=False),
     number("HLQ_SINCE", null=False),
     number("HLQ_ALIVE_UNTIL", null=False),
-    integer("HLQ_MIRRORED", null=False),
+    number("HLQ_HIVE_ID"),
 )
 """Who waits for a lease, one row for each object wanted; tickets are ids of NEXT_LOCK_ID and say who was first.
 
-HLQ_MIRRORED is 1 when a waiting lock of that id stands in HIVE_LOCKS. A ticket counts until HLQ_ALIVE_UNTIL.
+HLQ_HIVE_ID is the waiting lock that stands for it in HIVE_LOCKS, NULL while other leases are in the way: who holds one
+of those may be writing through Hive, and must not wait for who waits for him (R6). A ticket counts until
+HLQ_ALIVE_UNTIL.
 """
 Index("HIVE_ACID_LEASE_QUEUE_OBJECT", HIVE_ACID_LEASE_QUEUE.c.HLQ_DATABASE, HIVE_ACID_LEASE_QUEUE.c.HLQ_TABLE)
 

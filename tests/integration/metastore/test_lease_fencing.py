@@ -220,6 +220,38 @@ def test_b_nor_for_hives_writers_that_wait_for_nothing_else(
 
 
 @pytest.mark.rule("R6")
+def test_c_nor_does_a_tool_that_writes_through_hive_under_a_lease_without_mirror(
+    ann: MetastoreClient, hive: MetastoreClient, metastore_url: str, rows: Any
+) -> None:
+    """
+    t1  A takes a lease without mirror, for a tool that is a client of Hive
+    t2            B waits for A's lease: in our queue, and not in Hive's
+    t3  the tool writes: it would otherwise wait for B, who waits for A
+    t4  A drops its lease while the tool still writes
+    t5            B waits for Hive's writer, in Hive's queue, then is granted
+    """
+    with somebody(metastore_url, "bob") as bob:
+        lease = ann.leases.grab_lease("db.t", 60, mirror=False)
+        got: list[Lease] = []
+        thread = threading.Thread(target=lambda: got.append(bob.leases.grab_lease("db.t", 60, 60)))
+        thread.start()
+        wait_for(lambda: rows.count("HIVE_ACID_LEASE_QUEUE") == 1)
+        tool = writes(hive)
+        assert tool.state is ACQUIRED
+        ann.leases.drop_lease(lease)
+        wait_for(lambda: rows.count("HIVE_LOCKS", HL_LOCK_STATE="w") == 1)
+        late = writes(hive)
+        assert late.state is WAITING
+        hive.commit_txn(rows.select("HIVE_LOCKS", "HL_TXNID", HL_LOCK_EXT_ID=tool.lock_id)[0][0])
+        thread.join(60)
+        assert bob.leases.confirm_lease(got[0])
+        assert hive.check_lock(late.lock_id).state is WAITING
+        assert rows.select("HIVE_LOCKS", "HL_LOCK_TYPE", HL_TXNID=0, HL_LOCK_STATE="a") == [("x",)]
+        bob.leases.drop_lease(got[0])
+        assert hive.check_lock(late.lock_id).state is ACQUIRED
+
+
+@pytest.mark.rule("R6")
 def test_but_for_what_hive_holds_already(ann: MetastoreClient, hive: MetastoreClient, metastore_url: str) -> None:
     """A reader that was there before the lease makes the holder's exclusive lock wait; and so do those behind it."""
     writes(hive, "db", kind=SR)
