@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from airflow_hive_acid.engine.compactions import request_compaction
 from airflow_hive_acid.engine.ddl import require_empty
-from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, UnsupportedStatementError
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration
@@ -93,14 +93,13 @@ def _alter_columns(context: Context, statement: alter.AlterColumns | alter.Chang
 
 def _alter_storage(context: Context, statement: alter.AlterSerde | alter.AlterFileFormat) -> None:
     catalog, name, agent = context.client.catalog, str(statement.table), context.agent_info
-    if isinstance(statement, alter.AlterSerde) and statement.partition and statement.serde is None:
-        catalog.alter_partition_serde(name, dict(statement.partition), statement.properties, agent)
-        return
     if statement.partition:
-        raise UnsupportedStatementError(
-            f"{name}: all files of a table are read in one format here, so a partition has none of its own; "
-            "alter the table, or leave it"
-        )
+        if isinstance(statement, alter.AlterFileFormat):
+            asked = PartitionAlteration(stored_as=statement.stored_as)
+        else:
+            asked = PartitionAlteration(serde_properties=statement.properties, serde=statement.serde)
+        catalog.alter_partition(name, dict(statement.partition), asked, agent_info=agent)
+        return
     if isinstance(statement, alter.AlterFileFormat):
         catalog.alter_storage(name, stored_as=statement.stored_as, agent_info=agent)
     else:

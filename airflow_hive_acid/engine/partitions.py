@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.engine.snapshots import partition_refs
+from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.metastore.partition_conditions import And, Compare, Condition, In, Or
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.jobs import PartitionRef
     from airflow_hive_acid.metastore.catalog import Catalog
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog_model import Partition, Table
     from airflow_hive_acid.sql.pruning import PartitionFilter
 
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -52,7 +53,7 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
         listed = self._listed.get(keep)
         if listed is None:
             found = self._catalog.list_partitions(self._table.qualified_name, condition_of(keep), keeps=keep.keeps)
-            listed = list(partition_refs(found))
+            listed = list(partition_refs(self._readable(found)))
         self._found |= {ref.name: ref for ref in listed}
         known = {ref.name: ref for ref in listed}
         return list((known | {name: ref for name, ref in self._made.items() if keep.keeps(ref.values)}).values())
@@ -62,7 +63,18 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
         wanted = [name for name in dict.fromkeys(names) if name not in self._found and name not in self._made]
         if wanted and self._table.is_partitioned:
             found = self._catalog.find_partitions(self._table.qualified_name, wanted)
-            self._found |= dict.fromkeys(wanted) | {r.name: r for r in partition_refs(found.values())}
+            self._found |= dict.fromkeys(wanted) | {r.name: r for r in partition_refs(self._readable(found.values()))}
+
+    def _readable(self, partitions: Iterable[Partition]) -> Iterator[Partition]:
+        """Hive may store a partition in a format of its own; read as the table's its rows would be nonsense."""
+        for partition in partitions:
+            if partition.input_format not in (None, self._table.input_format):
+                raise UnsupportedStatementError(
+                    f"partition {partition.name} of {self._table.qualified_name} is stored as "
+                    f"{partition.input_format}, and all files of a table are read in one format here, which is "
+                    f"{self._table.input_format}; keep the partition to Hive, or copy it there into a table of its own"
+                )
+            yield partition
 
     def made(self, ref: PartitionRef) -> None:
         """Note a partition that the catalog gets at the commit."""
@@ -77,7 +89,7 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
 
     def __iter__(self) -> Iterator[str]:
         if self._table.is_partitioned:
-            listed = partition_refs(self._catalog.list_partitions(self._table.qualified_name))
+            listed = partition_refs(self._readable(self._catalog.list_partitions(self._table.qualified_name)))
             self._found |= {ref.name: ref for ref in listed}
         return iter([name for name, ref in (self._found | self._made).items() if ref is not None])
 

@@ -15,6 +15,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden, parse_directory
 from airflow_hive_acid.metastore import catalog_alter as alter
+from airflow_hive_acid.metastore.catalog_formats import FORMATS, StorageFormat
 from airflow_hive_acid.metastore.catalog_model import check_location, check_property
 from airflow_hive_acid.metastore.objects import shorten
 
@@ -37,6 +38,9 @@ class PartitionAlteration:
     :param columns: all columns of the partition, position by position.
     :param comments: comments of columns.
     :param location: another directory.
+    :param serde: another class (SET SERDE), and ``stored_as`` ``orc``, ``parquet`` or ``text`` (SET FILEFORMAT): our
+        readers go by the table, so both can only say what the table says; a partition that says something else is
+        mended by them.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -46,11 +50,14 @@ class PartitionAlteration:
     columns: Sequence[Column] | None = None
     comments: Mapping[str, str] = field(default_factory=dict)
     location: str | None = None
+    serde: str | None = None
+    stored_as: str | None = None
 
     @property
     def is_shared(self) -> bool:
         """Whether readers and writers may go on meanwhile: nothing changes for them."""
-        return not self.unset and self.columns is None and self.location is None
+        how_it_is_read = (self.columns, self.location, self.serde, self.stored_as)
+        return not self.unset and how_it_is_read == (None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +66,14 @@ class PartitionChange:
 
     :param columns: None when they stay.
     :param location: where it lies afterwards.
+    :param format: what it is stored as afterwards; None when that stays.
     """
 
     properties: dict[str, str]
     serde_properties: dict[str, str]
     location: str
     columns: alter.ColumnChange | None = None
+    format: StorageFormat | None = None
 
 
 def change_partition(table: Table, partition: PartitionObject, asked: PartitionAlteration) -> PartitionChange:
@@ -87,7 +96,22 @@ def change_partition(table: Table, partition: PartitionObject, asked: PartitionA
         if asked.location is None
         else place_of_partition(table, partition.name, asked.location),
         None if asked.columns is None else _columns(table, partition, asked),
+        _format(table, where, asked),
     )
+
+
+def _format(table: Table, where: str, asked: PartitionAlteration) -> StorageFormat | None:
+    if asked.serde is None and asked.stored_as is None:
+        return None
+    known = FORMATS.get(table.format or "")
+    if known is None or asked.stored_as not in (None, known.name) or asked.serde not in (None, known.serde):
+        said = asked.stored_as if asked.stored_as is not None else shorten(repr(asked.serde))
+        raise InvalidArgumentsError(
+            f"{where} cannot be read as {said}: all files of a table are read in one format here, and that of "
+            f"{table.qualified_name} is {known.keyword if known else table.input_format}. Copy the partition "
+            "into a table of its own"
+        )
+    return known
 
 
 def _properties(where: str, before: Mapping[str, str], asked: PartitionAlteration) -> dict[str, str]:

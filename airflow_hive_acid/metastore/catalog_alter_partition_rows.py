@@ -24,6 +24,7 @@ from airflow_hive_acid.metastore.schema_catalog import (
     PARTITIONS,
     SDS,
     SERDE_PARAMS,
+    SERDES,
     SORT_COLS,
     TBLS,
 )
@@ -100,6 +101,10 @@ def write_partition(
         # What they say was true of other files; Hive keeps them and answers from them.
         properties.pop(STATISTICS_ACCURATE, None)
         connection.execute(delete(PART_COL_STATS).where(PART_COL_STATS.c.PART_ID == part_id))
+    if change.format is not None:
+        formats = {"INPUT_FORMAT": change.format.input_format, "OUTPUT_FORMAT": change.format.output_format}
+        connection.execute(update(SDS).where(SDS.c.SD_ID == storage.SD_ID).values(formats))
+        connection.execute(update(SERDES).where(SERDES.c.SERDE_ID == storage.SERDE_ID).values(SLIB=change.format.serde))
     if change.columns is not None and columns_id is not None:
         _write_columns(connection, table, storage, change.columns, columns_id)
         connection.execute(

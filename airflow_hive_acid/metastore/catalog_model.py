@@ -154,6 +154,7 @@ class Partition:
 
     :param name: Hive's name, ``k1=v1/k2=v2`` with escaped values.
     :param values: the values as the catalog holds them; NULL is ``__HIVE_DEFAULT_PARTITION__``.
+    :param input_format: None when it is not known, or the table's.
     """
 
     name: str
@@ -161,6 +162,7 @@ class Partition:
     location: str
     id: int = 0
     write_id: int = 0
+    input_format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 TakeIds: TypeAlias = "Callable[[Connection, IdKind, int], Sequence[int]]"
 
 _BATCH = 1000
-_SELECT_PARTITIONS = select(PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.WRITE_ID, SDS.c.LOCATION).join(
-    SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID
-)
+_SELECT_PARTITIONS = select(
+    PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.WRITE_ID, SDS.c.LOCATION, SDS.c.INPUT_FORMAT
+).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
 _SELECT_EXISTING = select(PARTITIONS.c.PART_NAME).where(
     PARTITIONS.c.TBL_ID == bindparam("table"), PARTITIONS.c.PART_NAME.in_(bindparam("names", expanding=True))
 )
@@ -183,7 +183,7 @@ def delete_partitions(connection: Connection, part_ids: Sequence[int]) -> list[i
 
 def _partition(row: Any) -> Partition:
     values = tuple(value for _, value in parse_partition_name(row.PART_NAME))
-    return Partition(row.PART_NAME, values, row.LOCATION or "", row.PART_ID, row.WRITE_ID or 0)
+    return Partition(row.PART_NAME, values, row.LOCATION or "", row.PART_ID, row.WRITE_ID or 0, row.INPUT_FORMAT)
 
 
 def _missing(connection: Connection, table: Table, names: Sequence[str]) -> list[str]:

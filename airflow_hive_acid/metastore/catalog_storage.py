@@ -15,7 +15,6 @@ from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.metastore import catalog_alter as alter
 from airflow_hive_acid.metastore import catalog_alter_rows as rows
 from airflow_hive_acid.metastore.catalog_alter_partition import (
-    PartitionAlteration,
     PartitionChange,
     place_of_partition,
 )
@@ -183,14 +182,6 @@ class CatalogStorage(CatalogDdl):
                 write_partition(connection, part.id, table, before, same, None, self._user)
 
         self._database.run(self.events.finishing(operation))
-
-    def alter_partition_serde(
-        self, name: str, spec: PartitionSpec, properties: Mapping[str, str], agent_info: str | None = None
-    ) -> Partition:
-        """PARTITION (…) SET SERDEPROPERTIES."""
-        return self.alter_partition(
-            name, spec, PartitionAlteration(serde_properties=dict(properties)), agent_info=agent_info
-        )
 
 
 def check_storage(

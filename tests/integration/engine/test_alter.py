@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import (
@@ -13,6 +14,7 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.metastore.jobs import JobState
+from airflow_hive_acid.metastore.schema_catalog import PARTITIONS, SDS
 from airflow_hive_acid.settings import Settings, Source
 
 
@@ -200,6 +202,26 @@ def test_the_format_of_a_plain_table_without_partitions_may_change(engine, clien
         engine.run(f"ALTER TABLE {plain} SET FILEFORMAT ORC")
     with pytest.raises(InvalidArgumentsError, match=r"'com\.x\.Y' does not read its files; .* read by .*Par"):
         engine.run(f"ALTER TABLE {plain} SET SERDE 'com.x.Y'")
+
+
+def test_a_partition_is_stored_as_its_table_is(engine, client, plain):
+    """One that Hive stores otherwise is refused by readers and writers, and mended by SET FILEFORMAT or SET SERDE."""
+    lazy = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+    engine.run(f"ALTER TABLE {plain} ADD PARTITION (k='a')")
+    engine.run(f"ALTER TABLE {plain} PARTITION (k='a') SET SERDE '{lazy}' WITH SERDEPROPERTIES ('field.delim'='|')")
+    for clause in ("SET FILEFORMAT ORC", "SET SERDE 'com.x.Y'"):
+        with pytest.raises(InvalidArgumentsError, match=r"read in one format here, and that of w\.e is TEXTFILE"):
+            engine.run(f"ALTER TABLE {plain} PARTITION (k='a') {clause}")
+    (before,) = client.catalog.list_partitions(plain)
+    storage = sa.select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.PART_ID == before.id).scalar_subquery()
+    foreign = sa.update(SDS).where(SDS.c.SD_ID == storage).values(INPUT_FORMAT="com.x.Input")
+    client.database.run(lambda connection: connection.execute(foreign))
+    for statement in ("SELECT * FROM w.e", "INSERT INTO w.e PARTITION (k='a') VALUES (1)"):
+        with pytest.raises(UnsupportedStatementError, match=r"partition k=a of w\.e is stored as com\.x\.Input"):
+            engine.run(statement)
+    engine.run(f"ALTER TABLE {plain} PARTITION (k='a') SET FILEFORMAT TEXTFILE")
+    assert client.catalog.list_partitions(plain) == [before]
+    engine.run("SELECT * FROM w.e")
 
 
 def test_the_format_of_a_transactional_table_stays(engine, client):
