@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Number = int | float | str
 _SHOWN = 200
 """So many names are recorded."""
+_PRINTED = 10
 
 
 class Kind(Enum):
@@ -119,6 +120,8 @@ class CleaningOutcome:
 
     def __str__(self) -> str:
         text = _line(self.resource, self.kind, self.reason, self.request_id)
+        if self.removed:
+            text += f"; removed: {', '.join(_names(self.removed, _PRINTED))}"
         return f"{text}; kept for {', '.join(self.blocked_by)}" if self.blocked_by else text
 
     def details(self) -> dict[str, Any]:
@@ -136,9 +139,9 @@ class CleaningOutcome:
         }
 
 
-def _names(uris: Sequence[str]) -> list[str]:
-    shown = [uri.rpartition("/")[2] for uri in uris[:_SHOWN]]
-    return shown if len(uris) <= _SHOWN else [*shown, f"and {len(uris) - _SHOWN} more"]
+def _names(uris: Sequence[str], most: int = _SHOWN) -> list[str]:
+    shown = [uri.rpartition("/")[2] for uri in uris[:most]]
+    return shown if len(uris) <= most else [*shown, f"and {len(uris) - most} more"]
 
 
 def _line(resource: Resource, kind: Kind, reason: str, request_id: int | None) -> str:

@@ -55,7 +55,8 @@ def test_a_wait_is_one_row_that_names_the_dag_run_and_the_clean_up_is_another(
     assert (record.kind, record.request_id) == ("waiting", 1)
     assert record.details["for"] == [{"txn": reader.txn_id, "user": "ann", "host": "host1", "agent": DAG_RUN}]
     reader.close()
-    run_cleaner(client, fs)
+    (outcome,) = run_cleaner(client, fs)
+    assert str(outcome).endswith(f"directories and files were removed; removed: {', '.join(DELTAS)}")
     newest, older = client.cleanings.newest("default", "t")
     assert (newest.kind, older.id) == ("cleaned", record.id)
     assert newest.details["removed"] == DELTAS
