@@ -21,10 +21,14 @@ FETCH_DELETED_ROWS = "acid.fetch.deleted.rows"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: lower-case name and Hive type text, for example ``decimal(12,2)``."""
+    """A column: lower-case name and Hive type text, for example ``decimal(12,2)``.
+
+    :param required: Hive declared it NOT NULL and enforces that; nothing else of constraints is kept here.
+    """
 
     name: str
     type: str
+    required: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

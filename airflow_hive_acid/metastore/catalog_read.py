@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Text, bindparam, cast, literal, null, or_, select, tuple_, union_all
+from sqlalchemy import Text, and_, bindparam, cast, literal, null, or_, select, tuple_, union_all
 
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.schema_catalog import (
     CTLGS,
     DATABASE_PARAMS,
     DBS,
+    KEY_CONSTRAINTS,
     PARTITION_KEYS,
     PARTITIONS,
     SDS,
@@ -83,6 +84,18 @@ def _details(kind: str, owner: Any, index: Any, name: Any, value: Any, comment: 
 
 _k, _c, _b, _s, _p = PARTITION_KEYS.c, COLUMNS_V2.c, BUCKETING_COLS.c, SORT_COLS.c, TABLE_PARAMS.c
 _d = SERDE_PARAMS.c
+_n = KEY_CONSTRAINTS.c
+_NOT_NULL, _ENABLED = 3, 4
+"""Of MConstraint: the kind, and the bit of ENABLE_VALIDATE_RELY that has Hive enforce it."""
+_REQUIRED = (
+    _details("required", _n.PARENT_TBL_ID, _n.PARENT_INTEGER_IDX, _c.COLUMN_NAME, null(), null(), "table_ids")
+    .join_from(
+        KEY_CONSTRAINTS,
+        COLUMNS_V2,
+        and_(_c.CD_ID == _n.PARENT_CD_ID, _c.INTEGER_IDX == _n.PARENT_INTEGER_IDX),
+    )
+    .where(_n.CONSTRAINT_TYPE == _NOT_NULL, _n.ENABLE_VALIDATE_RELY >= _ENABLED)
+)
 _SELECT_DETAILS = union_all(
     _details("column", _c.CD_ID, _c.INTEGER_IDX, _c.COLUMN_NAME, _c.TYPE_NAME, _c.COMMENT, "column_ids"),
     _details("key", _k.TBL_ID, _k.INTEGER_IDX, _k.PKEY_NAME, _k.PKEY_TYPE, _k.PKEY_COMMENT, "table_ids"),
@@ -90,6 +103,7 @@ _SELECT_DETAILS = union_all(
     _details("sort", _s.SD_ID, _s.INTEGER_IDX, _s.COLUMN_NAME, _s.ORDER, null(), "storage_ids"),
     _details("property", _p.TBL_ID, literal(0), _p.PARAM_KEY, _p.PARAM_VALUE, null(), "table_ids"),
     _details("serde", _d.SERDE_ID, literal(0), _d.PARAM_KEY, _d.PARAM_VALUE, null(), "serde_ids"),
+    _REQUIRED,
 )
 
 
@@ -214,12 +228,13 @@ def _by_owner(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str, in
 def _table(row: Any, details: dict[tuple[str, int], list[Row[Any]]]) -> Table:
     columns = details.get(("column", row.CD_ID), [])
     keys = details.get(("key", row.TBL_ID), [])
+    required = {d.name for d in details.get(("required", row.TBL_ID), [])}
     return Table(
         db=row.DB_NAME,
         name=row.TBL_NAME,
         id=row.TBL_ID,
         location=row.LOCATION or "",
-        columns=tuple(Column(d.name, d.value) for d in columns),
+        columns=tuple(Column(d.name, d.value, d.name in required) for d in columns),
         partition_columns=tuple(Column(d.name, d.value) for d in keys),
         properties={d.name: d.value or "" for d in details.get(("property", row.TBL_ID), [])},
         owner=row.OWNER,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.spark.schema import TableColumn
 
 _LONGEST_SHOWN = 100
+_NO_NULL = "NOT NULL constraint violated! column {} of {} takes no NULL; give it a value"
 _COMPLEX = (T.ArrayType, T.MapType, T.StructType)
 _STRINGS = (T.StringType, T.CharType, T.VarcharType)
 
@@ -32,6 +33,13 @@ def assigned(value: str, given: T.DataType, column: TableColumn, table: str) -> 
 
     :raises InvalidArgumentsError: when no value of that type can be converted.
     """
+    text = _fitting(value, given, column, table)
+    if not column.required:
+        return text
+    return f"coalesce({text}, {fail(BadRecordError, _NO_NULL.format(column.name, table))})"
+
+
+def _fitting(value: str, given: T.DataType, column: TableColumn, table: str) -> str:
     text = _converted(value, given, column, table)
     if column.length is None:
         return text

@@ -91,12 +91,14 @@ class TableColumn:
     :param hive_type: the type as the catalog has it, lower case.
     :param type: the type Spark scans and computes with.
     :param length: declared length of a char or varchar column, else None.
+    :param required: declared NOT NULL.
     """
 
     name: str
     hive_type: str
     type: T.DataType
     length: int | None = None
+    required: bool = False
 
     @property
     def is_char(self) -> bool:
@@ -124,7 +126,7 @@ def table_columns(columns: Iterable[Column], table: str) -> tuple[TableColumn, .
             )
         text = column.type.strip().lower()
         parser = _TypeParser(text, f"column {name} of {table}")
-        parsed.append(TableColumn(name, text, parser.whole(), parser.length))
+        parsed.append(TableColumn(name, text, parser.whole(), parser.length, column.required))
     return tuple(parsed)
 
 

@@ -39,7 +39,7 @@ _CLAUSES = (
     "PARTITION (…) RENAME TO PARTITION", "PARTITION (…) SET LOCATION", "CONCATENATE", "COMPACT",
 )  # fmt: skip
 _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("ADD", "CONSTRAINT"), "constraints are not kept, and Hive does not enforce them: leave it out"),
+    (("ADD", "CONSTRAINT"), "constraints are not kept; declare them in Hive, or leave them out"),
     (("DROP", "CONSTRAINT"), "there are no constraints"),
     (("DROP", "COLUMN"), "columns of ACID files cannot be dropped; copy the table with INSERT INTO … SELECT"),
     (("EXCHANGE",), "INSERT INTO … SELECT, then DROP PARTITION"),

@@ -210,7 +210,7 @@ def column_definitions(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
     columns: list[ColumnDefinition] = []
     while True:
         if cursor.at("CONSTRAINT") or cursor.at("PRIMARY", "KEY") or cursor.at("FOREIGN", "KEY"):
-            raise cursor.unsupported("constraints are not supported, and Hive does not enforce them: leave it out")
+            raise cursor.unsupported("constraints are not kept; declare them in Hive, or leave them out")
         token = cursor.next("a column name")
         cursor.position -= 1
         column = column_definition(cursor)

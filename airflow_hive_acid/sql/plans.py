@@ -24,12 +24,14 @@ STRENGTH = ("select", "insert", "delete", "update", "overwrite")
 
 
 class ColumnFacts(Protocol):
-    """A column of a table: its name and Hive type text."""
+    """A column of a table: its name, its Hive type text, and whether it is declared NOT NULL."""
 
     @property
     def name(self) -> str: ...
     @property
     def type(self) -> str: ...
+    @property
+    def required(self) -> bool: ...
 
 
 class TableFacts(Protocol):

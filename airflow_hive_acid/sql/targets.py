@@ -12,6 +12,8 @@ from airflow_hive_acid.sql.columns import column_names, no_such_column
 from airflow_hive_acid.sql.source import describe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow_hive_acid.sql.plans import TableFacts
     from airflow_hive_acid.sql.statements import DataStatement, Fragment, Insert, Merge, MergeWhen, Origin
 
@@ -109,6 +111,9 @@ def filled_columns(
             raise _invalid(statement, f"{column} has a value in the PARTITION clause; take it out of the column list")
         if column not in column_names(facts):
             raise _invalid(statement, no_such_column(facts, column))
+    missing = _unfilled(facts, statement.columns)
+    if missing:
+        raise _invalid(statement, missing)
     return (*statement.columns, *(column for column in dynamic if column not in statement.columns))
 
 
@@ -133,7 +138,21 @@ def inserted_columns(statement: Merge, when: MergeWhen, facts: TableFacts) -> As
             raise invalid(
                 statement, f"INSERT gives no value for the partition column {partition_column.name}", begin, end
             )
+    missing = _unfilled(facts, columns)
+    if missing:
+        raise invalid(statement, missing, begin, end)
     return tuple(zip(columns, when.values, strict=True))
+
+
+def _unfilled(facts: TableFacts, columns: Sequence[str]) -> str | None:
+    """What is wrong when a column that takes no NULL gets no value; in Hive's words."""
+    missing = [column.name for column in facts.columns if column.required and column.name not in columns]
+    if not missing:
+        return None
+    return (
+        f"NOT NULL constraint violated! {', '.join(missing)} of {facts.qualified_name} would be NULL in every new row; "
+        "give it a value"
+    )
 
 
 def invalid(statement: Origin, problem: str, begin: int, end: int) -> InvalidArgumentsError:

@@ -16,6 +16,7 @@ from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.catalog_statistics import forget_statistics
 from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.metastore.schema import MV_CREATION_METADATA, MV_TABLES_USED
+from airflow_hive_acid.metastore.schema_catalog import KEY_CONSTRAINTS, SDS, TBLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -451,3 +452,22 @@ def test_partitions_of_a_commit_are_added_with_its_write_id(partitioned: Catalog
             )
         )
     assert [(r["PART_NAME"], r["WRITE_ID"]) for r in stored("PARTITIONS")] == [("ds=a/h=1", write_id)]
+
+
+def test_columns_that_hive_declared_not_null_are_known(catalog: Catalog, client: MetastoreClient) -> None:
+    """Only those whose constraint Hive enforces (ENABLE); the other kinds say nothing about NULL."""
+    columns = tuple(Column(name, "int") for name in "abcd")
+    table = catalog.create_table(TableDefinition("default", "keyed", columns))
+    with client.database.transaction() as conn:
+        column_ids = sa.select(SDS.c.CD_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID).where(TBLS.c.TBL_ID == table.id)
+        place = {"PARENT_CD_ID": conn.execute(column_ids).scalar_one(), "PARENT_TBL_ID": table.id, "POSITION": 1}
+        for index, (kind, enabled) in enumerate([(3, 4), (3, 1), (2, 4), (3, 7)]):
+            conn.execute(
+                sa.insert(KEY_CONSTRAINTS).values(
+                    **place, PARENT_INTEGER_IDX=index, CONSTRAINT_NAME=f"c{index}", CONSTRAINT_TYPE=kind,
+                    ENABLE_VALIDATE_RELY=enabled,
+                )
+            )  # fmt: skip
+    assert [(c.name, c.required) for c in catalog.get_table("default.keyed").columns] == [
+        ("a", True), ("b", False), ("c", False), ("d", True),
+    ]  # fmt: skip

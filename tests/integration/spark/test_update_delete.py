@@ -14,7 +14,7 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.format.buckets import decode_bucket
-from airflow_hive_acid.format.jobs import Assignment, Update
+from airflow_hive_acid.format.jobs import Assignment, Column, Update
 from airflow_hive_acid.spark.accelerator import SESSION_KEY
 
 if TYPE_CHECKING:
@@ -147,6 +147,14 @@ def test_wrong_assignments_are_refused(acid_table: Callable) -> None:
         table.update(None, id="lower('Z')")
     with pytest.raises(InvalidArgumentsError, match="Spark cannot run the statement"):
         table.update("nowhere = 1", id="2")
+    # As a Hive that declared it NOT NULL.
+    table.columns = (Column("id", "int", required=True),)
+    table.insert("select 2, 'a'")
+    table.update("id = 2", id="3")
+    for change in (lambda: table.insert("select nullif(1, 1), 'a'"), lambda: table.update(None, id="nullif(id, 3)")):
+        with pytest.raises(BadRecordError, match=r"NOT NULL constraint violated! column id of db\.t takes no NULL"):
+            change()
+    assert table.rows() == [(1, "a"), (3, "a")]
 
 
 def test_conditions_may_use_subqueries_and_row_ids(acid_table: Callable) -> None:

@@ -54,6 +54,8 @@ def test_a_failure_carries_its_class_and_its_values() -> None:
 def test_values_of_the_right_type_are_stored_without_a_check() -> None:
     assert assigned("c0", T.LongType(), TableColumn("a", "bigint", T.LongType()), "t") == "c0"
     assert "try_cast(c0 as int)" in assigned("c0", T.LongType(), TableColumn("a", "int", T.IntegerType()), "t")
+    needed = TableColumn("a", "bigint", T.LongType(), required=True)
+    assert assigned("c0", T.LongType(), needed, "t").startswith("coalesce(c0, raise_error(")
     with pytest.raises(InvalidArgumentsError, match="column a of t is int; a value of type date cannot be stored"):
         assigned("c0", T.DateType(), TableColumn("a", "int", T.IntegerType()), "t")
 

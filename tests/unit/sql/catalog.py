@@ -36,6 +36,7 @@ TABLES = (
     Facts("demo.ext", columns("id:int"), is_transactional=False, type="EXTERNAL_TABLE"),
     Facts("demo.plainp", columns("id:int"), columns("ds:string h:int"), is_transactional=False),
     Facts("demo.logs", columns("id:int"), is_insert_only=True),
+    Facts("demo.keyed", (Column("id", "int", required=True), Column("name", "string"))),
     Facts("demo.users", columns("id:int email:string"), bucket_columns=("id",)),
 )
 _VIEWS = (

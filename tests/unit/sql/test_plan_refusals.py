@@ -54,6 +54,12 @@ INVALID = [
         100,
         "INSERT gives no value for the partition column ds",
     ),
+    ("INSERT INTO demo.keyed (name) VALUES ('a')", 1, "NOT NULL constraint violated! id of demo.keyed would be NULL"),
+    (
+        "MERGE INTO demo.keyed k USING src s ON k.id = s.flight WHEN NOT MATCHED THEN INSERT (name) VALUES (s.carrier)",
+        100,
+        "NOT NULL constraint violated! id of demo.keyed would be NULL",
+    ),
 ]
 
 UNSUPPORTED = [
