@@ -29,6 +29,8 @@ from airflow_hive_acid.operators.leases import DropLeaseOperator, GrabLeaseOpera
 from airflow_hive_acid.sensors.leases import HiveLeaseSensor
 from airflow_hive_acid.triggers.leases import LeaseGrantedTrigger, LeasesEndedTrigger
 
+pytestmark = pytest.mark.backends("sqlite")  # what the databases do differently is in integration/metastore
+
 
 class Store(dict[str, Any]):
     """What Airflow keeps for a task instance between its tries."""
@@ -51,6 +53,12 @@ def conn_id(monkeypatch, metastore_url):
     extra = {"metastore_url": metastore_url}
     monkeypatch.setenv("AIRFLOW_CONN_ACID", json.dumps({"conn_type": "hive_acid", "extra": extra}))
     return "acid"
+
+
+@pytest.fixture(autouse=True)
+def cheap_pads(monkeypatch):
+    """Pads cost 45 ms each on purpose."""
+    monkeypatch.setattr(crossing, "_COST", 2)
 
 
 @pytest.fixture
