@@ -76,7 +76,7 @@ class Exported:
             "files": self.files,
             "bytes": self.bytes,
             "txn_id": self.txn_id,
-            "seconds": round(self.seconds, 3),
+            "seconds": self.seconds,
         }
 
 
@@ -157,7 +157,7 @@ class _Place:
         """Give the files their name."""
         filesystem = self._context.filesystem
         files = [f for f in filesystem.list_files(self.written, recursive=True) if _is_data(f.relative, f.is_dir)]
-        seconds = time.monotonic() - started
+        seconds = round(time.monotonic() - started, 3)
         exported = Exported(self.uri, rows, len(files), sum(f.size for f in files), txn_id, seconds)
         mark = {"made_by": _MAKER, "run": self._digests[0], "life": self._digests[1], "result": exported.to_document()}
         renames = filesystem.can_fence(self.uri)

@@ -8,24 +8,53 @@ import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowException
 
+from airflow_hive_acid.engine.claiming import Once
+from airflow_hive_acid.engine.exports import Destination
+from airflow_hive_acid.engine.programs import Call
+from airflow_hive_acid.errors import AlreadyExistsError, HiveAcidError
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.operators.changes import HiveAcidInsertOperator, HiveAcidUpdateOperator
-from airflow_hive_acid.operators.export import HiveAcidExportOperator
-from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
-from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
+from airflow_hive_acid.sql.building import insert_statement, update_statement
+from airflow_hive_acid.sql.records import rows_query
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-SECRET = "do-not-tell-5f1c"  # noqa: S105 - it is looked for in what is written
+HOSTILE = [
+    "'; DROP TABLE TXNS;--",
+    "x' OR '1'='1",
+    '"',
+    "`",
+    "\\",
+    "\\'",
+    "\n",
+    "%",
+    "${env:HOME}",
+    "\\u0027",
+    "a\0b",
+    "*/ --",
+]
+FAILING = """
+from pyspark.sql import functions as F
+
+def main(job, what):
+    job.insert("db.v", job.read("db.v").select("id", F.lit("more"), F.lit(None), F.lit(None), F.lit(None), F.lit(None)))
+    job.update("db.v", {"t": "raise_error('no')"} if what == "change" else {"t": "t"}, where=None)
+    if what == "other table":
+        job.read("db.elsewhere")
+    if what == "python":
+        raise ValueError("a reason")
+    return "done"
+"""
 
 
 @pytest.fixture
@@ -64,7 +93,7 @@ def looked_up(*queries):
         return [engine.query(query).rows for query in queries]
 
 
-def test_examples_change_rows_run_pyspark_and_export(warehouse_on_postgresql, registered, tmp_path, caplog):
+def test_examples_change_rows_run_pyspark_and_export(warehouse_on_postgresql, registered, tmp_path):
     (tmp_path / "prices").mkdir()
     (tmp_path / "prices" / "1.csv").write_text("item,price\ncake,5.25\ncoffee,4.00\n")
     finished = registered(example("change_rows")).test()
@@ -103,3 +132,66 @@ def test_examples_change_rows_run_pyspark_and_export(warehouse_on_postgresql, re
     (part,) = (tmp_path / "exports" / "orders" / "day=2026-01-02").glob("part-*.csv")
     assert sorted(part.read_text().splitlines()) == ["3,IT'S ${COLD}; --", "4,CAKE", "id,item"]
     assert part.stat().st_size == told["orders"]["bytes"]
+
+    with HiveAcidHook() as hook, hook.get_engine() as engine:
+        _values_are_values(engine, warehouse_on_postgresql)
+        _jobs_that_fail_change_nothing(engine)
+        _exports_replace_only_exports(engine, tmp_path)
+
+
+def _values_are_values(engine, client):
+    """Texts that end statements elsewhere, and every type, through rows and literals and back."""
+    engine.run(
+        "CREATE DATABASE db; CREATE TABLE db.v (id INT, t STRING, amount DECIMAL(38,10), at TIMESTAMP, raw BINARY, "
+        "tags ARRAY<STRUCT<a:DECIMAL(5,2),d:DATE>>) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    )
+    table = client.catalog.get_table("db.v")
+    rows = [{"id": i, "t": text} for i, text in enumerate(HOSTILE)]
+    rows.append({
+        "id": 99, "t": "\U0001f600", "amount": Decimal("-1234567890123456789012345678.0123456789"), "raw": b"\x00'\xff",
+        "at": datetime(2026, 3, 29, 2, 30, 0, 123456, UTC), "tags": [{"a": Decimal("1.50"), "d": date(2026, 1, 31)}],
+    })  # fmt: skip
+    engine.run(insert_statement("db.v", rows_query(rows, table, (), ())))
+    for i, text in enumerate(HOSTILE):
+        if "\0" not in text and i % 3 == 0:
+            engine.run(update_statement("db.v", None, {"t": f"{text}!"}, "t = :old", {"old": text}))
+    found = engine.query("SELECT id, t FROM db.v WHERE id < 99 ORDER BY id").rows
+    assert found == [[i, f"{t}!" if i % 3 == 0 and "\0" not in t else t] for i, t in enumerate(HOSTILE)]
+    (last,) = engine.query("SELECT t, amount, at, raw, tags FROM db.v WHERE id = 99").rows
+    assert last == [
+        "\U0001f600", Decimal("-1234567890123456789012345678.0123456789"), "2026-03-29 02:30:00.123456", "0027FF",
+        [{"a": 1.5, "d": "2026-01-31"}],
+    ]  # fmt: skip
+
+
+def _jobs_that_fail_change_nothing(engine):
+    """Time line:
+
+    t1  a job asks for an insert and an update, and fails, or one of them does: nothing has happened
+    t2  it succeeds: both have happened, in one txn
+    t3  it is tried again, because Airflow knows nothing of t2: the result of t2, nothing twice (R14)
+    """
+    (before,) = engine.query("SELECT count(*) FROM db.v").rows
+    for what, words in (("python", "a reason"), ("change", "no"), ("other table", "not among the tables")):
+        call = Call("failing.py", {"db.v": "update"}, FAILING, arguments={"what": what})
+        with pytest.raises(HiveAcidError, match=words):
+            engine.call(call)
+    with pytest.raises(HiveAcidError, match=r"db\.v"):
+        engine.call(Call("failing.py", {"db.v": "insert"}, FAILING, arguments={"what": "too much"}))
+    assert engine.query("SELECT count(*) FROM db.v").rows == [before]
+    call = Call("failing.py", {"db.v": "update"}, FAILING, arguments={"what": "nothing"})
+    first, second = (engine.call(call, once=Once(("a", "try"))) for _ in range(2))
+    assert (first.inserted, first.rows.rows) == (before[0], [['"done"']])
+    assert (second.txn_id, second.rows.rows) == (first.txn_id, first.rows.rows)
+    assert engine.query("SELECT count(*) FROM db.v").rows == [[2 * before[0]]]
+
+
+def _exports_replace_only_exports(engine, tmp_path):
+    """What a retry finds is its own; what somebody else has put there stays."""
+    once = Once(("export", "try"))
+    place = Destination(str(tmp_path / "out" / "v"), "json")
+    first, second = (engine.export("SELECT id FROM db.v", place, once=once) for _ in range(2))
+    assert (first.rows, second) == (26, first)
+    with pytest.raises(AlreadyExistsError, match="exists already"):
+        engine.export("SELECT id FROM db.v", place)
+    assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["v"]

@@ -242,12 +242,12 @@ def test_decorated_function_returns_sql_that_is_a_template_too(engine):
 
         @task.hive_acid_sql
         def change(table):
-            return ["DELETE FROM " + table + " WHERE day = '{{ ds }}'"]
+            return ["{{ ds }} " + table]
 
         operator = change("db.t").operator
     assert isinstance(operator, HiveAcidOperator)
     document = operator.execute({**CONTEXT, "ds": "2026-01-01"})
-    assert engine.asked == ["DELETE FROM db.t WHERE day = '2026-01-01'"]
+    assert engine.asked == ["2026-01-01 db.t"]
     assert document["inserted"] == 2
 
 
