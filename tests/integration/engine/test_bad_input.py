@@ -1,6 +1,7 @@
 """Statements that cannot be: a clear text, no txn, no lock, no file. What the job finds aborts its txn."""
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.errors import (
     BadRecordError,
@@ -11,6 +12,7 @@ from airflow_hive_acid.errors import (
     SqlSyntaxError,
     UnsupportedStatementError,
 )
+from airflow_hive_acid.metastore.schema_catalog import KEY_CONSTRAINTS, SDS, TBLS
 
 REFUSED = [
     ("SELEC * FROM w.t", SqlSyntaxError, r"line 1, column 1: .*did you mean SELECT"),
@@ -88,3 +90,23 @@ def test_what_the_job_finds_aborts_and_leaves_nothing_to_see(engine, client, fak
     assert {state for txn, state in states().items() if txn not in known} == {"ABORTED"}
     assert client.show_locks() == []
     assert listing("w.t") == []
+
+
+def test_a_job_knows_which_columns_take_no_null(engine, client, fake):
+    """Of the columns that Hive declared NOT NULL; the statement is refused before if it leaves one out."""
+    with client.database.transaction() as conn:
+        of_t = (
+            sa.select(TBLS.c.TBL_ID, SDS.c.CD_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID).where(TBLS.c.TBL_NAME == "t")
+        )
+        table_id, columns_id = conn.execute(of_t).one()
+        conn.execute(
+            sa.insert(KEY_CONSTRAINTS).values(
+                PARENT_TBL_ID=table_id, PARENT_CD_ID=columns_id, PARENT_INTEGER_IDX=0, POSITION=1,
+                CONSTRAINT_NAME="nn", CONSTRAINT_TYPE=3, ENABLE_VALIDATE_RELY=5,
+            )
+        )  # fmt: skip
+    with pytest.raises(InvalidArgumentsError, match=r"NOT NULL constraint violated! a of w\.t would be NULL"):
+        engine.run("INSERT INTO w.t (b) VALUES ('x')")
+    engine.run("INSERT INTO w.t VALUES (1, 'x')")
+    (spec,) = fake.specs
+    assert [(column.name, column.required) for column in spec.step.target.columns] == [("a", True), ("b", False)]
