@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 MUTEX = "Initiator"
 POOL = "hive.compactor.worker.pool"
+_STEPS_PER_QUERY = 10
+"""What changed is found by counting everything that was ever written; so it is asked for several steps at once."""
 _TYPES = {Kind.MAJOR: CompactionType.MAJOR, Kind.MINOR: CompactionType.MINOR}
 
 
@@ -123,11 +125,14 @@ class _Steps:
         decisions = self.client.compactions.decisions
         if self.left is not None:
             yield self._counted(decisions.find_changed(self.started, self.left // 4 + 1, only_known=True))
-        while size := self._size(self.thresholds.fetch_size):
-            found = decisions.find_changed(self.started, size)
+        size = self.thresholds.fetch_size
+        while room := self._size(size * _STEPS_PER_QUERY):
+            found = decisions.find_changed(self.started, room)
             if not found:
                 return
-            yield self._counted(found)
+            self._counted(found)
+            for start in range(0, len(found), size):
+                yield found[start : start + size]
 
     def _aborted(self) -> list[Candidate]:
         """Tables and partitions with too many or too old aborted writes (Hive's second query)."""
