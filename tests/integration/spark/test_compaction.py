@@ -246,3 +246,17 @@ def remove_others(table: Any, *names: str) -> None:
     for directory in table.root.iterdir():
         if directory.name not in names:
             shutil.rmtree(directory)
+
+
+def test_minor_of_a_part_takes_only_what_was_written_after_it(acid_table: Callable) -> None:
+    """The partial compactions of hive.compactor.max.num.delta: from above one write id on."""
+    table = acid_table("id int")
+    for number in range(4):
+        table.insert(f"select {number} as id")
+    table.delete("id = 1")
+    before = table.rows()
+    deletes, rows = sorted(table.compact("minor", above=2).directories, key=lambda d: d.name)
+    assert (rows.name, sum(file.rows for file in rows.files)) == ("delta_0000003_0000005_v0000101", 2)
+    assert (deletes.name, sum(file.rows for file in deletes.files)) == ("delete_delta_0000003_0000005_v0000101", 1)
+    remove_others(table, "delta_0000001_0000001_0000", "delta_0000002_0000002_0000", rows.name, deletes.name)
+    assert table.rows() == before
