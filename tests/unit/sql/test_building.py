@@ -261,3 +261,15 @@ def test_rows_that_belong_into_a_file_are_refused(monkeypatch):
     monkeypatch.setattr(records, "MOST_BYTES", 100)
     with pytest.raises(InvalidArgumentsError, match="write them to a file and give files="):
         rows_query([{"id": i} for i in range(100)], TABLE, (), ())
+
+
+@pytest.mark.parametrize("text", ["(" * 2_000 + "1" + ")" * 2_000, "CASE WHEN a = 1 THEN " * 500])
+def test_expression_without_end_is_refused_at_once(text):
+    with pytest.raises(HiveAcidError, match="where"):
+        delete_statement("db.t", text)
+
+
+def test_many_clauses_and_many_rows_are_one_statement():
+    clauses = [{"action": "update", "condition": f"s.n = {i}", "set": {"a": str(i)}} for i in range(50)]
+    assert len(one(merge_statement("db.t", "db.s", "t.a = s.a", clauses), Merge).whens) == 50
+    assert len(carried([{"id": i, "name": "x"} for i in range(5_000)])) == 5_000
