@@ -106,6 +106,7 @@ bench: install
 	@$(BIN)/python benchmarks/compaction.py
 	@$(BIN)/python benchmarks/read.py
 	@$(BIN)/python benchmarks/control_plane.py
+	@$(BIN)/python benchmarks/leases.py
 
 ## make bench-peers    the same work by Delta Lake and Iceberg, in an environment of their own (needs Maven)
 bench-peers: install
