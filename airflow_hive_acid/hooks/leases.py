@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.log import mask_secret
 
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.metastore.leases import Lease, new_secret
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _SALT_BYTES, _SECRET_BYTES = 16, 32
 _COST = 2**14
 _STATE_KEY = "hive_acid_lease_secret"
+_MOMENT = 1.0
+"""Seconds of a lease that is only taken to be dropped."""
 _SEALED = "sealed"
 
 
@@ -81,17 +83,30 @@ def open_secret(client: MetastoreClient, sealed: str) -> str:
     return secret
 
 
-def secret_of_task(client: MetastoreClient, context: Mapping[str, Any]) -> str:
-    """The secret that all tries of a task instance use: a retry finds the lease that the try before it was granted."""
-    store = context.get("task_state_store")
+def secret_of_task(
+    client: MetastoreClient, context: Mapping[str, Any], objects: Sequence[str], lease_type: str, *, resume: bool
+) -> str:
+    """The secret that a try of a task instance uses, with what an earlier try has left settled.
+
+    :param resume: a retry goes on with the lease that the try before was granted. Otherwise, and when the task was
+        cleared, that lease is dropped: whoever still works under it, a lost worker perhaps, can commit nothing more,
+        and this try stands in line for a lease with a larger id.
+    """
+    store, life = context.get("task_state_store"), context["ti"].max_tries
     kept = None if store is None else store.get(_STATE_KEY)
-    if isinstance(kept, str):
-        with contextlib.suppress(ValueError):
-            return open_secret(client, kept)
+    if isinstance(kept, Mapping):
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            earlier = open_secret(client, kept[_SEALED])
+            if resume and kept["life"] == life:
+                return earlier
+            with contextlib.suppress(LeaseAlreadyExistsError, LeaseEndedError):
+                client.leases.drop_lease(
+                    client.leases.grab_lease(objects, _MOMENT, lease_type=lease_type, secret=earlier)
+                )
     secret = new_secret()
     mask_secret(secret)
     if store is not None:
-        store.set(_STATE_KEY, seal_secret(client, secret))
+        store.set(_STATE_KEY, {"life": life, _SEALED: seal_secret(client, secret)})
     return secret
 
 

@@ -35,7 +35,8 @@ class GrabLeaseOperator(BaseOperator):
     """Takes a lease on tables or partitions, all of them or none, and waits for it if wanted.
 
     Use it as a setup, and :class:`DropLeaseOperator` as its teardown; give ``grab.output`` to the tasks between them.
-    A retry that finds the lease granted to the try before it goes on with that one.
+    A retry that finds the lease granted to the try before it goes on with that one; a task that is cleared drops it,
+    and what was going on under it commits nothing more.
 
     :param objects: one or several of ``db.table`` and ``db.table/k=v``; they need not exist. (templated)
     :param type: ``x`` exclusive, or ``s`` shared. (templated)
@@ -88,7 +89,7 @@ class GrabLeaseOperator(BaseOperator):
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
                 client = hook.get_conn()
                 objects, user = objects_of(self.objects), agent_info(context)
-                secret = secret_of_task(client, context)
+                secret = secret_of_task(client, context, objects, self.type, resume=True)
                 grab = client.leases.waiting_grab(
                     objects, self.duration, lease_type=self.type, user=user, secret=secret
                 )
@@ -221,6 +222,9 @@ def lease_on(
     ``lease_id`` is the fencing token, its ``lease`` what ``hook.get_engine().run(sql, lease=…)`` takes, and its
     ``require()`` raises when it was lost.
 
+    A retry takes over: the lease of the try before, if that still lives somewhere, is dropped first, so that it can
+    commit nothing more under it.
+
     :param objects: ``db.table`` or ``db.table/k=v``; templates are rendered.
     :param type: ``x`` exclusive, or ``s`` shared.
     :param duration: seconds that it outlives a task that was killed.
@@ -246,7 +250,7 @@ def lease_on(
                         duration=duration,
                         wait=wait,
                         user=agent_info(context),
-                        secret=secret_of_task(hook.get_conn(), context),
+                        secret=secret_of_task(hook.get_conn(), context, rendered, type, resume=False),
                     ) as keeper,
                 ):
                     if "lease" in signature.parameters:

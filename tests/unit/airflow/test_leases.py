@@ -40,9 +40,9 @@ class Store(dict[str, Any]):
         self[key] = value
 
 
-def context_of(task_id: str = "t", try_number: int = 1, store: Store | None = None) -> Any:
+def context_of(task_id: str = "t", try_number: int = 1, store: Store | None = None, max_tries: int = 2) -> Any:
     instance = SimpleNamespace(
-        dag_id="d", run_id="r", task_id=task_id, map_index=-1, try_number=try_number, max_tries=2
+        dag_id="d", run_id="r", task_id=task_id, map_index=-1, try_number=try_number, max_tries=max_tries
     )
     return {"ti": instance, "task_state_store": store if store is not None else Store()}
 
@@ -137,6 +137,15 @@ def test_a_retry_goes_on_with_the_lease_of_the_try_before(conn_id, client):
     assert again["lease_id"] == first["lease_id"]
     with pytest.raises(AirflowException, match=r"no lease on db\.t"):
         grab(conn_id).execute(context_of("other"))
+
+
+def test_a_cleared_task_takes_a_new_lease_and_the_old_one_opens_nothing(conn_id, client):
+    store = Store()
+    first = grab(conn_id).execute(context_of(store=store))
+    again = grab(conn_id).execute(context_of(try_number=3, store=store, max_tries=4))
+    assert again["lease_id"] > first["lease_id"]
+    assert not client.leases.confirm_lease(crossing.open_lease(client, first))
+    assert client.leases.confirm_lease(crossing.open_lease(client, again))
 
 
 def test_drop_gives_back_once_and_a_retry_may_find_it_done(conn_id, client):
@@ -386,6 +395,7 @@ def in_task(monkeypatch):
     task = SimpleNamespace(render_template=lambda objects, context: [text.replace("{{ ds }}", "1") for text in objects])
     store = Store()
     monkeypatch.setattr(operators, "get_current_context", lambda: {**context_of(store=store), "task": task})
+    return store
 
 
 def test_a_decorated_task_runs_under_a_lease(conn_id, client, in_task):
@@ -400,6 +410,28 @@ def test_a_decorated_task_runs_under_a_lease(conn_id, client, in_task):
     import inspect
 
     assert (work.__name__, work.__doc__, list(inspect.signature(work).parameters)) == ("work", "Does it.", ["number"])
+
+
+@pytest.mark.rule("R5")
+def test_a_retry_of_a_decorated_task_fences_the_try_that_still_lives(conn_id, client, in_task):
+    """
+    t1  try 1 works under its lease, and is cut off from Airflow
+    t2                 try 2: drops that lease, takes its own, and works
+    t3  try 1 finds every verb refused
+    """
+    secret = crossing.secret_of_task(client, {**context_of(), "task_state_store": in_task}, ["db.t"], "x", resume=False)
+    first = client.leases.grab_lease("db.t", 600, secret=secret)
+    ids = []
+
+    @lease_on("db.t", hive_acid_conn_id=conn_id)
+    def work(lease=None):
+        ids.append(lease.lease_id)
+        with pytest.raises(LeaseEndedError):
+            client.leases.extend_lease(first)
+
+    work()
+    assert len(ids) == 1
+    assert ids[0] > first.lease_id
 
 
 def test_a_decorated_task_that_gets_no_lease_does_nothing(conn_id, client, in_task):
