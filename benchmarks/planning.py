@@ -3,7 +3,9 @@
 Nothing of Spark is started. Directories that are listed are counted: those of pruned partitions must not be among
 them. CPU seconds beside wall; each variant runs once in every round, and ratios are taken within the run.
 
-    python benchmarks/planning.py [--rounds 15]
+    python benchmarks/planning.py [--rounds 15] [--part plan|show] [--url URL]
+
+The part ``show`` is what SHOW LOCKS and SHOW COMPACTIONS cost with 100,000 rows (``showing``).
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from showing import measure_showing
 
 from airflow_hive_acid.engine import explain as explaining
 from airflow_hive_acid.engine.context import Context
@@ -68,20 +72,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--url", help="an empty metastore; by default an embedded one")
-    rounds = parser.parse_args().rounds
-    url = parser.parse_args().url
-    with (
-        tempfile.TemporaryDirectory() as home,
-        MetastoreClient(url or f"sqlite:///{home}/metastore.db") as client,
-    ):
-        make(client, home)
-        context = Context(client, None, None, lambda _event: None, "benchmark", client.settings)  # type: ignore[arg-type]
-        measure(context, rounds)
+    parser.add_argument("--part", choices=("plan", "show"), action="append", help="default: both")
+    options = parser.parse_args()
+    parts = options.part or ["plan", "show"]
+    with tempfile.TemporaryDirectory() as home:
+        url = options.url or f"sqlite:///{home}/metastore.db"
+        with MetastoreClient(url) as client:
+            client.create_schema()
+            if "plan" in parts:
+                make(client, home)
+                context = Context(client, None, None, lambda _event: None, "benchmark", client.settings)  # type: ignore[arg-type]
+                measure(context, options.rounds)
+        if "show" in parts:
+            measure_showing(url, options.rounds)
 
 
 def make(client: MetastoreClient, home: str) -> None:
     """Two wide tables, and one with 100,000 partitions of which only one has a directory."""
-    client.create_schema()
     client.catalog.set_warehouse(f"file:{home}/warehouse")
     client.catalog.create_database("db")
     wide = (Column("id", "bigint"), *(Column(f"c{i}", "bigint") for i in range(COLUMNS)))
