@@ -21,6 +21,8 @@ from airflow_hive_acid.maintenance.trash import Trash
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
@@ -47,7 +49,7 @@ def run_cleaner(client: MetastoreClient, filesystem: Filesystem) -> list[Cleanin
             return []
         trash = Trash.of(client, filesystem)
         fence_dead_jobs(client, filesystem)
-        for request in client.compactions.find_ready_to_clean(thresholds.retention_ms, thresholds.fetch_size):
+        for request in _ready(client, thresholds):
             outcomes.append(Cleaning(client, filesystem, thresholds, request, trash=trash).outcome())
             _tell(client, outcomes[-1])
         aborts = thresholds.aborted_txns, thresholds.aborted_age_ms, thresholds.fetch_size
@@ -66,7 +68,7 @@ def explain_cleaning(client: MetastoreClient, filesystem: Filesystem) -> list[Cl
     """
     thresholds = CleanerThresholds.of(client.settings)
     trash = Trash.of(client, filesystem)
-    ready = client.compactions.find_ready_to_clean(thresholds.retention_ms, thresholds.fetch_size)
+    ready = list(_ready(client, thresholds))
     outcomes = [
         Cleaning(client, filesystem, thresholds, request, trash=trash, dry_run=True).outcome() for request in ready
     ]
@@ -79,6 +81,16 @@ def explain_cleaning(client: MetastoreClient, filesystem: Filesystem) -> list[Cl
         reason += f"{thresholds.aborted_txns}, or the oldest is {thresholds.aborted_age_ms // 3_600_000} h old"
         outcomes.append(CleaningOutcome(writes.resource, Kind.WAITING, reason, {"components": writes.components}))
     return outcomes
+
+
+def _ready(client: MetastoreClient, thresholds: CleanerThresholds) -> Iterator[Compaction]:
+    """All that wait, in parts: however many have to go on waiting, they keep no later one from its turn."""
+    last = 0
+    while part := client.compactions.find_ready_to_clean(thresholds.retention_ms, thresholds.fetch_size, last):
+        yield from part
+        if len(part) < thresholds.fetch_size:
+            return
+        last = part[-1].id
 
 
 def _turn(request: Compaction) -> str:

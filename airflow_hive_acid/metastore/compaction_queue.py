@@ -326,9 +326,12 @@ class CompactionQueue:
             lambda connection: selects.find_written(connection, last_checked_ms, now_ms(connection), limit)
         )
 
-    def find_ready_to_clean(self, retention_ms: int = 0, limit: int = FETCH_SIZE) -> list[Compaction]:
-        """Finished compactions that wait for the Cleaner; whether it may begin is decided with its horizon."""
-        return self._database.read(lambda connection: selects.find_ready(connection, retention_ms, limit))
+    def find_ready_to_clean(self, retention_ms: int = 0, limit: int = FETCH_SIZE, after: int = 0) -> list[Compaction]:
+        """Finished compactions that wait for the Cleaner; whether it may begin is decided with its horizon.
+
+        :param after: only requests with larger ids: the next part of them.
+        """
+        return self._database.read(lambda connection: selects.find_ready(connection, retention_ms, limit, after))
 
     def find_aborts_to_clean(
         self, count: int = 1000, age_ms: int = 12 * 3_600_000, limit: int = FETCH_SIZE

@@ -119,7 +119,7 @@ _READY = (
             _lowest.c.highest == func.coalesce(_cq.CQ_HIGHEST_WRITE_ID, 0),
         ),
     )
-    .where(*_settled)
+    .where(*_settled, _cq.CQ_ID > bindparam("after"))
     .order_by(_cq.CQ_ID)
     .limit(bindparam("limit"))
 )
@@ -164,12 +164,13 @@ def _overlap(one: Resource, other: Resource) -> bool:
     )
 
 
-def find_ready(connection: Connection, retention_ms: int, limit: int) -> list[Compaction]:
+def find_ready(connection: Connection, retention_ms: int, limit: int, after: int = 0) -> list[Compaction]:
     """Finished compactions whose leftovers wait for the Cleaner; per table or partition the one that reaches least far.
 
     :param retention_ms: how long after the commit nothing is cleaned (delayed clean-up); 0 when that is off.
+    :param after: only requests with larger ids.
     """
-    rows = connection.execute(_READY, {"retention_ms": retention_ms, "limit": limit}).mappings()
+    rows = connection.execute(_READY, {"retention_ms": retention_ms, "limit": limit, "after": after}).mappings()
     return [compaction(row, "CQ") for row in rows]
 
 

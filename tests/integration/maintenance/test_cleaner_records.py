@@ -6,15 +6,20 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
 from airflow_hive_acid.maintenance.cleaner import explain_cleaning
 from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.metastore import MetastoreClient as Client
+from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING
+from airflow_hive_acid.metastore.schema_transactions import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID
+from airflow_hive_acid.settings import Settings, Source
 
-from .steps import pass_time, rows
+from .steps import change, pass_time, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,3 +170,26 @@ def test_a_failure_nobody_thought_of_does_not_stop_the_other_clean_ups(
     outcomes = {outcome.resource.table: outcome.kind for outcome in run_cleaner(client, fs)}
     assert outcomes == {"t": Kind.ERROR, "u": Kind.CLEANED}
     assert [r.error for r in client.compactions.show(table="t")] == ["RuntimeError: a bug"]
+
+
+@pytest.mark.backends("sqlite")
+def test_tables_that_have_to_wait_do_not_keep_a_later_one_from_its_turn(
+    metastore_url: str, fs: Filesystem, make_table: Any, client: MetastoreClient, compact_lines: Any
+) -> None:
+    """Two are read at a time; the first three wait for a reader who registered their history, the fourth does not."""
+    for name in "abcd":
+        table = make_table(f"default.{name}")
+        table.insert()
+        table.insert()
+        client.compactions.enqueue(table.name)
+    run_worker(client, fs, compact_lines, "w")
+    pass_time(client)
+    reader = client.open_txn(type=TxnType.READ_ONLY)
+    registered = [{"MH_TXNID": reader, "MH_DATABASE": "default", "MH_TABLE": t, "MH_WRITEID": 1} for t in "abc"]
+    change(client, sa.insert(MIN_HISTORY_WRITE_ID).values(registered))
+    change(client, sa.delete(MIN_HISTORY_LEVEL))
+    pass_time(client)
+    few = {"hive.compactor.fetch.size": "2", "hive.txn.opentxn.timeout": "150ms"}
+    with Client(metastore_url, Settings({Source.CONNECTION: few})) as patient:
+        kinds = {outcome.resource.table: outcome.kind for outcome in run_cleaner(patient, fs)}
+    assert kinds == {"a": Kind.WAITING, "b": Kind.WAITING, "c": Kind.WAITING, "d": Kind.CLEANED}
