@@ -9,7 +9,7 @@ import pytest
 
 import airflow_hive_acid
 
-ROOMS = ("hooks", "operators", "sensors", "triggers", "plugins", "dag_factories")
+ROOMS = ("hooks", "operators", "sensors", "triggers", "plugins", "dag_factories", "decorators")
 FORBIDDEN = ("airflow.models", "airflow.settings", "airflow.utils.session", "airflow.utils.db", "airflow.jobs")
 FILES = sorted(p for room in ROOMS for p in (Path(airflow_hive_acid.__file__).parent / room).rglob("*.py"))
 
