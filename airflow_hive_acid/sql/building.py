@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[A-Za-z0-9_]{1,128}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DIGITS = 38
 _LONGEST_COLUMN = 767
 _CONDITION = "DELETE FROM t WHERE\n"
 S = TypeVar("S", bound=Statement)
@@ -95,8 +96,8 @@ def literal(value: object, field: str) -> str:
         case int():
             return _number(str(value))
         case Decimal():
-            if not value.is_finite():
-                raise InvalidArgumentsError(f"{field} must be a finite decimal, not {value}")
+            if not value.is_finite() or abs(value.adjusted()) > _DIGITS:
+                raise InvalidArgumentsError(f"{field} must be a decimal of at most {_DIGITS} digits, not {value}")
             return _number(f"{value:f}")
         case float():
             text = repr(value) if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value)

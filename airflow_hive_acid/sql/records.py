@@ -11,6 +11,7 @@ import base64
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -30,6 +31,8 @@ MOST_BYTES = 16 * 1024 * 1024
 _RANGES = {"tinyint": 8, "smallint": 16, "int": 32, "integer": 32, "bigint": 64}
 _PARTS = re.compile(r"([a-z]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DIGITS = 38
+_LARGEST_FLOAT = 3.4028234663852886e38
 _FLOATS = {"NaN", "Infinity", "-Infinity"}
 _LENGTH_TYPES = re.compile(r"\b(?:var)?char\s*\(\s*\d+\s*\)", re.IGNORECASE)
 
@@ -141,7 +144,7 @@ def _kind(hive_type: str) -> _Kind:
         return _Kind(lambda value: _string(value, int(first or 1)), "string", "{}")
     plain = {
         "boolean": _Kind(_boolean, "boolean", "{}"),
-        "float": _Kind(_float, "string", "CAST({} AS FLOAT)"),
+        "float": _Kind(lambda value: _float(value, _LARGEST_FLOAT), "string", "CAST({} AS FLOAT)"),
         "double": _Kind(_float, "string", "CAST({} AS DOUBLE)"),
         "string": _Kind(_string, "string", "{}"),
         "binary": _Kind(_binary, "string", "UNBASE64({})"),
@@ -156,6 +159,8 @@ def _kind(hive_type: str) -> _Kind:
 def _integer(value: Any, bits: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         raise ValueError("give an int")
+    if isinstance(value, Decimal) and (not value.is_finite() or value.adjusted() > _DIGITS):
+        raise ValueError(f"it does not fit into {bits} bits")
     try:
         number = int(value)
     except (ValueError, ArithmeticError):
@@ -176,14 +181,16 @@ def _decimal(value: Any, precision: int, scale: int) -> str:
         raise ValueError("give a Decimal") from None
     if not number.is_finite():
         raise ValueError("it is not finite")
-    _, digits, exponent = number.normalize().as_tuple()
-    behind = max(0, -int(exponent))
-    before = max(0, len(digits) + int(exponent)) if any(digits) else 0
+    # Not normalize(), which rounds to the context's precision.
+    _, digits, exponent = number.as_tuple()
+    text = "".join(map(str, digits)).rstrip("0")
+    lowest = int(exponent) + len(digits) - len(text)
+    behind, before = (max(0, -lowest), max(0, len(text.lstrip("0")) + lowest)) if text else (0, 0)
     if behind > scale:
         raise ValueError(f"it has more than {scale} digits behind the point")
     if before > precision - scale:
         raise ValueError(f"it has more than {precision - scale} digits before the point")
-    return f"{number:f}"
+    return f"{number:f}" if text else "0"
 
 
 def _boolean(value: Any) -> bool:
@@ -192,7 +199,7 @@ def _boolean(value: Any) -> bool:
     return value
 
 
-def _float(value: Any) -> str:
+def _float(value: Any, largest: float = sys.float_info.max) -> str:
     if isinstance(value, str) and value in _FLOATS:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
@@ -202,7 +209,11 @@ def _float(value: Any) -> str:
     except (ValueError, OverflowError):
         raise ValueError("give a float") from None
     if math.isfinite(number):
+        if abs(number) > largest:
+            raise ValueError("it is too large")
         return repr(number)
+    if not isinstance(value, float):
+        raise ValueError("it is too large; give infinity as a float")
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 

@@ -155,7 +155,7 @@ def test_values_are_rendered_by_type():
     assert literal(float("-inf"), "v") == "CAST('-Infinity' AS DOUBLE)"
 
 
-@pytest.mark.parametrize("value", ["a\0b", "\ud800", object(), [1], Decimal("NaN")])
+@pytest.mark.parametrize("value", ["a\0b", "\ud800", object(), [1], Decimal("NaN"), Decimal("1E+999999999")])
 def test_value_that_sql_cannot_carry_is_refused_by_name(value):
     with pytest.raises(InvalidArgumentsError, match="parameters"):
         delete_statement("db.t", "a = :v", {"v": value})
@@ -228,6 +228,8 @@ def test_hostile_text_in_rows_is_text(text):
         ({"id": 1 << 31}, "row 2, column id: 2147483648 is no int: it does not fit into 32 bits"),
         ({"id": True}, "column id: True is no int"),
         ({"id": "x"}, "column id: 'x' is no int"),
+        ({"id": Decimal("1E+999999999")}, "does not fit into 32 bits"),
+        ({"id": Decimal("NaN")}, "does not fit into 32 bits"),
         ({"amount": Decimal("12345.0")}, r"column amount: .* more than 4 digits before the point"),
         ({"amount": "1.005"}, "more than 2 digits behind the point"),
         ({"amount": 1.5}, "a float has lost digits already"),
@@ -239,6 +241,9 @@ def test_hostile_text_in_rows_is_text(text):
         ({"raw": "text"}, "give bytes"),
         ({"ok": "yes"}, "give True or False"),
         ({"rate": "fast"}, "give a float"),
+        ({"rate": "1e999"}, "it is too large"),
+        ({"rate": Decimal("1E+999")}, "it is too large"),
+        ({"amount": "1e999999999"}, "more than 4 digits before the point"),
         ({"nobody": 1}, "row 2: there is no column 'nobody'"),
         ([1, 2], "row 2 has 2 values for the 11 columns"),
         ("text", "row 2 must be a mapping or a list"),
@@ -273,3 +278,24 @@ def test_many_clauses_and_many_rows_are_one_statement():
     clauses = [{"action": "update", "condition": f"s.n = {i}", "set": {"a": str(i)}} for i in range(50)]
     assert len(one(merge_statement("db.t", "db.s", "t.a = s.a", clauses), Merge).whens) == 50
     assert len(carried([{"id": i, "name": "x"} for i in range(5_000)])) == 5_000
+
+
+@pytest.mark.parametrize(
+    ("value", "carried_as"),
+    [
+        ("1234567890.1234567890123456789012345678", "1234567890.1234567890123456789012345678"),
+        ("1.50000000000000000000000000000000000", "1.50000000000000000000000000000000000"),
+        ("0E+999999999", "0"),
+        ("-0.0", "0"),
+        ("12E2", "1200"),
+        ("0.00000000000000000000000000012", None),
+        ("12345678901", None),
+    ],
+)
+def test_decimals_keep_all_digits_or_are_refused(value, carried_as):
+    wide = SimpleNamespace(qualified_name="db.w", columns=(Column("a", "decimal(38,28)"),), partition_columns=())
+    if carried_as is None:
+        with pytest.raises(BadRecordError, match="more than"):
+            rows_query([[Decimal(value)]], wide, (), ())
+    else:
+        assert f'"c0":"{carried_as}"' in rows_query([[Decimal(value)]], wide, (), ())
