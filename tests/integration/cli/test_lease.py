@@ -76,9 +76,9 @@ _PYTHON = [sys.executable, "-c"]
 
 def test_a_command_runs_while_its_lease_is_extended(client: MetastoreClient, tmp_path: Path) -> None:
     """It runs for longer than the lease was taken for."""
-    lease = client.leases.grab_lease("db.t", 0.9)
+    lease = client.leases.grab_lease("db.t", 2.4)
     script = (
-        f"import os, time; time.sleep(1.5); open({str(tmp_path / 'out')!r}, 'w').write(os.environ['TOKEN']); exit(7)"
+        f"import os, time; time.sleep(2.8); open({str(tmp_path / 'out')!r}, 'w').write(os.environ['TOKEN']); exit(7)"
     )
     assert run_under(client.leases, lease, [*_PYTHON, script], {"TOKEN": lease.token}, 1) == 7
     assert (tmp_path / "out").read_text() == lease.token
@@ -88,7 +88,7 @@ def test_a_command_runs_while_its_lease_is_extended(client: MetastoreClient, tmp
 def test_a_command_and_what_it_has_started_are_killed_when_the_lease_is_lost(
     client: MetastoreClient, metastore_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lease = client.leases.grab_lease("db.t", 0.9)
+    lease = client.leases.grab_lease("db.t", 6)
     pids = tmp_path / "pids"
     script = (
         "import os, signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"

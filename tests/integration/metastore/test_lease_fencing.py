@@ -67,6 +67,13 @@ def end(client: MetastoreClient, lease: Lease) -> None:
         conn.execute(sa.update(HIVE_LEASE).where(HIVE_LEASE.c.LEASE_ID == lease.lease_id).values(END_UTC=now - 1))
 
 
+def end_in(client: MetastoreClient, lease: Lease, ms: int) -> None:
+    """Let a lease end soon, whatever the machine was busy with before."""
+    with client.database.transaction() as conn:
+        soon = now_ms(conn) + ms
+        conn.execute(sa.update(HIVE_LEASE).where(HIVE_LEASE.c.LEASE_ID == lease.lease_id).values(END_UTC=soon))
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
@@ -319,8 +326,9 @@ def test_a_commit_that_waits_for_the_global_lock_until_its_lease_has_ended_is_re
     """
     if backend == "sqlite":
         return  # there the write transaction is the lock: nothing can happen between the two looks
-    lease = holder.leases.grab_lease("db.t", 2)
+    lease = holder.leases.grab_lease("db.t", 600)
     txn = holder.begin({"db.t": "update"}, lease=lease)
+    end_in(holder, lease, 1500)
     failed: list[BaseException] = []
 
     def commit() -> None:
@@ -333,7 +341,7 @@ def test_a_commit_that_waits_for_the_global_lock_until_its_lease_has_ended_is_re
     with holder.database.transaction() as conn:
         lock_open_txns(conn, exclusive=False)
         thread.start()
-        time.sleep(2.2)
+        time.sleep(1.7)
     thread.join(60)
     assert failed
     assert rows.txn_state(txn.txn_id)[0] == "a"
@@ -344,15 +352,16 @@ def test_a_thief_waits_for_a_commit_that_has_found_the_lease_live(
     holder: MetastoreClient, metastore_url: str, backend: str
 ) -> None:
     """The rows that the commit has locked are those that a grab locks."""
-    lease = holder.leases.grab_lease("db.t", 1)
+    lease = holder.leases.grab_lease("db.t", 600)
     txn = holder.begin({"db.t": "insert"}, lease=lease)
+    end_in(holder, lease, 1500)
     order: list[str] = []
     found_live, thief_at_it = threading.Event(), threading.Event()
 
     def slow(conn: Any) -> None:
         found_live.set()
         thief_at_it.wait(30)
-        time.sleep(1.2)  # the lease ends meanwhile
+        time.sleep(1.7)  # the lease ends meanwhile
         order.append("committed")
 
     txn.check_lease_at_commit(lambda conn: None)
@@ -416,10 +425,10 @@ from airflow_hive_acid.settings import Settings, Source
 
 url, mirror, home = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 client = MetastoreClient(url, Settings({Source.REQUEST: {"hive.acid.lease.mirror": mirror}}), user="ann")
-lease = client.leases.grab_lease("db.t", 3)
+lease = client.leases.grab_lease("db.t", 600)
 txn = client.begin({"db.t": "update"}, lease=lease)
 (home / f"delta_{txn.write_ids['db.t']}").mkdir()
-print(txn.txn_id, flush=True)
+print(txn.txn_id, lease.lease_id, flush=True)
 sys.stdin.readline()
 refused = []
 for name, verb in (
@@ -443,7 +452,7 @@ def test_a_holder_that_slept_past_its_end_is_refused_everything(
     metastore_url: str, rows: Any, tmp_path: Any, mirror: str
 ) -> None:
     """
-    t1  A grabs for 3 s, begins, writes its delta
+    t1  A grabs, begins, writes its delta
     t2  A is stopped (SIGSTOP)
     t3            the lease ends, B is granted, reads: sees nothing of A
     t4  A goes on (SIGCONT), commits: refused, like every verb
@@ -456,8 +465,9 @@ def test_a_holder_that_slept_past_its_end_is_refused_everything(
     ) as process:
         try:
             assert process.stdout is not None
-            txn_id = int(process.stdout.readline())
+            txn_id, lease_id = map(int, process.stdout.readline().split())
             process.send_signal(signal.SIGSTOP)
+            rows.update("HIVE_LEASE", {"END_UTC": 1}, LEASE_ID=lease_id)  # it sleeps for long
             with somebody(metastore_url, "bob", mirror) as thief:
                 if mirror == "on":
                     # The lock of its txn is Hive's, and goes when the reaper finds the txn silent.
