@@ -37,7 +37,9 @@ def get_provider_info() -> dict[str, Any]:
             "operators.leases",
         ),
         "sensors": _modules("sensors.locks", "sensors.compactions", "sensors.leases"),
-        "triggers": _modules("triggers.locks", "triggers.compactions", "triggers.readiness", "triggers.leases"),
+        "triggers": _modules(
+            "triggers.locks", "triggers.compactions", "triggers.readiness", "triggers.leases", "triggers.granted"
+        ),
         "task-decorators": [
             {"name": "hive_acid_sql", "class-name": "airflow_hive_acid.decorators.tasks.hive_acid_sql_task"},
             {"name": "hive_acid_pyspark", "class-name": "airflow_hive_acid.decorators.tasks.hive_acid_pyspark_task"},

@@ -69,16 +69,22 @@ def test_every_listed_module_can_be_imported(room):
             importlib.import_module(name)
 
 
-@pytest.mark.parametrize("room", ["operators", "sensors"])
-def test_every_operator_and_sensor_is_listed(room):
+@pytest.mark.parametrize("room", ["operators", "sensors", "triggers"])
+def test_every_operator_sensor_and_trigger_is_listed(room):
     from airflow.sdk import BaseOperator
+    from airflow.triggers.base import BaseTrigger
 
     listed = {name for entry in get_provider_info()[room] for name in entry["python-modules"]}
     package = importlib.import_module(f"airflow_hive_acid.{room}")
     for found in pkgutil.iter_modules(package.__path__, f"airflow_hive_acid.{room}."):
         members = vars(importlib.import_module(found.name)).values()
         public = [
-            m for m in members if inspect.isclass(m) and issubclass(m, BaseOperator) and m.__module__ == found.name
+            m
+            for m in members
+            if inspect.isclass(m)
+            and issubclass(m, BaseOperator | BaseTrigger)
+            and not found.name.endswith(".base")
+            and m.__module__ == found.name
         ]
         assert bool(public) == (found.name in listed), found.name
 
