@@ -127,9 +127,11 @@ def test_compaction_is_requested(engine, client):
         engine.run("ALTER TABLE w.t COMPACT 'major'")
 
 
-def test_compaction_of_a_partitioned_table_names_a_partition(engine):
-    with pytest.raises(InvalidArgumentsError, match="say which partition"):
-        engine.run("ALTER TABLE w.p COMPACT 'major'")
+def test_compaction_of_a_partitioned_table_without_a_partition_asks_only_where_it_is_needed(engine, client):
+    engine.run("ALTER TABLE w.p ADD PARTITION (k='a'); ALTER TABLE w.p COMPACT 'major'")
+    assert client.compactions.show() == []
+    engine.run("ALTER TABLE w.p PARTITION (k='a') COMPACT 'major'")
+    assert [request.resource.partition for request in client.compactions.show()] == ["k=a"]
 
 
 @pytest.mark.rule("R4")
