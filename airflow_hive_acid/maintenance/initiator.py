@@ -127,12 +127,11 @@ class _Steps:
             yield self._counted(decisions.find_changed(self.started, self.left // 4 + 1, only_known=True))
         size = self.thresholds.fetch_size
         while room := self._size(size * _STEPS_PER_QUERY):
-            found = decisions.find_changed(self.started, room)
-            if not found:
-                return
-            self._counted(found)
+            found = self._counted(decisions.find_changed(self.started, room))
             for start in range(0, len(found), size):
                 yield found[start : start + size]
+            if len(found) < room:
+                return
 
     def _aborted(self) -> list[Candidate]:
         """Tables and partitions with too many or too old aborted writes (Hive's second query)."""

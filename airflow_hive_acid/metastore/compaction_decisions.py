@@ -11,7 +11,24 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, and_, bindparam, cast, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    tuple_,
+    union_all,
+    update,
+)
 
 from airflow_hive_acid.metastore.compaction_queue_model import Candidate, Resource
 from airflow_hive_acid.metastore.compaction_queue_select import UNSUCCESSFUL
@@ -22,7 +39,7 @@ from airflow_hive_acid.metastore.schema_transactions import COMPLETED_TXN_COMPON
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
     from airflow_hive_acid.metastore.database import Database
     from airflow_hive_acid.metastore.objects import TableName
@@ -48,44 +65,67 @@ _written = (
 )  # fmt: skip
 _w = _written.c
 _ALL = select(_w.CTC_DATABASE, _w.CTC_TABLE, _w.CTC_PARTITION, _w.writes, _w.txn_sum)
-#: What was never looked at, then what was not for longest; of those the oldest writes, then where there are most.
-_LONGEST_WAITING_FIRST = (func.coalesce(_had.HAD_LOOKED, 0), _w.oldest, _w.writes.desc(), _w.first_txn)
+_NUMBER = cast(null(), BigInteger)
+_TIME = cast(null(), DateTime)
+
+
+def _part(table: Any, db: Any, tbl: Any, part: Any, *, where: Any, **known: Any) -> Select[Any]:
+    """Rows of one of the three tables in the same columns, so that one grouping brings them together."""
+    columns = {
+        "writes": _NUMBER, "txn_sum": _NUMBER, "oldest": _TIME, "first_txn": _NUMBER, "looked": _NUMBER,
+        "seen_writes": _NUMBER, "seen_sum": _NUMBER, "again": _NUMBER,
+    }  # fmt: skip
+    named = [column.label(name) for name, column in {**columns, **known}.items()]
+    return select(
+        db.label("db"), tbl.label("tbl"), func.coalesce(part, "").label("part"), *named
+    ).select_from(table).where(*where)  # fmt: skip
+
+
+_one = literal(1, BigInteger)
+# Grouped instead of joined: PostgreSQL knows nothing of the groups of a subquery, and compared each with each.
+_parts = union_all(
+    _part(
+        _written, _w.CTC_DATABASE, _w.CTC_TABLE, _w.CTC_PARTITION, where=(), writes=_w.writes, txn_sum=_w.txn_sum,
+        oldest=_w.oldest, first_txn=_w.first_txn,
+    ),
+    _part(
+        HIVE_ACID_DECISION, _had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME, where=(_had.HAD_NEWEST == "Y",),
+        looked=_had.HAD_LOOKED, seen_writes=_had.HAD_WRITES, seen_sum=_had.HAD_TXN_SUM,
+        again=case((_had.HAD_AGAIN == "Y", _one), else_=_NUMBER),
+    ),
+    _part(
+        UNSUCCESSFUL, UNSUCCESSFUL.c.CC_DATABASE, UNSUCCESSFUL.c.CC_TABLE, UNSUCCESSFUL.c.CC_PARTITION, where=(),
+        again=_one,
+    ),
+).subquery("parts")  # fmt: skip
+_p = _parts.c
+_known = (
+    select(
+        _p.db, _p.tbl, _p.part,
+        *(func.max(_p[name]).label(name) for name in (
+            "writes", "txn_sum", "oldest", "first_txn", "looked", "seen_writes", "seen_sum", "again")),
+    )
+    .group_by(_p.db, _p.tbl, _p.part)
+    .subquery("known")
+)  # fmt: skip
+_k = _known.c
 _CHANGED = (
-    _ALL.outerjoin(
-        HIVE_ACID_DECISION,
-        and_(
-            _had.HAD_DATABASE == _w.CTC_DATABASE,
-            _had.HAD_TABLE == _w.CTC_TABLE,
-            _had.HAD_PART_NAME == func.coalesce(_w.CTC_PARTITION, ""),
-            _had.HAD_NEWEST == "Y",
-        ),
-    )
-    .outerjoin(
-        UNSUCCESSFUL,
-        and_(
-            UNSUCCESSFUL.c.CC_DATABASE == _w.CTC_DATABASE,
-            UNSUCCESSFUL.c.CC_TABLE == _w.CTC_TABLE,
-            func.coalesce(UNSUCCESSFUL.c.CC_PARTITION, "") == func.coalesce(_w.CTC_PARTITION, ""),
-        ),
-    )
+    select(_k.db, _k.tbl, _k.part, _k.writes, _k.txn_sum)
     .where(
+        _k.writes.is_not(None),
         or_(
-            _had.HAD_ID.is_(None),
+            _k.looked.is_(None),
             and_(
-                _had.HAD_LOOKED < bindparam("look", type_=BigInteger),
-                or_(
-                    _had.HAD_WRITES != _w.writes,
-                    _had.HAD_TXN_SUM != _w.txn_sum,
-                    _had.HAD_AGAIN == "Y",
-                    UNSUCCESSFUL.c.CC_DATABASE.is_not(None),
-                ),
+                _k.looked < bindparam("look", type_=BigInteger),
+                or_(_k.seen_writes != _k.writes, _k.seen_sum != _k.txn_sum, _k.again == _one),
             ),
-        )
+        ),
     )
-    .order_by(*_LONGEST_WAITING_FIRST)
+    # What was never looked at, then what was not for longest; of those the oldest writes, then where there are most.
+    .order_by(func.coalesce(_k.looked, 0), _k.oldest, _k.writes.desc(), _k.first_txn)
     .limit(bindparam("limit"))
 )
-_CHANGED_SINCE = _CHANGED.where(_had.HAD_ID.is_not(None))
+_CHANGED_SINCE = _CHANGED.where(_k.looked.is_not(None))
 _partition = func.coalesce(_w.CTC_PARTITION, "")
 _BY_NAME = _ALL.order_by(_w.CTC_DATABASE, _w.CTC_TABLE, _partition).limit(bindparam("limit"))
 _AFTER = _BY_NAME.where(
@@ -302,7 +342,7 @@ def _key_of(resource: Resource) -> tuple[str, str, str]:
 
 
 def _candidate(row: Any) -> Candidate:
-    return Candidate(Resource(row[0], row[1], row[2]), writes=int(row[3]), txn_sum=int(row[4]))
+    return Candidate(Resource(row[0], row[1], row[2] or None), writes=int(row[3]), txn_sum=int(row[4]))
 
 
 def _stored(row: Any) -> StoredDecision:
