@@ -69,7 +69,7 @@ class HiveAcidSparkOperator(HiveAcidOperator):
         """
         result = engine.call(self.call(), **how)
         if result.rows is None:
-            raise InvalidArgumentsError("an earlier try has made the changes, and what the job returned is too long")
+            raise AssertionError("a job without an answer")
         document = result_document([dataclasses.replace(result, rows=None)], 0)
         return {**document, "returned": json.loads(result.rows.rows[0][0])}
 

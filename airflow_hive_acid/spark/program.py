@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _COLUMNS = (Column("changes", "string"), Column("returned", "string"))
 _MODULE = "hive_acid_program"
 _FRAMES = 10
+_LONGEST_ANSWER = 256 * 1024
 
 
 class Job:
@@ -175,6 +176,11 @@ def call(spark: SparkSession, step: Program, views: Sequence[View]) -> Selected:
         raise InvalidArgumentsError(
             f"{step.name} must return, and give as values, what JSON can hold, dates as text: {problem}"
         ) from None
+    if len(document) > _LONGEST_ANSWER:
+        raise InvalidArgumentsError(
+            f"{step.name} returned {len(document):,} bytes of JSON, and at most {_LONGEST_ANSWER:,} fit into an XCom; "
+            "write rows into a table"
+        )
     with HadoopFilesystem.of(spark).writer(step.rows_uri) as answer:
         answer.write(json.dumps([changes, document]) + "\n")
     return Selected(_COLUMNS, 1)

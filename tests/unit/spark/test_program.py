@@ -130,6 +130,7 @@ def test_dataclasses_with_deferred_annotations_work_in_a_text(answer):
             InvalidArgumentsError,
             "JSON",
         ),
+        ("def main(job):\n    return 'x' * 300_000", InvalidArgumentsError, "300,002 bytes of JSON"),
         ("def main(job):\n    job.read('no.table')", InvalidArgumentsError, "not among the tables"),
     ],
 )
