@@ -149,7 +149,7 @@ class _Place:
             return None
         mark = self._mark()
         if mark is not None and mark.get("run") == self._digests[0] and (skip or mark.get("life") == self._digests[1]):
-            return Exported(**mark["result"])
+            return Exported(**{name: mark["result"][name] for name in Exported.__slots__})
         self._require_replaceable(mark)
         return None
 
@@ -200,7 +200,8 @@ class _Place:
             mark = json.loads(self._context.filesystem.read_range(uri, 0, _LARGEST_MARK))
         except (OSError, ValueError):
             return None
-        return mark if isinstance(mark, dict) and mark.get("made_by") == _MAKER else None
+        ours = isinstance(mark, dict) and mark.get("made_by") == _MAKER and isinstance(mark.get("result"), dict)
+        return mark if ours and set(Exported.__slots__) <= set(mark["result"]) else None
 
 
 def _is_data(relative: str, is_directory: bool) -> bool:

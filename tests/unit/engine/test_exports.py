@@ -119,6 +119,18 @@ def test_what_no_export_has_made_is_replaced_only_when_that_is_said(engine, sess
     assert names(tmp_path / "out") == ["t"]
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"made_by": "s3a"}', '{"made_by": "airflow-hive-acid", "result": {"uri": 1}}']
+)
+def test_success_file_of_somebody_else_is_no_export(engine, session, tmp_path, text):
+    place = tmp_path / "out" / "t"
+    place.mkdir()
+    (place / "_SUCCESS").write_text(text)
+    with pytest.raises(AlreadyExistsError, match="no export has left there"):
+        engine.export("SELECT 1", Destination(str(place), overwrite=True))
+    assert session.steps == []
+
+
 def test_what_appears_while_the_query_runs_stays(engine, session, tmp_path):
     place = tmp_path / "out" / "t"
     session.meanwhile = lambda step: (place.mkdir(), (place / "theirs").write_text("x"))
