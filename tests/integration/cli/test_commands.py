@@ -77,7 +77,8 @@ def test_what_cannot_be_chosen_is_named(call, arguments, text):
 
 
 @pytest.mark.rule("R14")
-def test_script_with_a_key_is_applied_once(call, client):
+def test_script_with_a_key_is_applied_once(call, client, warehouse):
+    client.catalog.set_warehouse(warehouse)
     script = "CREATE DATABASE shop; DROP DATABASE shop; CREATE DATABASE shop"
     first = call("sql", "--once", "2026-11-22", "-e", script)
     again = call("sql", "--once", "2026-11-22", "-e", script)
