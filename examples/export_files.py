@@ -20,6 +20,4 @@ with DAG("example_export_files", schedule=None) as dag:
         options={"header": "true"},
         partition_by=["day"],
         mode="overwrite",
-    ) >> HiveAcidExportOperator(
-        task_id="totals", path=f"{DATA}/exports/totals", table="shop.totals", mode="overwrite"
-    )
+    ) >> HiveAcidExportOperator(task_id="totals", path=f"{DATA}/exports/totals", table="shop.totals", mode="overwrite")
