@@ -2,8 +2,8 @@
 
 Hive's tables (lists 1.1 to 1.5) come from ``schema_transactions`` and ``schema_catalog``, those that only Hive itself
 uses from ``schema_server``. Version gate: Hive 4.0, 4.1 and 4.2 have the same columns where it matters; 4.3 adds
-catalog columns that change uniqueness, so it is refused by ``VERSION``. Our own tables (``HIVE_ACID_*``) have a
-version of their own (``schema_upgrade``) and never touch Hive's.
+catalog columns that change uniqueness, so it is refused by ``VERSION``. Our own (``HIVE_ACID_*``, ``HIVE_LEASE``)
+have a version of their own (``schema_upgrade``) and never touch Hive's.
 """
 
 from __future__ import annotations
