@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, UnsupportedStatementError
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.spark import originals, schema
 from airflow_hive_acid.spark.change import bucket_index
@@ -119,13 +119,19 @@ class _Compaction:
         if parts:
             buckets = self._step.buckets or len(files.buckets())
             events = union([p.select(*_EVENT) for p in parts])
-            kept: list[DataFrame] = []
+            placed = rebalanced(self._spark, events, buckets, self._step.order_by)
             try:
-                placed = rebalanced(self._spark, events, buckets, self._step.order_by, kept)
-                written = self._save(placed, name, "rows")
+                written = self._save(placed.events, name, "rows")
             finally:
-                for frame in kept:
-                    frame.unpersist()
+                if placed.kept is not None:
+                    placed.kept.unpersist()
+            # Numbers go on from bucket to bucket, so a share of another size would be a number twice.
+            found = tuple(file.rows for directory in written for file in directory.files)
+            if found != placed.rows:
+                raise JobFailedError(
+                    f"the rebalance of {self._table.name} has buckets of {found} rows instead of {placed.rows}, "
+                    "so numbers would come twice; nothing is published"
+                )
         return written or [start_directory(self._staging, self._destination(name))]
 
     def _copied_inserts(self, files: Sequence[EventFile]) -> DataFrame:

@@ -9,7 +9,7 @@ The ids that a deleter has read are gone afterwards, so the Worker holds the tab
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark import StorageLevel
 from pyspark.errors import ParseException
@@ -21,8 +21,12 @@ from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.events import task_row_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
+Identity: TypeAlias = tuple[int, int, int]
+"""Write id, bucket value and row number."""
 _TASK = f"{schema.INTERNAL_PREFIX}task"
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
 _BUCKET = f"{schema.INTERNAL_PREFIX}bucket"
@@ -30,44 +34,136 @@ _VIEW = f"{schema.INTERNAL_PREFIX}rebalanced"
 _ORDER_BY = re.compile(r"^\s*order\s+by\s+", re.IGNORECASE)
 
 
-def rebalanced(
-    spark: SparkSession, events: DataFrame, buckets: int, order_by: str | None, kept: list[DataFrame]
-) -> DataFrame:
+class Rebalanced(NamedTuple):
     """Live insert events with new ids, each in the task of its bucket and sorted.
 
+    :param rows: how many rows each bucket gets; those without any are left out.
+    :param kept: what is persisted, for the caller to release.
+    """
+
+    events: DataFrame
+    rows: tuple[int, ...]
+    kept: DataFrame | None = None
+
+
+def rebalanced(spark: SparkSession, events: DataFrame, buckets: int, order_by: str | None) -> Rebalanced:
+    """Number the rows anew.
+
     :param order_by: what follows ORDER BY, with or without these words.
-    :param kept: takes the frame that is persisted, for the caller to release.
     """
     check_buckets(buckets)
+    if order_by is None:
+        return _by_ids(events, buckets)
+    return _by_order(spark, events, buckets, order_by)
+
+
+def _by_ids(events: DataFrame, buckets: int) -> Rebalanced:
+    """Where the shares begin is found in the ids alone; then each row moves once, and its share's task numbers it."""
+    ids = events.select(*schema.IDENTITY)
+    groups = ids.groupBy(*schema.IDENTITY[:2]).count().orderBy(*schema.IDENTITY[:2]).collect()
+    total = sum(int(group["count"]) for group in groups)
+    rows = _shares(total, buckets)
+    if not rows:
+        return Rebalanced(events.select(*schema.HEADER, schema.ROW), rows)
+    share = _share(_begins(ids, [(int(g[0]), int(g[1]), int(g["count"])) for g in groups], rows))
+    placed = (
+        events.selectExpr(*schema.IDENTITY, schema.ROW, f"{share} as {_BUCKET}")
+        .repartitionById(buckets, F.col(_BUCKET))
+        .sortWithinPartitions(*schema.IDENTITY)
+    )
+    # The last projection before the write: it counts the rows of the task in their order.
+    number = f"cast({_BUCKET} as bigint) * {rows[0]}L + ({task_row_number()})"
+    return Rebalanced(placed.selectExpr(*_event(number)), rows)
+
+
+def _shares(total: int, buckets: int) -> tuple[int, ...]:
+    """Of n buckets each takes the next ceil(N / n) rows, the last what is left, and those after it nothing."""
+    each = -(-total // buckets)
+    return tuple(min(each, total - start) for start in range(0, total, each)) if total else ()
+
+
+def _begins(ids: DataFrame, groups: Sequence[tuple[int, int, int]], rows: Sequence[int]) -> list[Identity]:
+    """The id of the first row of each share but the first.
+
+    :param groups: write id, bucket value and number of rows, in this order.
+    """
+    wanted: dict[tuple[int, int], list[int]] = {}
+    before, begin = 0, rows[0]
+    for write_id, bucket, count in groups:
+        while begin < before + count:
+            wanted.setdefault((write_id, bucket), []).append(begin - before + 1)
+            begin += rows[0]
+        before += count
+    if not wanted:
+        return []
+    group = ", ".join(schema.IDENTITY[:2])
+    chosen = ", ".join(f"({w}L, {b})" for w, b in wanted)
+    exact = ", ".join(f"({w}L, {b}, {n})" for (w, b), numbers in wanted.items() for n in numbers)
+    found = (
+        # coalesce: must not be pushed down into the ORC reader, which would look for a user's column of that name.
+        ids.where(f"(coalesce({schema.ORIGINAL_WRITE_ID}, 0L), coalesce({schema.BUCKET}, 0)) in ({chosen})")
+        .selectExpr(
+            *schema.IDENTITY, f"row_number() over (partition by {group} order by {schema.ROW_NUMBER}) as {_NUMBER}"
+        )
+        .where(f"({group}, {_NUMBER}) in ({exact})")
+        .select(*schema.IDENTITY)
+        .collect()
+    )
+    return sorted((int(row[0]), int(row[1]), int(row[2])) for row in found)
+
+
+def _share(begins: Sequence[Identity], first: int = 0) -> str:
+    """Spark SQL for the share of a row by its id: as many comparisons as a binary search makes.
+
+    :param begins: the id of the first row of each share but the first, ascending.
+    """
+    if not begins:
+        return str(first)
+    middle = len(begins) // 2
+    write_id, bucket, number = begins[middle]
+    columns = schema.IDENTITY
+    below = (
+        f"{columns[0]} < {write_id}L or {columns[0]} = {write_id}L and ({columns[1]} < {bucket} or {columns[1]} = "
+        f"{bucket} and {columns[2]} < {number}L)"
+    )
+    left, right = _share(begins[:middle], first), _share(begins[middle + 1 :], first + middle + 1)
+    return f"if({below}, {left}, {right})"
+
+
+def _event(number: str, write_id: str = schema.ORIGINAL_WRITE_ID) -> list[str]:
+    """The six columns of a row in its bucket."""
+    return [
+        f"{schema.INSERTED} as {schema.OPERATION}",
+        f"{write_id} as {schema.ORIGINAL_WRITE_ID}",
+        f"{encode_bucket(0, 0)} | shiftleft({_BUCKET}, 16) as {schema.BUCKET}",
+        f"{number} as {schema.ROW_NUMBER}",
+        f"{write_id} as {schema.CURRENT_WRITE_ID}",
+        schema.ROW,
+    ]
+
+
+def _by_order(spark: SparkSession, events: DataFrame, buckets: int, order_by: str) -> Rebalanced:
+    """The order is anybody's, so the rows are sorted, kept, counted task by task, and then moved to their buckets."""
     ordered = _ordered(spark, events, order_by).selectExpr(
         "spark_partition_id() as " + _TASK, f"{task_row_number()} as {_NUMBER}", *schema.HEADER, schema.ROW
     )
     # Kept, so that both looks at it see the same rows in the same tasks.
     ordered = ordered.persist(StorageLevel.MEMORY_AND_DISK)
-    kept.append(ordered)
     found = ordered.groupBy(_TASK).agg(F.count("*").alias("n"), F.max(schema.ORIGINAL_WRITE_ID).alias("w")).collect()
     counts = {int(row[_TASK]): int(row["n"]) for row in found}
     starts, total = _starts(counts)
-    if total == 0:
-        return ordered.selectExpr(*schema.HEADER, schema.ROW)
-    per_bucket = -(-total // buckets)
+    rows = _shares(total, buckets)
+    if not rows:
+        return Rebalanced(ordered.selectExpr(*schema.HEADER, schema.ROW), rows, ordered)
     highest = max(int(row["w"]) for row in found)
     number = f"element_at(array({', '.join(f'{s}L' for s in starts)}), {_TASK} + 1) + {_NUMBER}"
-    write_id = f"{highest}L" if order_by else schema.ORIGINAL_WRITE_ID
     placed = (
-        ordered.selectExpr(f"{number} as {_NUMBER}", f"{write_id} as {schema.ORIGINAL_WRITE_ID}", schema.ROW)
-        .selectExpr("*", f"cast({_NUMBER} div {per_bucket} as int) as {_BUCKET}")
+        ordered.selectExpr(f"{number} as {_NUMBER}", schema.ROW)
+        .selectExpr("*", f"cast({_NUMBER} div {rows[0]} as int) as {_BUCKET}")
         .repartitionById(buckets, F.col(_BUCKET))
         .sortWithinPartitions(_NUMBER)
     )
-    return placed.selectExpr(
-        f"{schema.INSERTED} as {schema.OPERATION}",
-        schema.ORIGINAL_WRITE_ID,
-        f"{encode_bucket(0, 0)} | shiftleft({_BUCKET}, 16) as {schema.BUCKET}",
-        f"{_NUMBER} as {schema.ROW_NUMBER}",
-        f"{schema.ORIGINAL_WRITE_ID} as {schema.CURRENT_WRITE_ID}",
-        schema.ROW,
-    )
+    return Rebalanced(placed.selectExpr(*_event(_NUMBER, f"{highest}L")), rows, ordered)
 
 
 def check_buckets(buckets: int) -> None:
@@ -81,9 +177,7 @@ def check_buckets(buckets: int) -> None:
         )
 
 
-def _ordered(spark: SparkSession, events: DataFrame, order_by: str | None) -> DataFrame:
-    if order_by is None:
-        return events.orderBy(*schema.IDENTITY)
+def _ordered(spark: SparkSession, events: DataFrame, order_by: str) -> DataFrame:
     columns = [schema.internal(name) for name in schema.HEADER]
     header = [f"{name} as {internal}" for name, internal in zip(schema.HEADER, columns, strict=True)]
     kept = schema.internal(schema.ROW)
