@@ -304,3 +304,15 @@ def test_spark_connection_that_does_not_exist_is_an_error_with_the_remedy(monkey
     ):
         with pytest.raises(AirflowException, match="nowhere"):
             run(kind, hive_acid_conn_id="acid", **arguments)
+
+
+def test_decorated_pyspark_function_can_be_mapped():
+    with DAG("d", schedule=None):
+
+        @task.hive_acid_pyspark(tables={"db.t": "insert"})
+        def load(job, day, by=1):
+            return day
+
+        mapped = load.partial(by=3).expand(day=["a", "b"]).operator
+    call = mapped.unmap({"op_kwargs": {"day": "b"}}).call()
+    assert (call.name, call.tables, call.arguments) == ("load", {"db.t": "insert"}, {"day": "b", "by": 3})
