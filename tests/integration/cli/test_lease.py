@@ -108,8 +108,11 @@ def test_a_command_and_what_it_has_started_are_killed_when_the_lease_is_lost(
     assert run_under(client.leases, lease, [*_PYTHON, script], {}, 0.2) == 1
     thief.join()
     assert "was killed: lease" in capfd.readouterr().err
+    deadline = time.monotonic() + 30
     for pid in pids.read_text().split():
-        assert _is_gone(int(pid))
+        while not _is_gone(int(pid)):  # it was sent SIGKILL, and a busy machine takes its time
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_a_command_is_killed_before_its_lease_ends_when_the_metastore_does_not_answer(
