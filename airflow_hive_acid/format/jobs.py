@@ -213,6 +213,7 @@ class Merge:
     """MERGE in one pass over the target; several source rows for one target row are an error (R18).
 
     :param source: Spark SQL text of the source relation, without alias.
+    :param partition_pairs: what ON demands to be equal: a partition column of the target and a column of the source.
     :param new_rows_statement_id: of the rows of WHEN NOT MATCHED in a bucketed table: their buckets are those of the
         updated rows, and a bucket of a directory has one writer. Elsewhere None: they share ``insert_statement_id``.
     """
@@ -228,6 +229,7 @@ class Merge:
     delete_statement_id: int
     insert_statement_id: int
     new_rows_statement_id: int | None = None
+    partition_pairs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ after the other, and remembers the numbers of the source rows.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
@@ -32,7 +33,8 @@ from airflow_hive_acid.spark.change import (
 from airflow_hive_acid.spark.failures import full_text
 from airflow_hive_acid.spark.insert import InsertWriter, null_as
 from airflow_hive_acid.spark.output import merged
-from airflow_hive_acid.spark.reader import IDENTITY
+from airflow_hive_acid.spark.reader import IDENTITY, open_table
+from airflow_hive_acid.spark.scan import PartitionValues
 from airflow_hive_acid.spark.sink import sink_for
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_hive_acid.format.jobs import Merge, MergeClause, WrittenDirectory
+    from airflow_hive_acid.format.jobs import Merge, MergeClause, TableSnapshot, WrittenDirectory
     from airflow_hive_acid.spark.output import Staging
     from airflow_hive_acid.spark.reader import OpenTable
     from airflow_hive_acid.spark.sink import Sink
@@ -50,6 +52,7 @@ BROADCAST_SOURCE_BYTES = 64 << 20
 _CARDINALITY = re.compile(r"\[hive-acid cardinality\] (\d+) (\d+) (\d+) (\d+) (\d+)")
 _CLAUSE = f"{schema.INTERNAL_PREFIX}clause"
 _SOURCE_ROW = f"{schema.INTERNAL_PREFIX}source_row"
+_ORDINAL = f"{schema.INTERNAL_PREFIX}ordinal"
 
 
 class MergeOutcome:
@@ -64,12 +67,59 @@ class MergeOutcome:
         self.inserted = inserted
 
 
-def merge(spark: SparkSession, step: Merge, table: OpenTable, staging: Staging) -> MergeOutcome:
+def merge(spark: SparkSession, step: Merge, staging: Staging) -> MergeOutcome:
     """Run a MERGE.
+
+    Where ON demands that partition columns equal columns of a small source, only the partitions whose values the
+    source has are listed and read.
 
     :raises CardinalityViolationError: when several source rows match one target row.
     """
-    return _Merge(spark, step, table, staging).run()
+    kept: list[DataFrame] = []
+    try:
+        source = spark.sql(step.source)
+        small = _is_small(source)
+        # Kept, because the numbers of its rows must not change between its uses.
+        source = _keep(source.selectExpr("*", f"monotonically_increasing_id() as {_SOURCE_ROW}"), kept)
+        if not small:
+            source.count()  # fills the cache; only then Spark knows the size
+            small = _is_small(source)
+        source = source.alias(step.source_alias)
+        target = matching_partitions(spark, step, source) if small else step.target
+        return _Merge(spark, step, open_table(spark, target), staging).run(source, small, kept)
+    finally:
+        for frame in kept:
+            frame.unpersist()
+
+
+def matching_partitions(spark: SparkSession, step: Merge, source: DataFrame) -> TableSnapshot:
+    """The target without the partitions in which no row can match.
+
+    Spark compares the values as it will in the join: a table of the partitions, with their columns' types, is joined
+    with the source.
+
+    :param source: under the source's alias.
+    """
+    target = step.target
+    if not step.partition_pairs or len(target.partitions) < 2:
+        return target
+    columns = schema.table_columns(target.partition_columns, target.table)
+    values = PartitionValues(columns, tuple(p.values for p in target.partitions))
+    names = [f"{schema.INTERNAL_PREFIX}t{i}" for i in range(len(columns))]
+    rows = [(ordinal, *values.nullable(ordinal)) for ordinal in range(len(target.partitions))]
+    texts = spark.createDataFrame(rows, f"{_ORDINAL} int, {', '.join(f'{name} string' for name in names)}")
+    typed = [
+        f"try_cast({name} as {schema.sql_type(column.type)}) as {schema.quoted(column.name)}"
+        for name, column in zip(names, columns, strict=True)
+    ]
+    partitions = texts.selectExpr(_ORDINAL, *typed).alias(step.target_alias)
+    equal = " and ".join(
+        f"{schema.quoted(step.target_alias, mine)} = {schema.quoted(step.source_alias, theirs)}"
+        for mine, theirs in step.partition_pairs
+    )
+    found = partitions.join(F.broadcast(source), F.expr(equal), "left_semi").select(_ORDINAL).collect()
+    hit = {row[0] for row in found}
+    return replace(target, partitions=tuple(p for i, p in enumerate(target.partitions) if i in hit))
 
 
 class _Merge:
@@ -81,35 +131,28 @@ class _Merge:
         self._matched = [c for c in step.clauses if c.matched]
         self._not_matched = [c for c in step.clauses if not c.matched]
 
-    def run(self) -> MergeOutcome:
-        source = self._spark.sql(self._step.source)
-        kept: list[DataFrame] = []
-        try:
-            small = _is_small(source)
-            # Kept, because the numbers of its rows must not change between its uses.
-            source = _keep(source.selectExpr("*", f"monotonically_increasing_id() as {_SOURCE_ROW}"), kept)
-            if not small:
-                source.count()  # fills the cache; only then Spark knows the size
-                small = _is_small(source)
-            source = source.alias(self._step.source_alias)
-            target = target_rows(self._spark, self._table, self._step.target_alias)
-            # A small source goes to where the rows of the target lie.
-            joined = target.join(F.broadcast(source) if small else source, F.expr(self._step.on), "inner")
-            changes: list[WrittenDirectory] = []
-            sink = sink_for(self._spark, self._table.columns, self._table.snapshot.properties)
-            matches = self._decided(joined)
-            if self._matched and sink is not None and self._table.files.buckets():
-                changes, matched = self._write_matches(sink, matches)
-            else:
-                matches = _keep(matches, kept)
-                if self._matched:
-                    self._check_cardinality(matches)
-                    changes = self._write_changes(matches)
-                matched = matches.select(_SOURCE_ROW) if self._not_matched else None
-            inserts = self._write_inserts(source, matched, changes) if matched is not None else []
-        finally:
-            for frame in kept:
-                frame.unpersist()
+    def run(self, source: DataFrame, small: bool, kept: list[DataFrame]) -> MergeOutcome:
+        """Join, check, write.
+
+        :param source: its rows numbered, under its alias.
+        :param small: whether it can be spread to all tasks.
+        :param kept: what is to be let go of in the end.
+        """
+        target = target_rows(self._spark, self._table, self._step.target_alias)
+        # A small source goes to where the rows of the target lie.
+        joined = target.join(F.broadcast(source) if small else source, F.expr(self._step.on), "inner")
+        changes: list[WrittenDirectory] = []
+        sink = sink_for(self._spark, self._table.columns, self._table.snapshot.properties)
+        matches = self._decided(joined)
+        if self._matched and sink is not None and self._table.files.buckets():
+            changes, matched = self._write_matches(sink, matches)
+        else:
+            matches = _keep(matches, kept)
+            if self._matched:
+                self._check_cardinality(matches)
+                changes = self._write_changes(matches)
+            matched = matches.select(_SOURCE_ROW) if self._not_matched else None
+        inserts = self._write_inserts(source, matched, changes) if matched is not None else []
         inserted = sum(file.rows for directory in inserts for file in directory.files)
         return MergeOutcome(merged(changes, inserts), inserted)
 

@@ -117,7 +117,7 @@ def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
             written = change.delete(spark, step, open_table(spark, step.target), _staging(spark, spec))
             return replace(_result(spark, spec, written), deleted=rows_in(written))
         case Merge():
-            outcome = merge.merge(spark, step, open_table(spark, step.target), _staging(spark, spec))
+            outcome = merge.merge(spark, step, _staging(spark, spec))
             updated = rows_in(outcome.directories, "delta") - outcome.inserted
             deleted = rows_in(outcome.directories, "delete_delta") - updated
             result = _result(spark, spec, outcome.directories)

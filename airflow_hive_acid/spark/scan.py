@@ -61,9 +61,13 @@ class PartitionValues:
         """The partition columns under their own names."""
         return [f"{i} as {schema.quoted(c.name)}" for i, c in zip(self.internal_names, self.columns, strict=True)]
 
+    def nullable(self, ordinal: int) -> list[str | None]:
+        """The values of one partition as text, None for NULL."""
+        return list(_nullable(self.values[ordinal]))
+
     def literals(self, ordinal: int) -> list[str]:
         """The values of one partition as typed constants."""
-        texts = ["null" if v is None else schema.sql_text(v) for v in _nullable(self.values[ordinal])]
+        texts = ["null" if v is None else schema.sql_text(v) for v in self.nullable(ordinal)]
         return [
             f"try_cast({text} as {schema.sql_type(column.type)}) as {name}"
             for text, column, name in zip(texts, self.columns, self.internal_names, strict=True)

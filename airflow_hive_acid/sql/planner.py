@@ -28,7 +28,7 @@ from airflow_hive_acid.sql.plans import (
     UpdateTemplate,
     is_external,
 )
-from airflow_hive_acid.sql.pruning import KEEP_ALL, PartitionFilter, partition_filter
+from airflow_hive_acid.sql.pruning import KEEP_ALL, PartitionFilter, equal_columns, partition_filter
 from airflow_hive_acid.sql.references import References, belongs, partition_columns
 from airflow_hive_acid.sql.scopes import Relation, Scope, Scopes
 from airflow_hive_acid.sql.statements import Delete, Insert, Merge, MergeWhen, Select, Update
@@ -138,7 +138,15 @@ def _plan_merge(statement: Merge, references: References, guarded_merge: bool) -
     if operation == "insert" and guarded_merge:
         operation = "update"  # two such MERGEs at a time would both insert what both missed
     write = _change(facts, operation, _touched(facts, statement.on, both))
-    template = MergeTemplate(statement.alias, query, statement.source_alias, on, clauses, bool(facts.bucket_columns))
+    names = {column.name.lower() for column in facts.partition_columns}
+    pairs = equal_columns(
+        statement.on.tree,
+        lambda column: column.name.lower() in names and belongs(column, target, both),
+        lambda column: belongs(column, source, both),
+    )
+    template = MergeTemplate(
+        statement.alias, query, statement.source_alias, on, clauses, bool(facts.bucket_columns), pairs
+    )
     return _plan(references, "merge", write, template)
 
 

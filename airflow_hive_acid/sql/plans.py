@@ -215,6 +215,7 @@ class MergeTemplate:
     on: str
     clauses: tuple[jobs.MergeClause, ...]
     bucketed: bool = False
+    partition_pairs: tuple[tuple[str, str], ...] = ()
 
     @property
     def statement_id_count(self) -> int:
@@ -234,6 +235,7 @@ class MergeTemplate:
             delete_statement_id=context.statement_ids[0],
             insert_statement_id=context.statement_ids[1],
             new_rows_statement_id=context.statement_ids[2] if self.bucketed else None,
+            partition_pairs=self.partition_pairs,
         )
 
 

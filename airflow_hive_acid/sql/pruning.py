@@ -117,6 +117,23 @@ def partition_filter(
     return PartitionFilter(kinds, (tuple(terms),) if terms else ())
 
 
+def equal_columns(
+    condition: exp.Expr, one: Callable[[exp.Column], bool], other: Callable[[exp.Column], bool]
+) -> tuple[tuple[str, str], ...]:
+    """Pairs of columns that a condition demands to be equal, as ``a = b`` and with AND around it.
+
+    :param one: whether a column surely belongs to the one side; ``other``, to the other.
+    :return: lower-case names, the one side's first.
+    """
+    pairs = []
+    for term in _conjuncts(condition):
+        left, right = (term.left, term.right) if isinstance(term, exp.EQ) else (None, None)
+        for first, second in ((left, right), (right, left)):
+            if isinstance(first, exp.Column) and isinstance(second, exp.Column) and one(first) and other(second):
+                pairs.append((first.name.lower(), second.name.lower()))
+    return tuple(dict.fromkeys(pairs))
+
+
 def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     if isinstance(condition, exp.And):
         return [*_conjuncts(condition.left), *_conjuncts(condition.right)]

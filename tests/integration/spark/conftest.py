@@ -126,10 +126,12 @@ class AcidTable:
         own = write_id or self.next_write_id()
         return self.publish(self.run(Delete(self.snapshot(own), "t", where, own, statement)))
 
-    def merge(self, source: str, on: str, *clauses: MergeClause, write_id: int | None = None) -> JobResult:
+    def merge(
+        self, source: str, on: str, *clauses: MergeClause, write_id: int | None = None, pairs: Any = ()
+    ) -> JobResult:
         own = write_id or self.next_write_id()
         third = None if self.bucketing is None else 2
-        return self.publish(self.run(Merge(self.snapshot(own), "t", source, "s", on, clauses, own, 0, 1, third)))
+        return self.publish(self.run(Merge(self.snapshot(own), "t", source, "s", on, clauses, own, 0, 1, third, pairs)))
 
     def compact(self, kind: str, partition: str = "", **more: Any) -> JobResult:
         self.txn += 1

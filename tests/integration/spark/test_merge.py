@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,6 +104,30 @@ def test_inserts_go_to_new_and_old_partitions(acid_table: Callable) -> None:
         "ds=d%2F3",
         "ds=d1",
     ]
+
+
+def test_only_partitions_whose_values_the_source_has_are_read(acid_table: Callable) -> None:
+    table = acid_table("id int, v string", partitioned_by="ds string, n int")
+    table.insert("select 1, 'a', 'd1', 1 union all select 2, 'b', 'd2', 1 union all select 3, 'c', null, 2")
+    pairs = (("ds", "day"), ("n", "n"))
+    for name in table.partitions.keys() - {"ds=d2/n=1"}:  # what is not read may be unreadable
+        (file,) = (Path(table.location.removeprefix("file:")) / name).glob("delta_*/bucket_00000")
+        file.write_bytes(b"no ORC")
+    result = table.merge(
+        "select * from values (2, 'd2', '1', 'B'), (9, 'd9', '1', 'I'), (3, null, '2', 'C') as v(id, day, n, v)",
+        "t.id = s.id and t.ds = s.day and t.n = s.n",
+        clause("update", True, v="s.v"),
+        clause("insert", False, id="s.id", v="s.v", ds="s.day", n="s.n"),
+        pairs=pairs,
+    )
+    assert (result.inserted, result.updated) == (2, 1)
+    result = table.merge(
+        "select 2 as id, 'd8' as day, 1 as n",
+        "t.id = s.id and t.ds = s.day and t.n = s.n",
+        clause("delete", True),
+        pairs=pairs,
+    )
+    assert (result.deleted, result.directories) == (0, ())
 
 
 def test_merging_into_an_empty_table_inserts_everything(acid_table: Callable) -> None:

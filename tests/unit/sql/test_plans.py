@@ -258,10 +258,33 @@ def test_merge_plan(plan_of: PlanOf) -> None:
                 ),
             ),
         ),
+        partition_pairs=(("month", "month"),),
     )
     assert plan.operations == {"demo.flights": "update"}
     assert plan.write is not None
     assert [month for month in ("1", "2") if plan.write.partitions.keeps((month,))] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("on", "pairs"),
+    [
+        ("f.month = s.month", (("month", "month"),)),
+        (
+            "(s.delay = f.month AND f.carrier = s.carrier) AND s.month = f.month",
+            (("month", "delay"), ("month", "month")),
+        ),
+        ("f.month = s.month OR f.carrier = s.carrier", ()),
+        ("NOT f.month = s.month", ()),
+        ("f.month <=> s.month", ()),
+        ("f.month = s.month + 1", ()),
+        ("f.month = f.delay", ()),
+        ("f.carrier = s.carrier", ()),
+    ],
+)
+def test_equal_partition_columns_of_a_merge_are_told_to_the_job(plan_of: PlanOf, on: str, pairs: object) -> None:
+    plan = plan_of(f"MERGE INTO demo.flights AS f USING src AS s ON {on} WHEN MATCHED THEN DELETE")
+    assert isinstance(plan.template, MergeTemplate)
+    assert plan.template.partition_pairs == pairs
 
 
 @pytest.mark.parametrize(
