@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -10,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_hive_acid import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from airflow_hive_acid.engine.claiming import Once
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.settings import Settings
 
 
+KILL_SECONDS = 20.0
+"""How long ``on_kill`` waits for a Spark application to be stopped."""
 #: Characters of TXN_AGENT_INFO.
 _LONGEST = 128
 #: A worker's txns name it beside the request, so its id must be shorter; the first character is worker_name's.
@@ -83,6 +86,16 @@ def error_of_event(event: Mapping[str, Any]) -> HiveAcidError:
     if isinstance(kind, type) and issubclass(kind, errors.HiveAcidError) and kind is not errors.LocksPendingError:
         return kind(message)
     return errors.JobFailedError(message)
+
+
+def stop_on_kill(stop: Callable[[], None]) -> None:
+    """What ``on_kill`` does: stop the work, and wait a while for that.
+
+    In a thread, because ``on_kill`` runs in a signal handler, and what it interrupted may hold a lock that is needed.
+    """
+    thread = threading.Thread(target=stop, name="hive-acid-kill", daemon=True)
+    thread.start()
+    thread.join(KILL_SECONDS)
 
 
 def fail_task(error: HiveAcidError) -> NoReturn:

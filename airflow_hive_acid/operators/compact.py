@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from airflow.sdk import BaseOperator, conf
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.hooks.tasks import fail_task
+from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill
 from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger, cancel_requests, compaction_outcome
 
 if TYPE_CHECKING:
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.initiator_by_hand import Asked
     from airflow_hive_acid.metastore import MetastoreClient
-
-# How long on_kill, which runs in a signal handler, waits until its requests are cancelled.
-_KILL_SECONDS = 20.0
 
 
 class HiveAcidCompactOperator(BaseOperator):
@@ -138,10 +134,7 @@ class HiveAcidCompactOperator(BaseOperator):
         """Cancel what this task has asked for and waits for, running or not; requests of others stay."""
         if not self._asked:
             return
-        # In a thread: we are in a signal handler, and what was interrupted may hold a lock that is needed here.
-        thread = threading.Thread(target=self._cancel, name="hive-acid-kill", daemon=True)
-        thread.start()
-        thread.join(_KILL_SECONDS)
+        stop_on_kill(self._cancel)
 
     def _cancel(self) -> None:
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook

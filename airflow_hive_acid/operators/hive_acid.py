@@ -10,7 +10,6 @@ that cannot do even that leaves an open txn without heartbeat, which the reaper 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -19,7 +18,15 @@ from airflow.sdk import BaseOperator
 
 from airflow_hive_acid.errors import HiveAcidError, LocksPendingError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.hooks.tasks import agent_info, error_of_event, fail_task, longest_wait, once_of, patience
+from airflow_hive_acid.hooks.tasks import (
+    agent_info,
+    error_of_event,
+    fail_task,
+    longest_wait,
+    once_of,
+    patience,
+    stop_on_kill,
+)
 from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
 
 if TYPE_CHECKING:
@@ -32,9 +39,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.settings import Settings
 
 log = logging.getLogger(__name__)
-
-# How long on_kill, which runs in a signal handler, waits for the Spark application to be stopped.
-_KILL_SECONDS = 20.0
 
 
 class HiveAcidOperator(BaseOperator):
@@ -169,10 +173,7 @@ class HiveAcidOperator(BaseOperator):
         running = self._running
         if running is None:
             return
-        # In a thread: we are in a signal handler, and what was interrupted may hold a lock that is needed here.
-        thread = threading.Thread(target=running.stop, name="hive-acid-kill", daemon=True)
-        thread.start()
-        thread.join(_KILL_SECONDS)
+        stop_on_kill(running.stop)
 
 
 @dataclass(frozen=True, slots=True)

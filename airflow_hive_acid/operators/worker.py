@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.assets import COMPACTIONS, announce
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.hooks.tasks import fail_task, worker_id
+from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill, worker_id
 from airflow_hive_acid.triggers.readiness import CleaningReadyTrigger, WorkWaitsTrigger
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ log = logging.getLogger(__name__)
 CLEANED = Asset(name="hive_acid_cleaned", uri="x-hive-acid://cleaned")
 #: Through this outlet: an event is sent only when something was removed.
 _MAYBE_CLEANED = AssetAlias(name="hive_acid_maybe_cleaned")
-# How long on_kill, which runs in a signal handler, waits until everything is given back.
-_KILL_SECONDS = 20.0
 #: Hive's workers look every 10.8 s at first.
 _POLL_SECONDS = 10.0
 
@@ -160,10 +157,7 @@ class CompactionWorkerOperator(BaseOperator):
         running = self._running
         if running is None:
             return
-        # In a thread: we are in a signal handler, and what was interrupted may hold a lock that is needed here.
-        thread = threading.Thread(target=running.stop, name="hive-acid-kill", daemon=True)
-        thread.start()
-        thread.join(_KILL_SECONDS)
+        stop_on_kill(running.stop)
 
 
 @dataclass(frozen=True, slots=True)

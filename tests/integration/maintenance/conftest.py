@@ -217,3 +217,12 @@ def compacted(
     client.compactions.enqueue("default.t")
     table.base = run_worker(client, fs, compact_lines, "w")[0].directories[0]
     return table
+
+
+@pytest.fixture
+def asked(client: MetastoreClient, table: FakeTable) -> FakeTable:
+    """A table of two deltas of two lines whose compaction is asked for."""
+    table.insert(lines=2)
+    table.insert(lines=2)
+    assert client.compactions.enqueue("default.t").accepted
+    return table

@@ -44,3 +44,16 @@ def soft_delete(client: MetastoreClient, resource: Resource, location: str, *, a
 def pass_time(client: MetastoreClient) -> None:
     """As if every txn so far had been opened a second earlier: no gap of the open time-out is left."""
     change(client, sa.update(TXNS).values(TXN_STARTED=TXNS.c.TXN_STARTED - 1000))
+
+
+FIRST_DELTAS = ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
+"""What the fixture ``asked`` has written."""
+
+
+def check_untouched(client: MetastoreClient, table: Any) -> None:
+    """The table reads as ``asked`` made it, nothing is locked, no txn is open."""
+    with client.snapshot(["default.t"]) as snapshot:
+        assert len(table.read(snapshot)) == 4
+    assert client.show_locks() == []
+    assert not [row for row in client.show_transactions() if row.state.value == "o"]
+    assert [name for name in table.directories() if not name.startswith("_")] == FIRST_DELTAS

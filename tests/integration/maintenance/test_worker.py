@@ -15,6 +15,7 @@ from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
 from airflow_hive_acid.metastore.jobs import JobState
 from airflow_hive_acid.metastore.transactions import Transaction
+from tests.integration.maintenance.steps import check_untouched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,25 +25,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
     RunJob = Callable[[JobSpec], JobResult]
-
-
-@pytest.fixture
-def asked(client: MetastoreClient, table: Any) -> Any:
-    """A table of two deltas whose compaction is asked for."""
-    table.insert(lines=2)
-    table.insert(lines=2)
-    assert client.compactions.enqueue("default.t").accepted
-    return table
-
-
-def check_untouched(client: MetastoreClient, table: Any) -> None:
-    """The table reads as before, nothing is locked, no compaction txn is open."""
-    with client.snapshot(["default.t"]) as snapshot:
-        assert len(table.read(snapshot)) == 4
-    assert client.show_locks() == []
-    assert not [row for row in client.show_transactions() if row.state.value == "o"]
-    visible = [name for name in table.directories() if not name.startswith("_")]
-    assert visible == ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
 
 
 @pytest.mark.parametrize(

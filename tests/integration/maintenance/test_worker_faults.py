@@ -23,6 +23,7 @@ from airflow_hive_acid.maintenance.worker_request import JobRunner
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
 from airflow_hive_acid.metastore.jobs import JobState
 from airflow_hive_acid.metastore.schema import METADATA
+from tests.integration.maintenance.steps import FIRST_DELTAS, check_untouched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,29 +34,9 @@ if TYPE_CHECKING:
 
     RunJob = Callable[[JobSpec], JobResult]
 
-FIRST_DELTAS = ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
-
 
 class Killed(BaseException):
     """A process that ends here does nothing more."""
-
-
-@pytest.fixture
-def asked(client: MetastoreClient, table: Any) -> Any:
-    """A table of two deltas of two lines whose compaction is asked for."""
-    table.insert(lines=2)
-    table.insert(lines=2)
-    assert client.compactions.enqueue("default.t").accepted
-    return table
-
-
-def check_untouched(client: MetastoreClient, table: Any) -> None:
-    """The table reads as before, nothing is locked, no txn is open."""
-    with client.snapshot(["default.t"]) as snapshot:
-        assert len(table.read(snapshot)) == 4
-    assert client.show_locks() == []
-    assert not [row for row in client.show_transactions() if row.state.value == "o"]
-    assert [name for name in table.directories() if not name.startswith("_")] == FIRST_DELTAS
 
 
 def die(client: MetastoreClient, fs: Filesystem, run: Any, worker: str) -> None:

@@ -17,6 +17,7 @@ from airflow_hive_acid.engine.claiming import Once
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.errors import JobFailedError, LocksPendingError, SqlSyntaxError
 from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.hooks import tasks
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.claim_rules import Rerun
@@ -199,9 +200,7 @@ def test_kill_without_a_running_engine_does_nothing():
 
 
 def test_kill_returns_even_when_the_engine_does_not(engine, monkeypatch):
-    from airflow_hive_acid.operators import hive_acid
-
-    monkeypatch.setattr(hive_acid, "_KILL_SECONDS", 0.05)
+    monkeypatch.setattr(tasks, "KILL_SECONDS", 0.05)
     operator = HiveAcidOperator(task_id="t", sql="x")
     release = threading.Event()
     operator._running = SimpleNamespace(stop=release.wait)
