@@ -83,10 +83,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
-        asked = metafunc.config.getoption("--backend") or DEFAULT_BACKENDS
-        only = metafunc.definition.get_closest_marker("backends")
-        chosen = [backend for backend in asked if only is None or backend in only.args]
-        metafunc.parametrize("backend", chosen, scope="session")
+        metafunc.parametrize("backend", metafunc.config.getoption("--backend") or DEFAULT_BACKENDS, scope="session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests on databases that their mark ``backends`` does not name."""
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (left_out if _is_elsewhere(item) else kept).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
+def _is_elsewhere(item: pytest.Item) -> bool:
+    only, call = item.get_closest_marker("backends"), getattr(item, "callspec", None)
+    return only is not None and call is not None and call.params.get("backend", only.args[0]) not in only.args
 
 
 @pytest.fixture(scope="session")
