@@ -15,7 +15,6 @@ from airflow_hive_acid.metastore.compaction_queue_model import (
     Resource,
     parse_properties,
 )
-from airflow_hive_acid.metastore.schema_extensions import HIVE_ACID_COMPACTION_CANCEL
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -39,7 +38,6 @@ QUEUE = select(COMPACTION_QUEUE)
 HISTORY = select(COMPLETED_COMPACTIONS)
 _LOCK_ROW = QUEUE.where(COMPACTION_QUEUE.c.CQ_ID == bindparam("id")).with_for_update()
 _DELETE_ROW = delete(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_ID == bindparam("id"))
-_DELETE_CANCEL = delete(HIVE_ACID_COMPACTION_CANCEL).where(HIVE_ACID_COMPACTION_CANCEL.c.HCN_ID == bindparam("id"))
 _LOCK_NEXT_ID = select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT).with_for_update()
 _ADVANCE_NEXT_ID = (
     update(NEXT_COMPACTION_QUEUE_ID)
@@ -127,7 +125,6 @@ def move_to_history(connection: Connection, request: Compaction, state: Compacti
     """Finish a queued request whose row is locked."""
     connection.execute(_MOVE, {"id": request.id, "state": state.value, "error": clean_text(error or request.error)})
     connection.execute(_DELETE_ROW, {"id": request.id})
-    connection.execute(_DELETE_CANCEL, {"id": request.id})
 
 
 def insert_history(

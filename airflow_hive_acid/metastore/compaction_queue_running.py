@@ -64,7 +64,12 @@ _GIVE_BACK = (
         CQ_HIGHEST_WRITE_ID=None, CQ_HADOOP_JOB_ID=None,
     )
 )  # fmt: skip
-_CANCELLED = select(_hcn.HCN_USER, _hcn.HCN_REASON).where(_hcn.HCN_ID == bindparam("id"))
+#: A mark outlives its request for a while and means nothing then: where our tables are missing, requests end, too.
+_CANCELLED = (
+    select(_hcn.HCN_USER, _hcn.HCN_REASON)
+    .join(COMPACTION_QUEUE, _cq.CQ_ID == _hcn.HCN_ID)
+    .where(_hcn.HCN_ID == bindparam("id"))
+)
 _OPEN = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == bindparam("txn_id"), TXNS.c.TXN_STATE == "o")
 _FORGET_OLD = delete(HIVE_ACID_COMPACTION_CANCEL).where(
     _hcn.HCN_REQUESTED < clock_ms() - bindparam("age", type_=BigInteger)
