@@ -50,12 +50,13 @@ from airflow_hive_acid.maintenance.worker_rules import (
 )
 from airflow_hive_acid.maintenance.worker_watch import LOOK_SECONDS, JobWatch, cancelled
 from airflow_hive_acid.metastore.beginning import PendingTransaction, prepare
-from airflow_hive_acid.metastore.codes import AbortReason, LockState, LockType, Operation, TxnType
+from airflow_hive_acid.metastore.codes import AbortReason, LockState, LockType, Operation, TxnState, TxnType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.requests import TableUse
 from airflow_hive_acid.metastore.transactions import Transaction
+from airflow_hive_acid.metastore.txns import txn_facts
 from airflow_hive_acid.settings import Source
 
 if TYPE_CHECKING:
@@ -490,7 +491,8 @@ class Work:
                 self._filesystem.delete(entry.path, inside=place)
 
     def _is_aborted(self, txn_id: int) -> bool:
-        return any(row.txn_id == txn_id and row.state.value == "a" for row in self._client.show_transactions())
+        facts = self._client.database.read(lambda conn: txn_facts(conn, [txn_id])).get(txn_id)
+        return facts is not None and facts.state is TxnState.ABORTED
 
     def _outcome(self, kind: Kind, reason: str) -> CompactionOutcome:
         txn_id = None if self._txn is None else self._txn.txn_id
