@@ -153,7 +153,9 @@ class Script:
         try:
             transactional = context.table(name).is_transactional
             locks = locks_of_ctas(context, statement.table, planned, transactional=transactional)
-            written = _run_write(context, Insert(statement.table, query, **origin), locks, applying)
+            # Waited for here: a request that waits elsewhere would be for a table that is dropped again.
+            with _waiting_here(context):
+                written = _run_write(context, Insert(statement.table, query, **origin), locks, applying)
         except CommitStateUnknownError:
             raise
         except BaseException as failure:
@@ -378,6 +380,16 @@ def create_view(context: Context, statement: CreateTemporaryView) -> None:
             f"temporary view {name} exists already, over other files; say CREATE OR REPLACE TEMPORARY VIEW"
         )
     context.views[name] = statement.source
+
+
+@contextlib.contextmanager
+def _waiting_here(context: Context) -> Iterator[None]:
+    """Let a statement wait for its locks in this process, however little patience was asked for."""
+    patience, context.patience = context.patience, None
+    try:
+        yield
+    finally:
+        context.patience = patience
 
 
 @contextlib.contextmanager

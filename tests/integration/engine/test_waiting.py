@@ -1,12 +1,18 @@
 """Statements whose locks are waited for in another process (R9). The Spark side is made up."""
 
+import dataclasses
+import threading
+
 import pytest
 import sqlalchemy as sa
 
+from airflow_hive_acid.engine import scripts
 from airflow_hive_acid.engine.claiming import Once
 from airflow_hive_acid.errors import LocksPendingError
 from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.handover import Patience, hand_over
+from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema import TXNS
 
 pytestmark = pytest.mark.rule("R9")
@@ -97,3 +103,26 @@ def test_request_that_no_statement_takes_up_is_withdrawn(engine, other, client, 
 def test_locks_that_are_granted_within_the_patience_are_not_handed_over(engine, states):
     (result,) = engine.run(INSERT, once=ONCE, patience=Patience(0))
     assert states()[result.txn_id] == "COMMITTED"
+
+
+def test_table_made_from_a_query_is_not_left_to_wait_elsewhere(engine, client, fake, monkeypatch):
+    """
+    t1  the table is made; somebody takes an exclusive lock on what is read
+    t2  its INSERT waits here: a request that waits elsewhere would be for a table that is dropped again
+    """
+    fake.answer = [[1]]
+    locks_of = scripts.locks_of_ctas
+    timers = []
+
+    def behind_somebody(*arguments, **more):
+        lock = client.lock(LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN))
+        timers.append(threading.Timer(0.5, client.unlock, [lock.lock_id]))
+        timers[0].start()
+        # hive.txn.xlock.ctas=false; else a conflict is refused at once.
+        return dataclasses.replace(locks_of(*arguments, **more), exclusive_ctas=False)
+
+    monkeypatch.setattr(scripts, "locks_of_ctas", behind_somebody)
+    script = "CREATE TABLE w.c STORED AS ORC TBLPROPERTIES ('transactional'='true') AS SELECT a FROM w.t"
+    (result,) = engine.run(script, once=ONCE, patience=Patience(0))
+    timers[0].join()
+    assert result.write_ids == {"w.c": 1}
