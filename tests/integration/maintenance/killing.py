@@ -5,8 +5,8 @@ A change is a commit of the metastore or something done to files; a directory ma
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -17,23 +17,28 @@ from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from multiprocessing.connection import Connection
 
     from airflow_hive_acid.filesystem import Filesystem
 
 KILLED, DONE, BROKEN = 9, 0, 1
+# Forked from a server that has no threads and no connections: a copy of the tests' own process could be made while a
+# thread there sends heartbeats, and would believe for ever that the database file is locked.
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload([__name__])
 _CHANGES = ("create_file", "make_directory", "rename", "rename_directory", "write_text")
 
 
 class _Countdown:
     """Ends this process in front of the change with a number."""
 
-    def __init__(self, number: int, note: int) -> None:
-        self._left, self._note = number, note
+    def __init__(self, number: int, notes: Connection) -> None:
+        self._left, self._notes = number, notes
 
     def before(self, what: str) -> None:
         self._left -= 1
         if self._left == 0:
-            os.write(self._note, what.encode())
+            self._notes.send(what)
             os._exit(KILLED)
 
 
@@ -67,38 +72,42 @@ class _KillingFilesystem:
 
 
 def run_and_kill(
-    client: MetastoreClient, warehouse: str, settings: dict[str, str], number: int,
+    url: sa.URL, warehouse: str, settings: dict[str, str], number: int,
     service: Callable[[MetastoreClient, Filesystem], object],
 ) -> str | None:  # fmt: skip
     """Run a service in a process of its own and kill it in front of its change with a number, counted from 1.
 
+    :param service: a function of a module, or a partial of one: it travels to the other process.
     :return: the change that did not happen any more; None when the service was done before.
     """
-    client.database.engine.dispose()  # no connection goes along
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside the threads that send heartbeats
-        child = os.fork()
-    if child == 0:
-        _in_child(client.database.url, warehouse, settings, _Countdown(number, writing), service)
-    os.close(writing)
-    with os.fdopen(reading) as notes:
-        what = notes.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (KILLED, DONE), f"the service ended with {code}: {what}"
-    return what if code == KILLED else None
+    reading, writing = _PROCESSES.Pipe(duplex=False)
+    child = _PROCESSES.Process(
+        target=_in_child,
+        args=(url.render_as_string(hide_password=False), warehouse, settings, number, writing, service),
+    )
+    child.start()
+    writing.close()
+    child.join()
+    try:
+        what = reading.recv()
+    except EOFError:
+        what = None
+    reading.close()
+    assert child.exitcode in (KILLED, DONE), f"the service ended with {child.exitcode}: {what}"
+    return str(what) if child.exitcode == KILLED else None
 
 
 def _in_child(
-    url: sa.URL, warehouse: str, settings: dict[str, str], countdown: _Countdown,
+    url: str, warehouse: str, settings: dict[str, str], number: int, notes: Connection,
     service: Callable[[MetastoreClient, Filesystem], object],
 ) -> None:  # fmt: skip
+    countdown = _Countdown(number, notes)
     try:
         client = MetastoreClient(url, Settings({Source.CONNECTION: settings}), user="ann", host="dead")
         sa.event.listen(client.database.engine, "commit", lambda connection: countdown.before("commit"))
         filesystem: Any = _KillingFilesystem(open_filesystem(warehouse), countdown)
         service(client, filesystem)
-    except BaseException as error:  # noqa: BLE001 - nothing of the parent's may run here
-        os.write(countdown._note, repr(error).encode())
+    except BaseException as error:  # noqa: BLE001 - the test says what it was
+        notes.send(repr(error))
         os._exit(BROKEN)
     os._exit(DONE)

@@ -44,6 +44,10 @@ def settings(settings: dict[str, str]) -> dict[str, str]:
     return {**settings, "hive.compactor.abortedtxn.threshold": "0"}
 
 
+def work(client: MetastoreClient, fs: Filesystem, worker: str = "dead-1") -> None:
+    run_worker(client, fs, partial(compact_rows, fs), worker)
+
+
 class Life:
     """A table with rows, deleted rows and an aborted write, which one kill after the other is to leave alone."""
 
@@ -70,11 +74,8 @@ class Life:
         table.put(txn, 2)
         txn.abort("a test")
 
-    def work(self, client: MetastoreClient, fs: Filesystem, worker: str = "dead-1") -> None:
-        run_worker(client, fs, partial(compact_rows, fs), worker)
-
     def die(self, number: int, service: Callable[[MetastoreClient, Filesystem], object]) -> str | None:
-        return run_and_kill(self.client, self.warehouse, self.settings, number, service)
+        return run_and_kill(self.client.database.url, self.warehouse, self.settings, number, service)
 
     def recover(self, table: RowTable, expected: set[Row]) -> None:
         """Time-outs pass, and every service has its turn; twice, because one prepares the other's work."""
@@ -87,7 +88,7 @@ class Life:
             run_cleaner(self.client, self.fs)
             if "base" not in {name.partition("_")[0] for name in table.directories()}:
                 self.client.compactions.enqueue(table.name)
-            self.work(self.client, self.fs, "another")
+            work(self.client, self.fs, "another")
             with self.client.snapshot([table.name]) as now:
                 assert table.read(now) == expected
         for _ in range(3):
@@ -113,9 +114,9 @@ def test_a_service_that_is_killed_anywhere_changes_nothing_visible_and_leaves_no
         reader = client.open_snapshot([table.name])
         client.compactions.enqueue(table.name)
         if service == "worker":
-            what = life.die(number, life.work)
+            what = life.die(number, work)
         elif service.startswith("cleaner"):
-            life.work(client, fs)
+            work(client, fs)
             life.abort_a_write(table)
             reader.close()
             pass_time(client)
@@ -123,7 +124,7 @@ def test_a_service_that_is_killed_anywhere_changes_nothing_visible_and_leaves_no
             pass_time(client)
             what = life.die(number, run_cleaner)
         else:
-            life.die(17, life.work)  # somewhere after its job was recorded
+            life.die(17, work)  # somewhere after its job was recorded
             change(client, sa.update(TXNS).where(TXNS.c.TXN_STATE == "o", TXNS.c.TXN_HOST == "dead")
                    .values(TXN_LAST_HEARTBEAT=1))  # fmt: skip
             what = life.die(number, run_reaper)
