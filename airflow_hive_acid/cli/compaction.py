@@ -68,18 +68,15 @@ def metrics(
     form: _FormatOption = Format.TABLE,
 ) -> None:
     """Hive's metrics of transactions and compaction, and what to do about those beyond their thresholds."""
-    from airflow_hive_acid.maintenance.metrics import read_metrics
+    from airflow_hive_acid.maintenance.health import Level, findings, read_health
 
     session: CliSession = context.obj
-    found = read_metrics(session.client())
-    wrong = {alarm.metric: alarm for alarm in found.alarms}
+    readings = read_health(session.client())
     rows = []
-    for metric in found.metrics:
-        alarm = None if metric.labels else wrong.get(metric.name)
-        if alarm is None and alarms:
-            continue
-        told = ("", None, "") if alarm is None else (alarm.level, alarm.limit, alarm.advice)
-        rows.append([metric.name, _pairs(metric.labels), metric.value, *told])
+    for reading in findings(readings) if alarms else readings:
+        wrong = reading.level is not Level.OK
+        told = (reading.level.value, reading.limit, reading.advice) if wrong else ("", None, "")
+        rows.append([reading.name, _pairs(reading.labels), reading.value, *told])
     print_stream(_MEASURED, rows, form)
 
 

@@ -5,14 +5,18 @@ Hive's AcidMetricService reads the same tables, partly row by row; here the data
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, case, func, literal, or_, select, union_all
+from sqlalchemy import BigInteger, and_, bindparam, case, func, literal, or_, select, union_all
 
 from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.compaction_queue_model import DEFAULT_POOL, CompactionState, CompactionType
 from airflow_hive_acid.metastore.schema_catalog import DATABASE_PARAMS, DBS, TABLE_PARAMS, TBLS
+from airflow_hive_acid.metastore.schema_extensions import HIVE_ACID_DECISION
+from airflow_hive_acid.metastore.schema_leases import HIVE_ACID_LEASE_QUEUE, HIVE_LEASE
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -24,7 +28,11 @@ from airflow_hive_acid.metastore.schema_transactions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import Connection, Select
+
+    from airflow_hive_acid.metastore.database import Features
 
 _cq, _cc, _ctc = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c, COMPLETED_TXN_COMPONENTS.c
 _ABORTED_CLEANUP = CompactionType.ABORT_TXN_CLEANUP.value
@@ -45,6 +53,36 @@ _SIZES = select(
     select(func.count()).select_from(TXN_TO_WRITE_ID).scalar_subquery(),
     select(func.count()).select_from(HIVE_LOCKS).scalar_subquery(),
     select(func.min(HIVE_LOCKS.c.HL_ACQUIRED_AT)).scalar_subquery(),
+)
+#: A txn waits for all its locks at once. Nobody notes when a lock was asked for; its txn is older.
+_waiting = (
+    select(HIVE_LOCKS.c.HL_LOCK_EXT_ID, HIVE_LOCKS.c.HL_TXNID)
+    .where(HIVE_LOCKS.c.HL_LOCK_STATE == "w")
+    .distinct()
+    .subquery("waiting")
+)
+_WAITING = select(func.count(), func.min(TXNS.c.TXN_STARTED)).select_from(
+    _waiting.outerjoin(TXNS, and_(TXNS.c.TXN_ID == _waiting.c.HL_TXNID, TXNS.c.TXN_STATE == "o"))
+)
+_SILENT = select(func.count()).where(
+    TXNS.c.TXN_STATE == "o", func.coalesce(TXNS.c.TXN_TYPE, 0) != TxnType.REPL_CREATED.value,
+    TXNS.c.TXN_LAST_HEARTBEAT < bindparam("before", type_=BigInteger),
+)  # fmt: skip
+_L, _Q = HIVE_LEASE.c, HIVE_ACID_LEASE_QUEUE.c
+_LEASES = select(func.count(_L.LEASE_ID.distinct()), func.min(_L.START_UTC)).where(
+    _L.END_UTC > bindparam("now", type_=BigInteger)
+)
+_LEASE_WAITERS = select(func.count(_Q.HLQ_TICKET.distinct()), func.min(_Q.HLQ_SINCE)).where(
+    _Q.HLQ_ALIVE_UNTIL > bindparam("now", type_=BigInteger)
+)
+_had = HIVE_ACID_DECISION.c
+_DECISIONS = select(_had.HAD_KIND, func.count()).where(_had.HAD_NEWEST == "Y").group_by(_had.HAD_KIND)
+#: Whoever has the most deltas is among those with the most writes.
+_MOST_WRITTEN = (
+    select(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME, _had.HAD_NUMBERS)
+    .where(_had.HAD_NEWEST == "Y", _had.HAD_NUMBERS.is_not(None))
+    .order_by(_had.HAD_WRITES.desc(), _had.HAD_ID)
+    .limit(bindparam("limit"))
 )
 _QUEUE = (
     select(
@@ -160,6 +198,24 @@ class LastGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Those who wait for something, and the time of the first, ms; None when it is not known."""
+
+    count: int = 0
+    oldest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaCount:
+    """Deltas that the Initiator counted in its last look at a table or partition ('' for a table)."""
+
+    database: str
+    table: str
+    partition: str
+    deltas: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricRows:
     """What was counted at one moment, ``now`` in ms by the database's clock.
 
@@ -168,6 +224,11 @@ class MetricRows:
     :param did_not_initiate: rows of the history that the Initiator left when it failed.
     :param cleanings_failed: compactions in the history whose clean-up was given up.
     :param disabled_writes: completed components of tables that are not compacted automatically.
+    :param waiting: requests for locks that wait; since their txns began at the latest.
+    :param silent: open txns that the reaper should have ended.
+    :param leases: held now, since their start; ``lease_waiters`` since they began to wait.
+    :param decisions: tables and partitions by the kind of the Initiator's last decision.
+    :param deltas: of those with the most writes.
     """
 
     now: int
@@ -182,17 +243,30 @@ class MetricRows:
     did_not_initiate: int = 0
     cleanings_failed: int = 0
     disabled_writes: int = 0
+    waiting: Waiting = Waiting()
+    silent: int = 0
+    leases: Waiting = Waiting()
+    lease_waiters: Waiting = Waiting()
+    decisions: Mapping[str, int] = field(default_factory=dict)
+    deltas: tuple[DeltaCount, ...] = ()
 
 
-def read_metric_rows(connection: Connection, aborted: int) -> MetricRows:
+def read_metric_rows(
+    connection: Connection, features: Features, *, aborted: int, silent_ms: int, many_deltas: int, tables: int
+) -> MetricRows:
     """Count.
 
+    :param features: which of our tables are there; what needs one that is missing is 0.
     :param aborted: tables with more aborted txns than this are counted.
+    :param silent_ms: open txns without a heartbeat for so long are counted.
+    :param many_deltas: tables and partitions with so many deltas are told, of those with the most writes ``tables`` at
+        most.
     """
+    now = now_ms(connection)
     sizes = connection.execute(_SIZES, {"aborted": aborted}).one()
     failures = connection.execute(_FAILURES).one()
     return MetricRows(
-        now=now_ms(connection),
+        now=now,
         txns=tuple(TxnGroup(r[0], int(r[1] or 0), r[2], r[3], r[4]) for r in connection.execute(_TXNS)),
         tables_with_aborts=sizes[0],
         completed_components=sizes[1],
@@ -207,4 +281,20 @@ def read_metric_rows(connection: Connection, aborted: int) -> MetricRows:
         did_not_initiate=int(failures[0] or 0),
         cleanings_failed=int(failures[1] or 0),
         disabled_writes=connection.execute(_DISABLED).scalar_one(),
+        waiting=Waiting(*connection.execute(_WAITING).one()),
+        silent=connection.execute(_SILENT, {"before": now - silent_ms}).scalar_one(),
+        **_of_ours(connection, features, now, many_deltas, tables),
     )
+
+
+def _of_ours(connection: Connection, features: Features, now: int, many_deltas: int, tables: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if features.leases:
+        found["leases"] = Waiting(*connection.execute(_LEASES, {"now": now}).one())
+        found["lease_waiters"] = Waiting(*connection.execute(_LEASE_WAITERS, {"now": now}).one())
+    if features.decisions:
+        found["decisions"] = {r[0]: r[1] for r in connection.execute(_DECISIONS)}
+        most = connection.execute(_MOST_WRITTEN, {"limit": tables})
+        counted = ((r[0], r[1], r[2], json.loads(r[3]).get("deltas", 0)) for r in most)
+        found["deltas"] = tuple(DeltaCount(*each) for each in counted if each[3] >= many_deltas)
+    return found

@@ -9,9 +9,13 @@ from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance import run_initiator
-from airflow_hive_acid.maintenance.metrics import read_metrics
+from airflow_hive_acid.maintenance.health import findings, read_health
+from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import TxnType
+from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
+from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.settings import Settings, Source
 
 
 @pytest.fixture
@@ -101,6 +105,10 @@ def test_an_explanation_goes_from_the_decision_to_the_cleaning(call, client, wri
     assert done.exit_code == 1
 
 
+def numbers(client):
+    return {reading.name: reading.value for reading in read_health(client) if not reading.labels}
+
+
 def test_metrics_are_counted_in_the_metastore(call, client, write):
     write("w.t", 3)
     write("w.quiet", 2)
@@ -108,25 +116,66 @@ def test_metrics_are_counted_in_the_metastore(call, client, write):
     client.begin({"w.t": "insert"})
     client.compactions.enqueue("w.t", pool="night")
     client.compactions.did_not_initiate(client.compactions.active()[0].resource, "a test")
-    found = read_metrics(client)
+    client.leases.grab_lease(["w.quiet", "w.p"], 60, mirror=False)
+    found = numbers(client)
     assert {name: found[name] for name in (
         "num_open_non_repl_transactions", "num_aborted_transactions", "tables_with_x_aborted_transactions",
         "compaction_num_completed_txn_components", "compaction_num_txn_to_writeid", "num_locks",
         "num_writes_to_disabled_compaction_table", "compaction_num_did_not_initiate", "compaction_num_initiated",
-        "compaction_initiator_failure_counter",
+        "compaction_initiator_failure_counter", "num_leases", "num_lease_waiters", "num_waiting_lock_requests",
+        "num_silent_transactions", "num_open_transactions",
     )} == {
         "num_open_non_repl_transactions": 1, "num_aborted_transactions": 1, "tables_with_x_aborted_transactions": 0,
         "compaction_num_completed_txn_components": 5, "compaction_num_txn_to_writeid": 7, "num_locks": 1,
         "num_writes_to_disabled_compaction_table": 2, "compaction_num_did_not_initiate": 1,
-        "compaction_num_initiated": 0, "compaction_initiator_failure_counter": 1,
+        "compaction_num_initiated": 0, "compaction_initiator_failure_counter": 1, "num_leases": 1,
+        "num_lease_waiters": 0, "num_waiting_lock_requests": 0, "num_silent_transactions": 0,
+        "num_open_transactions": 1,
     }  # fmt: skip
     shown = {row["metric"]: row for row in call("show", "metrics") if not row["labels"]}
     assert shown["num_writes_to_disabled_compaction_table"]["level"] == "warning"
     assert shown["num_locks"]["value"] == 1
     alarms = [row["metric"] for row in call("compaction", "metrics", "--alarms")]
-    assert alarms == ["num_writes_to_disabled_compaction_table", "compaction_num_failed"]
+    assert alarms == ["num_writes_to_disabled_compaction_table", "compaction_failed_ratio"]
     client.catalog.alter_database("w", {"NO_AUTO_COMPACTION": "false"})
-    assert read_metrics(client)["num_writes_to_disabled_compaction_table"] == 0
+    assert numbers(client)["num_writes_to_disabled_compaction_table"] == 0
+
+
+def test_health_tells_of_deltas_of_silence_and_of_those_who_wait(client, write):
+    """
+    t1  100 deltas, and an Initiator that is told not to bother before there are 1000
+    t2  two txns want one table; the second waits, and both fall silent
+    t3  somebody waits for a lease
+    """
+    write("w.t", 100)
+    lazy = MetastoreClient(
+        client.database.url, Settings({Source.REQUEST: {"hive.compactor.delta.num.threshold": "1000"}})
+    )
+    assert run_initiator(lazy, AnyFilesystem())
+    lazy.close()
+    wanted = [LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN)]
+    first, second = client.open_txns(2)
+    client.lock(wanted, txn_id=first)
+    client.lock(wanted, txn_id=second)
+    with client.database.transaction() as conn:
+        silence = 7_200_000
+        long_ago = {name: TXNS.c[name] - silence for name in ("TXN_STARTED", "TXN_LAST_HEARTBEAT")}
+        conn.execute(TXNS.update().where(TXNS.c.TXN_ID.in_([first, second])).values(long_ago))
+    client.leases.grab_lease("w.q", 60, mirror=False)
+    waiting = client.leases.waiting_grab("w.q", 60, mirror=False)
+    assert waiting.look() is None
+    found = numbers(client)
+    assert (found["num_waiting_lock_requests"], found["num_silent_transactions"], found["num_lease_waiters"]) == (
+        1,
+        2,
+        1,
+    )
+    assert found["oldest_waiting_txn_age_in_sec"] >= 7200
+    wrong = {reading.name: reading for reading in findings(read_health(client))}
+    assert set(wrong) == {
+        "num_silent_transactions", "oldest_waiting_txn_age_in_sec", "compaction_num_active_deltas"}  # fmt: skip
+    assert (wrong["compaction_num_active_deltas"].value, wrong["compaction_num_active_deltas"].labels) == (
+        100, {"table": "w.t"})  # fmt: skip
 
 
 def test_cancel_says_what_became_of_each_and_fails_when_one_was_not(client):

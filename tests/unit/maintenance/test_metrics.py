@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_acid.maintenance.metrics import compute
+from airflow_hive_acid.maintenance.health import Level, findings, judge
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-from airflow_hive_acid.metastore.metric_rows import LastGroup, MetricRows, QueueGroup, TxnGroup
+from airflow_hive_acid.metastore.metric_rows import DeltaCount, LastGroup, MetricRows, QueueGroup, TxnGroup, Waiting
 from airflow_hive_acid.settings import Settings, Source
 
 NOW = 1_800_000_000_000
@@ -28,16 +28,20 @@ def last(state: CompactionState, count: int, version: str | None = None) -> Last
 
 
 def test_an_empty_metastore_has_every_metric_and_no_alarm() -> None:
-    found = compute(MetricRows(NOW), Settings())
-    assert found.alarms == ()
-    assert {metric.value for metric in found.metrics} == {0}
-    assert {metric.name for metric in found.metrics} >= {
+    found = judge(MetricRows(NOW), Settings())
+    assert findings(found) == []
+    assert {(reading.value, reading.level, reading.advice) for reading in found} == {(0, Level.OK, "")}
+    assert {reading.view for reading in found} == {"transactions", "locks", "leases", "compactions", "tables"}
+    assert {reading.name for reading in found} >= {
         "oldest_open_non_repl_txn_age_in_sec", "oldest_open_repl_txn_age_in_sec", "oldest_aborted_txn_age_in_sec",
         "tables_with_x_aborted_transactions", "compaction_oldest_enqueue_age_in_sec",
         "compaction_oldest_working_age_in_sec", "compaction_oldest_cleaning_age_in_sec", "num_locks",
         "oldest_lock_age_in_sec", "compaction_initiator_failure_counter", "compaction_cleaner_failure_counter",
         "num_writes_to_disabled_compaction_table", "compaction_num_ready_for_cleaning",
-        "compaction_num_did_not_initiate", "oldest_ready_for_cleaning_age_in_sec",
+        "compaction_num_did_not_initiate", "oldest_ready_for_cleaning_age_in_sec", "compaction_failed_ratio",
+        "num_open_transactions", "num_silent_transactions", "num_waiting_lock_requests", "num_leases",
+        "oldest_waiting_txn_age_in_sec", "num_lease_waiters", "oldest_lease_waiter_age_in_sec",
+        "compaction_num_given_up", "compaction_num_unreadable",
     }  # fmt: skip
 
 
@@ -59,9 +63,12 @@ def test_counts_and_ages() -> None:
             LastGroup(S.SUCCEEDED, "host3-initiator", "4.2.0", "host1-w2", "4.2.0", 100),
             LastGroup(S.FAILED, "host1-initiator", "4.2.0", "host4-w1", "4.2.0", 2),
         ),
-        did_not_initiate=3, cleanings_failed=1,
+        did_not_initiate=3, cleanings_failed=1, waiting=Waiting(2, NOW - 61_000), silent=0,
+        leases=Waiting(9, NOW - HOUR), lease_waiters=Waiting(3, None), decisions={"NOTHING": 40, "MAJOR": 2},
+        deltas=(DeltaCount("d", "few", "", 12), DeltaCount("d", "t", "k=a", 99)),
     )  # fmt: skip
-    found = compute(rows, Settings())
+    readings = judge(rows, Settings())
+    found = {reading.name: reading.value for reading in readings if not reading.labels}
     assert {name: found[name] for name in (
         "num_open_non_repl_transactions", "oldest_open_non_repl_txn_id", "oldest_open_non_repl_txn_age_in_sec",
         "num_open_repl_transactions", "oldest_open_repl_txn_age_in_sec", "num_aborted_transactions",
@@ -70,7 +77,9 @@ def test_counts_and_ages() -> None:
         "compaction_oldest_working_age_in_sec", "compaction_oldest_cleaning_age_in_sec",
         "oldest_ready_for_cleaning_age_in_sec", "compaction_initiator_failure_counter",
         "compaction_cleaner_failure_counter", "compaction_num_initiators", "compaction_num_workers",
-        "compaction_num_worker_versions",
+        "compaction_num_worker_versions", "num_open_transactions", "num_waiting_lock_requests",
+        "oldest_waiting_txn_age_in_sec", "num_leases", "oldest_lease_age_in_sec", "num_lease_waiters",
+        "oldest_lease_waiter_age_in_sec", "compaction_failed_ratio",
     )} == {
         "num_open_non_repl_transactions": 5, "oldest_open_non_repl_txn_id": 11,
         "oldest_open_non_repl_txn_age_in_sec": 90, "num_open_repl_transactions": 1,
@@ -80,10 +89,14 @@ def test_counts_and_ages() -> None:
         "compaction_oldest_working_age_in_sec": 900, "compaction_oldest_cleaning_age_in_sec": 10800,
         "oldest_ready_for_cleaning_age_in_sec": 10800, "compaction_initiator_failure_counter": 3,
         "compaction_cleaner_failure_counter": 3, "compaction_num_initiators": 2, "compaction_num_workers": 2,
-        "compaction_num_worker_versions": 1,
+        "compaction_num_worker_versions": 1, "num_open_transactions": 6, "num_waiting_lock_requests": 2,
+        "oldest_waiting_txn_age_in_sec": 61, "num_leases": 9, "oldest_lease_age_in_sec": 3600, "num_lease_waiters": 3,
+        "oldest_lease_waiter_age_in_sec": 0, "compaction_failed_ratio": 0.004,
     }  # fmt: skip
-    assert found.alarms == ()
-    pools = {(m.name, m.labels["pool"]): m.value for m in found.metrics if m.labels}
+    assert findings(readings) == []
+    tables = [(r.value, dict(r.labels)) for r in readings if "table" in r.labels]
+    assert tables == [(99, {"table": "d.t", "partition": "k=a"}), (12, {"table": "d.few"})]
+    pools = {(r.name, r.labels["pool"]): r.value for r in readings if "pool" in r.labels}
     assert pools == {
         ("compaction_pools_initiated_item_count", "default"): 5,
         ("compaction_pools_oldest_enqueue_age_in_sec", "default"): 1800,
@@ -115,19 +128,50 @@ def test_counts_and_ages() -> None:
         (MetricRows(NOW, tables_with_aborts=1), "warning", "tables_with_x_aborted_transactions", "keep failing"),
         (MetricRows(NOW, disabled_writes=1), "warning", "num_writes_to_disabled_compaction_table", "by hand"),
         (MetricRows(NOW, last=(last(S.SUCCEEDED, 98), last(S.DID_NOT_INITIATE, 1))),
-         "warning", "compaction_num_failed", "state failed"),
+         "warning", "compaction_failed_ratio", "state failed"),
+        (MetricRows(NOW, txns=(TxnGroup("o", 0, 90_000, 1, NOW),)), "error", "num_open_transactions", "reaper"),
+        (MetricRows(NOW, txns=(TxnGroup("o", 0, 50_000, 1, NOW),)), "warning", "num_open_transactions", "refused"),
+        (MetricRows(NOW, silent=1), "warning", "num_silent_transactions", "hive_acid_reaper"),
+        (MetricRows(NOW, waiting=Waiting(1, NOW - HOUR)), "warning", "oldest_waiting_txn_age_in_sec", "show locks"),
+        (MetricRows(NOW, waiting=Waiting(1, NOW - 6 * HOUR)), "error", "oldest_waiting_txn_age_in_sec", "show locks"),
+        (MetricRows(NOW, lease_waiters=Waiting(1, NOW - 2 * HOUR)), "warning", "oldest_lease_waiter_age_in_sec",
+         "DROP FORCE LEASE"),
+        (MetricRows(NOW, decisions={"GIVEN_UP": 1}), "warning", "compaction_num_given_up", "COMPACT"),
+        (MetricRows(NOW, decisions={"ERROR": 1}), "warning", "compaction_num_unreadable", "compaction explain"),
+        (MetricRows(NOW, deltas=(DeltaCount("d", "t", "", 100),)), "warning", "compaction_num_active_deltas",
+         "compaction explain"),
         (MetricRows(NOW, last=(last(S.SUCCEEDED, 1, "4.1.0"), last(S.SUCCEEDED, 1, "4.2.0"))),
          "warning", "compaction_num_initiator_versions", "bring all to one"),
     ],
 )  # fmt: skip
 def test_a_threshold_that_is_passed_says_what_to_do(rows: MetricRows, level: str, metric: str, advice: str) -> None:
-    (alarm,) = compute(rows, Settings()).alarms
-    assert (alarm.level, alarm.metric) == (level, metric)
-    assert advice in alarm.advice
-    assert str(alarm).startswith(f"{level}: {metric} is ")
+    (found,) = findings(judge(rows, Settings()))
+    assert (found.level.value, found.name) == (level, metric)
+    assert advice in found.advice
+    assert found.limit is not None
+    assert found.value >= found.limit > 0
+    assert str(found).startswith(f"{level}: {metric} ")
+
+
+def test_errors_come_before_warnings() -> None:
+    rows = MetricRows(NOW, txns=(TxnGroup("o", 0, 1, 1, NOW - 24 * HOUR),), completed_components=1_000_000)
+    assert [found.level for found in findings(judge(rows, Settings()))] == [Level.ERROR, Level.WARNING]
+
+
+def test_what_is_well_tells_from_where_on_it_is_not() -> None:
+    readings = {reading.name: reading for reading in judge(MetricRows(NOW), Settings())}
+    told = readings["oldest_open_non_repl_txn_age_in_sec"]
+    assert (told.setting, told.limit) == ("hive.compactor.oldest.open.txn.threshold.warning", 86_400)
+    assert (readings["num_locks"].setting, readings["num_locks"].limit) == ("", None)
+
+
+def test_a_threshold_of_0_is_off() -> None:
+    rows = MetricRows(NOW, waiting=Waiting(1, NOW - 100 * HOUR))
+    off = {f"hive.acid.oldest.waiting.threshold.{level}": "0" for level in ("warning", "error")}
+    assert findings(judge(rows, Settings({Source.CONNECTION: off}))) == []
 
 
 def test_thresholds_are_settings() -> None:
     rows = MetricRows(NOW, txns=(TxnGroup("o", 0, 1, 1, NOW - 24 * HOUR),))
     lax = Settings({Source.CONNECTION: {"metastore.compactor.oldest.open.txn.threshold.warning": "25"}})
-    assert compute(rows, lax).alarms == ()
+    assert findings(judge(rows, lax)) == []
