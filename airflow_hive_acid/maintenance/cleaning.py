@@ -17,7 +17,7 @@ from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import source_of_flushed_copy
 from airflow_hive_acid.maintenance.cleaner_rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
-from airflow_hive_acid.maintenance.directories import enter, entries
+from airflow_hive_acid.maintenance.directories import DirectorySizes, enter, entries
 from airflow_hive_acid.maintenance.fences import FenceReport, fence_jobs
 from airflow_hive_acid.maintenance.trash import is_purged, may_be_restored
 from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
@@ -274,8 +274,18 @@ class Cleaning:
         name = self._request.resource.table_name
         gap = self._client.gap_timeout_ms
         fresh = self._client.database.read(lambda connection: take_snapshot(connection, [name], 0, gap))
+        if not self._dry_run:
+            self._note_sizes(listing, fresh.write_ids[name].for_compactor(), fresh.valid_txns)
         write_ids = fresh.write_ids[name].for_cleaner(self._request.highest_write_id or 0)
         return self._superfluous(listing, write_ids, fresh.valid_txns)
+
+    def _note_sizes(self, listing: Sequence[FileInfo], write_ids: ValidWriteIdList, txns: ValidTxnList) -> None:
+        """Note how large it is now; a record that cannot be written keeps nothing from being cleaned."""
+        try:
+            sizes = DirectorySizes.of(acid_state(entries(listing), write_ids, txns))
+            self._client.measures.store([(self._request.resource, sizes.measure())])
+        except HiveAcidError as error:
+            log.warning("the size of %s was not noted: %s", self._request.resource, error)
 
     def _replaced(self, location: str) -> list[str]:
         """What could go if nobody needed it."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry
 from airflow_hive_acid.format.names import DirectoryKind, is_hidden
+from airflow_hive_acid.metastore.measures import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +24,7 @@ class DirectorySizes:
     :param deltas: number of current deltas and delete deltas.
     :param obsolete_bases: bases that a later one has replaced.
     :param hidden_deltas: deltas that reach beyond the snapshot's high-water mark, so that they are not counted.
+    :param files: data files of what is current, and ``delete_deltas`` and ``delete_bytes`` the part of delete deltas.
     """
 
     base_bytes: int
@@ -30,16 +32,29 @@ class DirectorySizes:
     deltas: int
     obsolete_bases: int = 0
     hidden_deltas: int = 0
+    files: int = 0
+    delete_deltas: int = 0
+    delete_bytes: int = 0
 
     @classmethod
     def of(cls, state: AcidState) -> DirectorySizes:
         """Measure what is current; obsolete and aborted directories do not count."""
-        base = _bytes(state.base.files) if state.base is not None else _bytes(state.originals)
+        base = state.base.files if state.base is not None else state.originals
+        deletes = [delta for delta in state.deltas if delta.directory.kind is DirectoryKind.DELETE_DELTA]
         return cls(
-            base_bytes=base,
+            base_bytes=_bytes(base),
             delta_bytes=sum(_bytes(delta.files) for delta in state.deltas),
             deltas=len(state.deltas),
             obsolete_bases=sum(d.directory.kind is DirectoryKind.BASE for d in state.obsolete),
+            files=_files(base) + sum(_files(delta.files) for delta in state.deltas),
+            delete_deltas=len(deletes),
+            delete_bytes=sum(_bytes(delta.files) for delta in deletes),
+        )
+
+    def measure(self) -> Measure:
+        """The same for the record."""
+        return Measure(
+            self.files, self.deltas, self.delete_deltas, self.base_bytes, self.delta_bytes, self.delete_bytes
         )
 
     def hiding(self, deltas: int) -> DirectorySizes:
@@ -63,4 +78,12 @@ def names(directories: Iterable[StateDirectory]) -> list[str]:
 
 
 def _bytes(files: Iterable[FileEntry]) -> int:
-    return sum(file.size for file in files if not file.path.rsplit("/", 1)[-1].startswith("_"))
+    return sum(file.size for file in files if _holds_data(file))
+
+
+def _files(files: Iterable[FileEntry]) -> int:
+    return sum(_holds_data(file) for file in files)
+
+
+def _holds_data(file: FileEntry) -> bool:
+    return not file.path.rsplit("/", 1)[-1].startswith("_")

@@ -70,6 +70,7 @@ def run_history_purge(client: MetastoreClient) -> HistoryReport:
                 client.database.read(now_ms), kept_ms=kept.timeout_ms
             ),
             "cleaning records": lambda: client.cleanings.purge(kept.timeout_ms),
+            "measurements": client.measures.purge,
         }
     )
     problems = {task: f"{type(error).__name__}: {error}" for task, error in report.failed.items()}

@@ -171,6 +171,7 @@ def _serve(client: MetastoreClient, looks: Looks, candidates: Sequence[Candidate
             decisions[resource] = replace(decision, request_id=row)
     if look is not None:
         client.compactions.decisions.store(look, [(c, _stored(decisions[c.resource])) for c in candidates])
+        client.measures.store((one.candidate.resource, one.sizes.measure()) for one in looked if one.sizes is not None)
     return [decisions[candidate.resource] for candidate in candidates]
 
 

@@ -44,12 +44,14 @@ class Looked:
     """A candidate and what was decided about it.
 
     :param table: None when the catalog does not know it.
+    :param sizes: of its directory, if that was looked at.
     """
 
     candidate: Candidate
     decision: Decision
     table: Table | None = None
     database_properties: Mapping[str, str] = field(default_factory=dict)
+    sizes: DirectorySizes | None = None
 
     def table_or_fail(self) -> Table:
         """The table of a candidate that is to be compacted."""
@@ -114,13 +116,17 @@ class Looks:
             else:
                 worth.append(place)
         snapshot, writers = self._snapshot({TableName(place.table.db, place.table.name) for place in worth})
+        measured: dict[Resource, DirectorySizes] = {}
         for place, sizes in zip(worth, self._measure(worth, snapshot), strict=True):
             decided[place.candidate.resource] = self._decide(place, sizes, writers)
+            if isinstance(sizes, DirectorySizes):
+                measured[place.candidate.resource] = sizes
         looked = []
         for candidate in candidates:
             table = known.tables.get(str(candidate.resource.table_name))
             properties = known.databases.get(candidate.resource.database, {})
-            looked.append(Looked(candidate, decided[candidate.resource], table, properties))
+            sizes_of = measured.get(candidate.resource)
+            looked.append(Looked(candidate, decided[candidate.resource], table, properties, sizes_of))
         return looked
 
     def _known(self, candidates: Sequence[Candidate]) -> _Known:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import String, case, delete, func, literal, select, update
 
 from airflow_hive_acid.metastore.jobs import rename_jobs
+from airflow_hive_acid.metastore.measures import rename_measures
 from airflow_hive_acid.metastore.schema_catalog import PARTITION_KEY_VALS, PARTITIONS, SDS, TBLS
 from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_transactions import (
@@ -71,6 +72,8 @@ def rename_table_rows(
     for target, database, name in tables:
         of_table = update(target).where(target.c[database] == old[0], target.c[name] == old[1])
         connection.execute(of_table.values({database: new.database, name: new.name}))
+    if features.measures:
+        rename_measures(connection, new.__class__(*old), new)
     if features.extensions:
         rename_jobs(connection, new.__class__(*old), new)
 

@@ -18,8 +18,10 @@ from airflow_hive_acid.metastore.housekeeping import Housekeeping
 from airflow_hive_acid.metastore.jobs import Jobs
 from airflow_hive_acid.metastore.leases_manager import Leases
 from airflow_hive_acid.metastore.locks import manager
+from airflow_hive_acid.metastore.measures import Measures
 from airflow_hive_acid.metastore.mutexes import Mutexes
 from airflow_hive_acid.metastore.notifications import LoggedEvent, Notifications
+from airflow_hive_acid.metastore.shared_txns import SharedTxns
 from airflow_hive_acid.metastore.trash_records import TrashRecords
 from airflow_hive_acid.metastore.write_events import WriteEvents
 from airflow_hive_acid.settings import Settings
@@ -40,14 +42,22 @@ class ClientBase:
     :param url: ``sqlite:///path``, ``postgresql://user:password@host/db`` or ``mysql://user:password@host/db``.
     :param settings: Hive's settings; defaults as ``hive-acid settings`` prints them.
     :param user: who we are in SHOW LOCKS and SHOW TRANSACTIONS; by default the operating system's user.
+    :param patient: false for servers, whose threads others wait for: a metastore that cannot be reached is told of
+        within seconds instead of tried again and again, and no statement takes long.
     """
 
     def __init__(
-        self, url: str | sa.URL, settings: Settings | None = None, *, user: str | None = None, host: str | None = None
+        self,
+        url: str | sa.URL,
+        settings: Settings | None = None,
+        *,
+        user: str | None = None,
+        host: str | None = None,
+        patient: bool = True,
     ) -> None:
         self.settings = settings or Settings()
         retryable = str(self.settings["hive.txn.retryable.sqlex.regex"].value)
-        self.database = Database(url, FailureRules.from_setting(retryable))
+        self.database = Database(url, FailureRules.from_setting(retryable), patient=patient)
         self.user = user or _user()
         self.host = host or socket.gethostname()
         self.gap_timeout_ms = self.settings.milliseconds("hive.txn.opentxn.timeout")
@@ -152,6 +162,11 @@ class ClientBase:
         return CleaningRecords(self.database)
 
     @cached_property
+    def measures(self) -> Measures:
+        """How large tables and partitions were."""
+        return Measures(self.database)
+
+    @cached_property
     def trash(self) -> TrashRecords:
         """The record of what the Cleaner moved to the trash."""
         return TrashRecords(self.database)
@@ -160,6 +175,11 @@ class ClientBase:
     def claims(self) -> Claims:
         """Idempotency records."""
         return Claims(self.database)
+
+    @cached_property
+    def shared_txns(self) -> SharedTxns:
+        """The record of transactions that several tasks work in."""
+        return SharedTxns(self.database)
 
     def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
         """Events of the notification log with larger ids than this, in order; each decodes its message."""

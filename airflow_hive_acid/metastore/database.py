@@ -81,6 +81,7 @@ class Features:
     extensions: bool
     leases: bool
     decisions: bool
+    measures: bool
 
 
 class Database:
@@ -89,6 +90,7 @@ class Database:
     :param url: ``sqlite:///path``, ``postgresql://…`` or ``mysql://…``.
     :param rules: how errors are classified.
     :param sleep: waits between retries; tests give their own.
+    :param patient: whether a lost connection is worth trying again, and statements may take as long as they do.
     """
 
     def __init__(
@@ -97,6 +99,8 @@ class Database:
         rules: FailureRules | None = None,
         sleep: Callable[[float], None] = time.sleep,
         pool_size: int = 5,
+        *,
+        patient: bool = True,
     ) -> None:
         self.url = normalize_url(url)
         self.where = safe_url(self.url)
@@ -104,9 +108,10 @@ class Database:
         self.rules = rules or FailureRules()
         self._sleep = sleep
         self._process = os.getpid()
+        self._patient = patient
         self._was_connected = False
         self._features: Features | None = None
-        self.engine = make_engine(self.url, pool_size)
+        self.engine = make_engine(self.url, pool_size, patient=patient)
         self._kept: KeptConnections | None = None
         if self.dialect == "sqlite":
             event.listen(self.engine, "begin", _begin_sqlite)
@@ -171,6 +176,7 @@ class Database:
                 extensions="HIVE_ACID_JOB" in names,
                 leases="HIVE_LEASE" in names,
                 decisions="HIVE_ACID_DECISION" in names,
+                measures="HIVE_ACID_MEASURE" in names,
             )
         return self._features
 
@@ -250,7 +256,7 @@ class Database:
                 return _RETRY_SECONDS / MAX_TRIES
             case Failure.DUPLICATE if retry_duplicates:
                 return 0.0
-            case Failure.DISCONNECT if self._was_connected:
+            case Failure.DISCONNECT if self._was_connected and self._patient:
                 # A first connection that fails is a wrong URL or a stopped server: the user should hear it at once.
                 return _RETRY_SECONDS
             case _:

@@ -18,25 +18,51 @@ if TYPE_CHECKING:
 READING = "hive_acid_reading"
 """Execution option of connections that only read."""
 _CONNECT_SECONDS = 10
+_HURRIED_CONNECT_SECONDS = 3
+_HURRY_POSTGRESQL = "-c statement_timeout=20000"
+_HURRY_MYSQL = "SET SESSION innodb_lock_wait_timeout = 20"
+"""A statement of somebody who is not patient takes, or waits, no longer than 20 s."""
 
 
-def make_engine(url: sa.URL, pool_size: int) -> Engine:
-    """SQLAlchemy's engine for a metastore, with the session settings that every connection needs."""
+def make_engine(url: sa.URL, pool_size: int, *, patient: bool = True) -> Engine:
+    """SQLAlchemy's engine for a metastore, with the session settings that every connection needs.
+
+    :param patient: false: connections are tried before they are used, and nothing takes long.
+    """
+    seconds = _CONNECT_SECONDS if patient else _HURRIED_CONNECT_SECONDS
+    engine = _make_engine(url, pool_size, seconds, patient=patient)
+    if not patient and url.get_backend_name() == "mysql":
+        event.listen(engine, "connect", _hurry_mysql)
+    return engine
+
+
+def _hurry_mysql(connection: Any, record: Any) -> None:
+    connection.query(_HURRY_MYSQL)
+
+
+def _make_engine(url: sa.URL, pool_size: int, connect_seconds: int, *, patient: bool) -> Engine:
     match url.get_backend_name():
         case "sqlite":
-            return _sqlite_engine(url, pool_size)
+            return _sqlite_engine(url, pool_size)  # without a server there is nothing to try
         case "postgresql":
             # No prepared statements of psycopg's own: it deallocates all, ours included, after each rollback.
             arguments: dict[str, Any] = {
-                "connect_timeout": _CONNECT_SECONDS,
+                "connect_timeout": connect_seconds,
                 "application_name": "airflow-hive-acid",
                 "prepare_threshold": None,
             }
+            if not patient:
+                arguments["options"] = _HURRY_POSTGRESQL
         case _:
-            arguments = {"connect_timeout": _CONNECT_SECONDS}
+            arguments = {"connect_timeout": connect_seconds}
     given = {k: v for k, v in arguments.items() if k not in url.query}
     engine = sa.create_engine(
-        url, isolation_level="READ COMMITTED", pool_size=pool_size, max_overflow=20, connect_args=given
+        url,
+        isolation_level="READ COMMITTED",
+        pool_size=pool_size,
+        max_overflow=20,
+        connect_args=given,
+        pool_pre_ping=not patient,
     )
     if url.get_backend_name() == "mysql":
         event.listen(engine, "connect", _prepare_mysql)

@@ -10,6 +10,7 @@ from sqlalchemy import Index
 from airflow_hive_acid.metastore.schema_claims import HIVE_ACID_CLAIM
 from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_leases import LEASE_TABLES
+from airflow_hive_acid.metastore.schema_shared import SHARED_TABLES
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, HIVE_ACID_VERSION
 from airflow_hive_acid.metastore.schema_types import code, identity, integer, key, number, table, text_value, words
 
@@ -57,6 +58,34 @@ HIVE_ACID_COMPACTION_CANCEL = table(
 )
 """Running compactions that shall end; HCN_ID is the CQ_ID. The Worker looks here while its job runs."""
 
+HIVE_ACID_MEASURE = table(
+    "HIVE_ACID_MEASURE",
+    identity("HME_ID"),
+    words("HME_DATABASE", 128, null=False),
+    words("HME_TABLE", 256, null=False),
+    words("HME_PART_NAME", 767, null=False, exact=True),
+    code("HME_NEWEST", null=False),
+    number("HME_SINCE", null=False),
+    number("HME_UNTIL", null=False),
+    number("HME_FILES", null=False),
+    number("HME_DELTAS", null=False),
+    number("HME_DELETE_DELTAS", null=False),
+    number("HME_BASE_BYTES", null=False),
+    number("HME_DELTA_BYTES", null=False),
+    number("HME_DELETE_BYTES", null=False),
+)
+"""How large a table or partition was (HME_PART_NAME is '' for a table), whenever a service listed its directory.
+
+A row stands for all listings in a row that found the same; the newest is marked with 'Y'. HME_DELTAS counts deltas
+and delete deltas, as the Initiator does.
+"""
+Index(
+    "HIVE_ACID_MEASURE_OBJECT",
+    HIVE_ACID_MEASURE.c.HME_DATABASE,
+    HIVE_ACID_MEASURE.c.HME_TABLE,
+    HIVE_ACID_MEASURE.c.HME_PART_NAME,
+)
+
 VERSION_5 = (
     HIVE_ACID_DECISION,
     HIVE_ACID_COMPACTION_CANCEL,
@@ -67,5 +96,8 @@ VERSION_5 = (
 )
 """The tables that version 5 adds."""
 
-EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5)
+VERSION_6 = (HIVE_ACID_MEASURE, *SHARED_TABLES)
+"""The tables that version 6 adds."""
+
+EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5, *VERSION_6)
 """All of ours."""

@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore.compaction_queue_model import (
     CompactionType,
     Resource,
 )
+from airflow_hive_acid.metastore.measures import Measure
 from airflow_hive_acid.settings import Settings
 
 DEFAULTS = InitiatorThresholds.of(Settings())
@@ -213,6 +214,9 @@ def test_only_current_directories_are_measured() -> None:
     ]
     writes = ValidWriteIdList(8, aborted=frozenset({7}), table="default.t").for_compactor()
     sizes = DirectorySizes.of(acid_state(listing, writes, ValidTxnList(20)))
-    assert sizes == DirectorySizes(base_bytes=100, delta_bytes=12, deltas=2)
+    assert sizes == DirectorySizes(100, 12, 2, files=3, delete_deltas=1, delete_bytes=5)
+    assert sizes.measure() == Measure(
+        files=3, deltas=2, delete_deltas=1, base_bytes=100, delta_bytes=12, delete_bytes=5
+    )
     originals = DirectorySizes.of(acid_state([FileEntry("000000_0", 40)], writes, ValidTxnList(20)))
-    assert originals == DirectorySizes(base_bytes=40, delta_bytes=0, deltas=0)
+    assert originals == DirectorySizes(base_bytes=40, delta_bytes=0, deltas=0, files=1)
