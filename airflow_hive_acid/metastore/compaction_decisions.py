@@ -300,6 +300,26 @@ class CompactionDecisions:
         return self._database.run(operation)
 
 
+def read_newest_decisions(connection: Connection, resources: Sequence[Resource]) -> dict[Resource, StoredDecision]:
+    """What was decided last about these tables and partitions."""
+    found: dict[Resource, StoredDecision] = {}
+    for part in chunks(resources):
+        statement = select(HIVE_ACID_DECISION).where(_had.HAD_NEWEST == "Y", _key.in_([_key_of(each) for each in part]))
+        found |= {one.resource: one for one in map(_stored, connection.execute(statement))}
+    return found
+
+
+def read_decisions_of_requests(connection: Connection, request_ids: Sequence[int]) -> dict[int, StoredDecision]:
+    """What led to these compaction requests, as far as it is remembered."""
+    found: dict[int, StoredDecision] = {}
+    for part in chunks(request_ids):
+        statement = select(HIVE_ACID_DECISION).where(_had.HAD_REQUEST_ID.in_(list(part))).order_by(_had.HAD_ID)
+        for decision in map(_stored, connection.execute(statement)):
+            if decision.request_id is not None:
+                found.setdefault(decision.request_id, decision)
+    return found
+
+
 def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate, StoredDecision]]) -> None:
     keys = [_key_of(candidate.resource) for candidate, _ in outcomes]
     newest = {(row[1], row[2], row[3]): row for row in connection.execute(_NEWEST, {"keys": keys})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -21,10 +22,11 @@ from airflow_hive_acid.metastore.locks.deadlocks import (
     wait_for,
 )
 from airflow_hive_acid.metastore.locks.interface import describe_object
+from airflow_hive_acid.metastore.locks.wait_graph import WaitGraph, wait_graph
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, HIVE_LOCKS, TXN_COMPONENTS, TXNS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -32,24 +34,23 @@ if TYPE_CHECKING:
 
 _H = HIVE_LOCKS.c
 _WAITING_DATABASES = select(_H.HL_DB).where(_H.HL_LOCK_STATE == "w").distinct().subquery()
+_WAITING_PLACES = select(_H.HL_DB, _H.HL_TABLE).where(_H.HL_LOCK_STATE == "w").distinct()
+_LOCKS_WITH_TXNS = select(
+    _H.HL_LOCK_EXT_ID,
+    _H.HL_LOCK_INT_ID,
+    _H.HL_TXNID,
+    _H.HL_DB,
+    _H.HL_TABLE,
+    _H.HL_PARTITION,
+    _H.HL_LOCK_TYPE,
+    _H.HL_LOCK_STATE,
+    _H.HL_AGENT_INFO,
+    _H.HL_USER,
+    TXNS.c.TXN_STARTED,
+).join(TXNS, sa.and_(TXNS.c.TXN_ID == _H.HL_TXNID, _H.HL_TXNID > 0), isouter=True)
 #: Only databases in which somebody waits can hold an edge.
-_QUEUE = (
-    select(
-        _H.HL_LOCK_EXT_ID,
-        _H.HL_LOCK_INT_ID,
-        _H.HL_TXNID,
-        _H.HL_DB,
-        _H.HL_TABLE,
-        _H.HL_PARTITION,
-        _H.HL_LOCK_TYPE,
-        _H.HL_LOCK_STATE,
-        _H.HL_AGENT_INFO,
-        _H.HL_USER,
-        TXNS.c.TXN_STARTED,
-    )
-    .join(TXNS, sa.and_(TXNS.c.TXN_ID == _H.HL_TXNID, _H.HL_TXNID > 0), isouter=True)
-    .where(_H.HL_DB.in_(select(_WAITING_DATABASES.c.HL_DB)))
-    .order_by(_H.HL_LOCK_EXT_ID, _H.HL_LOCK_INT_ID)
+_QUEUE = _LOCKS_WITH_TXNS.where(_H.HL_DB.in_(select(_WAITING_DATABASES.c.HL_DB))).order_by(
+    _H.HL_LOCK_EXT_ID, _H.HL_LOCK_INT_ID
 )
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
 #: Hive leaves TXN_AGENT_INFO empty and we never do: it tells our txns from others.
@@ -66,6 +67,41 @@ _WRITES = (
     .where(TXN_COMPONENTS.c.TC_TXNID.in_(_IDS))
     .group_by(TXN_COMPONENTS.c.TC_TXNID)
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PartyInfo:
+    """Who a party of the wait-for graph is.
+
+    :param since: when its txn was opened, ms; None outside txns.
+    """
+
+    user: str
+    agent_info: str | None
+    since: int | None
+
+
+def read_wait_graph(conn: Connection) -> tuple[WaitGraph, dict[Party, PartyInfo]]:
+    """The wait-for graph for drawing, and who its parties are; only places where somebody waits are read."""
+    places = {(row[0], row[1]) for row in conn.execute(_WAITING_PLACES)}
+    whole = sorted({database for database, table in places if table is None})
+    tables = sorted((database, table) for database, table in places if table is not None and database not in whole)
+    rows: dict[tuple[int, int], Any] = {}
+    databases = sorted({database for database, _ in tables})
+    for part in chunks(whole):
+        _collect(rows, conn.execute(_LOCKS_WITH_TXNS.where(_H.HL_DB.in_(list(part)))))
+    for part in chunks(databases):
+        _collect(rows, conn.execute(_LOCKS_WITH_TXNS.where(_H.HL_DB.in_(list(part)), _H.HL_TABLE.is_(None))))
+    for some in chunks(tables):
+        _collect(rows, conn.execute(_LOCKS_WITH_TXNS.where(sa.tuple_(_H.HL_DB, _H.HL_TABLE).in_(list(some)))))
+    queue = _queue(list(rows.values()))
+    about = {Party.of(q.lock): PartyInfo(r[9], r[8], r[10]) for q, r in zip(queue, rows.values(), strict=True)}
+    return wait_graph(queue), about
+
+
+def _collect(rows: dict[tuple[int, int], Any], found: Iterable[Any]) -> None:
+    for row in found:
+        rows[(row[0], row[1])] = row
 
 
 def read_waits(conn: Connection) -> list[Wait]:
