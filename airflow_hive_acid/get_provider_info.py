@@ -36,10 +36,19 @@ def get_provider_info() -> dict[str, Any]:
             "operators.worker",
             "operators.leases",
         ),
-        "sensors": _modules("sensors.locks", "sensors.compactions", "sensors.leases"),
-        "triggers": _modules(
-            "triggers.locks", "triggers.compactions", "triggers.readiness", "triggers.leases", "triggers.granted"
+        "sensors": _modules(
+            "sensors.locks", "sensors.compactions", "sensors.leases", "sensors.transactions", "sensors.commits"
         ),
+        "triggers": _modules(
+            "triggers.locks",
+            "triggers.compactions",
+            "triggers.readiness",
+            "triggers.leases",
+            "triggers.granted",
+            "triggers.transactions",
+            "triggers.table_commits",
+        ),
+        "extra-links": ["airflow_hive_acid.hooks.links.HiveAcidLink"],
         "task-decorators": [
             {"name": "hive_acid_sql", "class-name": "airflow_hive_acid.decorators.tasks.hive_acid_sql_task"},
             {"name": "hive_acid_pyspark", "class-name": "airflow_hive_acid.decorators.tasks.hive_acid_pyspark_task"},

@@ -1,8 +1,9 @@
 """Waiting for something in the metastore without a worker slot.
 
 A subclass says in :meth:`MetastoreWaitTrigger.check` when it is over; the base polls, and turns whatever happens into
-one event. A trigger travels from worker to triggerer as keyword arguments; that it survives the journey is checked when
-the class is made and again when it is serialised in the worker, not in the triggerer where nobody would see it.
+one event. What sensors wait for is a question (:class:`QuestionTrigger`), and those of a metastore are asked together.
+A trigger travels from worker to triggerer as keyword arguments; that it survives the journey is checked when the class
+is made and again when it is serialised in the worker, not in the triggerer where nobody would see it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowException
@@ -17,12 +19,13 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.triggers.shared import shared_client
+from airflow_hive_acid.triggers.shared import question_room, shared_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.triggers.questions import Looked, Question
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 #: Attributes that Airflow sets on a trigger; an argument of that name would be overwritten.
@@ -87,7 +90,7 @@ class MetastoreWaitTrigger(BaseTrigger):
         failures = 0
         while True:
             try:
-                answer = await asyncio.to_thread(self.check, client)
+                answer = await self.look(client)
             except HiveAcidError as error:
                 failures += 1
                 if not error.retryable or failures > self.tolerated_failures:
@@ -97,7 +100,15 @@ class MetastoreWaitTrigger(BaseTrigger):
                 failures = 0
                 if answer is not None:
                     return TriggerEvent({"status": "success", **answer})  # type: ignore[no-untyped-call]
-            await asyncio.sleep(self.poll_interval)
+            await self.pause()
+
+    async def look(self, client: MetastoreClient) -> dict[str, Any] | None:
+        """Look once without holding up the others of this triggerer."""
+        return await asyncio.to_thread(self.check, client)
+
+    async def pause(self) -> None:
+        """Until the next look."""
+        await asyncio.sleep(self.poll_interval)
 
 
 def failed(error: Exception) -> TriggerEvent:
@@ -117,3 +128,52 @@ def _survives_json(value: Any) -> bool:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
         return False
+
+
+class QuestionTrigger(MetastoreWaitTrigger):
+    """Fires when a question is answered: ``status`` is ``success`` (with the ``answer``), ``failed`` or ``timeout``.
+
+    All of them in one triggerer look together, at most once a second.
+
+    :param until: when to give up, seconds since 1970 by the triggerer's clock; None never.
+    """
+
+    until: float | None
+
+    def __init__(self, hive_acid_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0) -> None:
+        super().__init__(hive_acid_conn_id, poll_interval)
+        self._question: Question | None = None
+
+    def question(self) -> Question:
+        """What is waited for, made from this trigger's arguments."""
+        raise NotImplementedError
+
+    def _asked(self) -> Question:
+        # Always the same one: some remember what they have seen.
+        if self._question is None:
+            self._question = self.question()
+        return self._question
+
+    def check(self, client: MetastoreClient) -> dict[str, Any] | None:
+        """Look once, alone."""
+        return self._event(self._asked().ask(client))
+
+    async def look(self, client: MetastoreClient) -> dict[str, Any] | None:
+        """Look once, together with the others."""
+        async with question_room(self.hive_acid_conn_id) as room:
+            return self._event(await room.look(self._asked()))
+
+    async def pause(self) -> None:
+        """Until the next look; the last one is when the time is over."""
+        left = self.poll_interval if self.until is None else self.until - time.time()
+        await asyncio.sleep(max(0.0, min(self.poll_interval, left)))
+
+    def _event(self, looked: Looked) -> dict[str, Any] | None:
+        if looked.failed:
+            return {"status": "failed", "message": looked.failed}
+        if looked.over:
+            return {"answer": looked.answer}
+        if self.until is not None and time.time() >= self.until:
+            return {"status": "timeout", "message": looked.said}
+        self.log.info("%s", looked.said)
+        return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.triggers.base import MetastoreWaitTrigger
+from airflow_hive_acid.triggers.base import MetastoreWaitTrigger, QuestionTrigger
+from airflow_hive_acid.triggers.questions import Looked, Question, some
 from airflow_hive_acid.triggers.shared import shared_client
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
-
-_SHOWN = 3
 
 
 class CompactionFinishedTrigger(MetastoreWaitTrigger):
@@ -90,10 +88,25 @@ def compaction_outcome(client: MetastoreClient, request_id: int) -> dict[str, An
     )
 
 
-class CompactionWaitTrigger(MetastoreWaitTrigger):
+@dataclass(frozen=True, slots=True)
+class CompactionsQuestion(Question):
+    """Has a request ended well, or is nothing of a table or partition compacted any more?"""
+
+    request_id: int | None = None
+    table: str | None = None
+    partition: str | None = None
+
+    def ask(self, client: MetastoreClient) -> Looked:
+        """Look once."""
+        try:
+            return look_at_compactions(client, self.request_id, self.table, self.partition)
+        except JobFailedError as error:
+            return Looked(False, failed=str(error))
+
+
+class CompactionWaitTrigger(QuestionTrigger):
     """Fires when a request has ended, or nothing of a table is compacted any more, or when the time is over.
 
-    :param until: seconds since the epoch by the triggerer's clock.
     :param request_id: id of the request.
     :param table: ``db.table`` instead.
     :param partition: partition name; None for all of them.
@@ -101,7 +114,7 @@ class CompactionWaitTrigger(MetastoreWaitTrigger):
 
     def __init__(
         self,
-        until: float,
+        until: float | None,
         request_id: int | None = None,
         table: str | None = None,
         partition: str | None = None,
@@ -114,27 +127,9 @@ class CompactionWaitTrigger(MetastoreWaitTrigger):
         self.table = table
         self.partition = partition
 
-    def check(self, client: MetastoreClient) -> dict[str, Any] | None:
-        """Look once."""
-        try:
-            looked = look_at_compactions(client, self.request_id, self.table, self.partition)
-        except JobFailedError as error:
-            return ended_badly(error)
-        if looked.over or time.time() >= self.until:
-            return {"over": looked.over, "waiting_for": looked.waiting_for}
-        self.log.info("%s", looked.waiting_for)
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What a look at the compactions of a table has found.
-
-    :param waiting_for: one sentence for a person; empty when it is over.
-    """
-
-    over: bool
-    waiting_for: str = ""
+    def question(self) -> Question:
+        """What is waited for."""
+        return CompactionsQuestion(self.request_id, self.table, self.partition)
 
 
 def look_at_compactions(
@@ -150,8 +145,9 @@ def look_at_compactions(
     if (request_id is None) == (not table):
         raise InvalidArgumentsError("name what to wait for: either a request_id, or a table as db.table")
     if request_id is not None:
-        if compaction_outcome(client, request_id) is not None:
-            return Looked(True)
+        outcome = compaction_outcome(client, request_id)
+        if outcome is not None:
+            return Looked(True, answer=outcome)
         return Looked(False, f"waiting for {_described(client.compactions.get(request_id))}")
     database, _, name = str(table).lower().partition(".")
     if not name:
@@ -164,10 +160,15 @@ def look_at_compactions(
     ]
     if not active:
         return Looked(True)
-    more = f" and {len(active) - _SHOWN} more" if len(active) > _SHOWN else ""
-    return Looked(False, f"waiting for {', '.join(map(_described, active[:_SHOWN]))}{more}")
+    return Looked(False, f"waiting for {some([_described(request) for request in active])}")
 
 
 def _described(request: Compaction) -> str:
+    from airflow_hive_acid.metastore.leases_granting import utc  # not needed to defer
+
     who = f" by {request.worker_id}" if request.worker_id else "; is the Worker DAG hive_acid_worker running?"
-    return f"compaction {request.id} ({request.type.name}) of {request.resource}, which is {request.state.text}{who}"
+    then = request.start or request.enqueue_time
+    when = f" since {utc(then)}" if then else ""
+    return (
+        f"compaction {request.id} ({request.type.name}) of {request.resource}, which is {request.state.text}{when}{who}"
+    )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.triggers.base import MetastoreWaitTrigger
+from airflow_hive_acid.triggers.base import MetastoreWaitTrigger, QuestionTrigger
+from airflow_hive_acid.triggers.questions import Looked, Question, some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,12 +115,30 @@ class LeaseGrantedTrigger(MetastoreWaitTrigger):
                 self.log.warning("What waited for a lease could not be withdrawn, and will end by itself: %s", error)
 
 
-class LeasesEndedTrigger(MetastoreWaitTrigger):
+@dataclass(frozen=True, slots=True)
+class LeasesQuestion(Question):
+    """Is no lease in the way of one of this type?
+
+    :param objects: ``db.table`` or ``db.table/k=v``.
+    """
+
+    objects: tuple[str, ...]
+    lease_type: str
+
+    def ask(self, client: MetastoreClient) -> Looked:
+        """Look once.
+
+        :raises InvalidArgumentsError: for an object that is none, none at all, or an unknown type.
+        """
+        found = leases_in_the_way(client, self.objects, self.lease_type)
+        return Looked(True) if not found else Looked(False, describe_leases(found))
+
+
+class LeasesEndedTrigger(QuestionTrigger):
     """Fires when no lease is in the way any more.
 
     :param objects: ``db.table`` or ``db.table/k=v``.
     :param lease_type: what somebody wants to do there: ``s`` is in the way of ``x`` only, ``x`` of both.
-    :param until: when to give up, seconds since 1970; None never.
     """
 
     def __init__(
@@ -134,15 +154,9 @@ class LeasesEndedTrigger(MetastoreWaitTrigger):
         self.lease_type = lease_type
         self.until = until
 
-    def check(self, client: MetastoreClient) -> dict[str, Any] | None:
-        """Look once."""
-        found = leases_in_the_way(client, self.objects, self.lease_type)
-        if not found:
-            return {"objects": self.objects}
-        if self.until is not None and time.time() > self.until:
-            return {"status": "timeout", "message": describe_leases(found)}
-        self.log.info("%s", describe_leases(found))
-        return None
+    def question(self) -> Question:
+        """What is waited for."""
+        return LeasesQuestion(tuple(self.objects), self.lease_type)
 
 
 def leases_in_the_way(client: MetastoreClient, objects: Sequence[str], lease_type: str) -> list[HiveLease]:
@@ -157,15 +171,15 @@ def leases_in_the_way(client: MetastoreClient, objects: Sequence[str], lease_typ
 
 
 def describe_leases(found: Sequence[HiveLease]) -> str:
-    """Who holds what until when, in one line."""
+    """Who holds what, since when and until when, in one line."""
     from airflow_hive_acid.metastore.leases_granting import utc
 
-    shown = [
-        f"lease {held.lease_id} ({held.lease_type.value}) of {held.user} on {held.describe()} until {utc(held.end_utc)}"
-        for held in found[:3]
-    ]
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f"waiting for {len(found)} lease{'s' * (len(found) > 1)}: {', '.join(shown)}{more}"
+    told = some([
+        f"lease {held.lease_id} ({held.lease_type.value}) of {held.user} on {held.describe()} until "
+        f"{utc(held.end_utc)}, held since {utc(held.start_utc)}"
+        for held in found
+    ])  # fmt: skip
+    return f"waiting for {len(found)} lease{'s' * (len(found) > 1)}: {told}"
 
 
 def check_timeout(name: str, seconds: float | None) -> None:

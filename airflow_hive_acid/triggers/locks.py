@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.metastore import shown
-from airflow_hive_acid.triggers.base import MetastoreWaitTrigger
+from airflow_hive_acid.triggers.base import QuestionTrigger
+from airflow_hive_acid.triggers.questions import Looked, Question, since, some
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
+
+    from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.locks.interface import LockRow
@@ -19,12 +23,93 @@ if TYPE_CHECKING:
 LOCK_TYPES = ("SHARED_READ", "SHARED_WRITE", "EXCL_WRITE", "EXCLUSIVE")
 
 
-class LocksReleasedTrigger(MetastoreWaitTrigger):
-    """Fires when a lock, or all locks of an object, are released.
+@dataclass(frozen=True, slots=True)
+class LocksQuestion(Question):
+    """Are these locks released? Names are lower case.
+
+    :param database: and ``table`` and ``partition``: the object; with a partition, only locks count that concern it.
+    :param lock_id: one lock request instead of an object.
+    :param txn_id: the locks of a txn instead, those it waits for included.
+    :param lock_types: names of the types that count; None for all.
+    """
+
+    database: str | None = None
+    table: str | None = None
+    partition: str | None = None
+    lock_id: int | None = None
+    txn_id: int | None = None
+    lock_types: frozenset[str] | None = None
+
+    def ask(self, client: MetastoreClient) -> Looked:
+        """Look once."""
+        from airflow_hive_acid.metastore.clock import now_ms  # not needed to defer
+
+        def read(conn: Connection) -> tuple[list[LockRow], int]:
+            return self.find(conn), now_ms(conn)
+
+        return judge_locks(*client.database.read(read))
+
+    def find(self, conn: Connection) -> list[LockRow]:
+        """The locks that are still to be released, chosen while they are read: a metastore may hold very many."""
+        places = shown.LockFilter(self.database, txn_id=self.txn_id)
+        return [row for row in shown.stream_locks(conn, places) if self.counts(row)]
+
+    def counts(self, row: LockRow) -> bool:
+        """Whether a lock is one of those.
+
+        A lock of a table's database or of the table itself concerns its partitions, and the other way round. A request
+        that only waits holds nothing, unless it is the one that was asked for.
+        """
+        if self.lock_types is not None and row.type.name not in self.lock_types:
+            return False
+        if self.lock_id is not None:
+            return row.lock_id == self.lock_id
+        if self.txn_id is not None:
+            return row.txn_id == self.txn_id
+        return row.state.name == "ACQUIRED" and _concerns(row, self.table, self.partition)
+
+
+def locks_question(
+    table: str | None,
+    partition: str | None,
+    lock_id: int | None,
+    lock_types: Collection[str] | None,
+    txn_id: int | None = None,
+) -> LocksQuestion:
+    """The question, from what a user writes.
+
+    :raises InvalidArgumentsError: none or several of table, lock and txn; a partition without a table; an unknown type.
+    """
+    if sum(what is not None for what in (table, lock_id, txn_id)) != 1:
+        raise InvalidArgumentsError("name what to wait for: either a table (or database), or a lock_id, or a txn_id")
+    if partition is not None and (table is None or "." not in table):
+        raise InvalidArgumentsError(f"partition {partition!r} needs its table as db.table, not {table!r}")
+    for name in lock_types or ():
+        if name not in LOCK_TYPES:
+            raise InvalidArgumentsError(f"{name!r} is no lock type; Hive's are {', '.join(LOCK_TYPES)}")
+    database, _, name = (table or "").lower().partition(".")
+    types = None if lock_types is None else frozenset(lock_types)
+    return LocksQuestion(database or None, name or None, partition, lock_id, txn_id, types)
+
+
+def judge_locks(rows: Sequence[LockRow], now: int) -> Looked:
+    """Whether it is over, or who holds what since when, in one line.
+
+    :param now: milliseconds by the database's clock.
+    """
+    if not rows:
+        return Looked(True)
+    told = some([f"{row.type.name} of {row.describe()} {_verb(row)} {_holder(row)}{_since(row, now)}" for row in rows])
+    return Looked(False, f"waiting for {len(rows)} lock{'s' * (len(rows) > 1)}: {told}")
+
+
+class LocksReleasedTrigger(QuestionTrigger):
+    """Fires when a lock, or all locks of an object or a txn, are released.
 
     :param table: ``db.table``, or ``db`` for a database.
     :param partition: partition name; with it, only locks count that concern this partition.
     :param lock_id: one lock request instead of an object.
+    :param txn_id: a txn instead.
     :param lock_types: names of the types that count; None for all.
     """
 
@@ -34,6 +119,8 @@ class LocksReleasedTrigger(MetastoreWaitTrigger):
         partition: str | None = None,
         lock_id: int | None = None,
         lock_types: list[str] | None = None,
+        txn_id: int | None = None,
+        until: float | None = None,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
     ) -> None:
@@ -42,72 +129,20 @@ class LocksReleasedTrigger(MetastoreWaitTrigger):
         self.partition = partition
         self.lock_id = lock_id
         self.lock_types = lock_types
+        self.txn_id = txn_id
+        self.until = until
 
-    def check(self, client: MetastoreClient) -> dict[str, Any] | None:
-        """Look once."""
-        found = held_locks(client, self.table, self.partition, self.lock_id, self.lock_types)
-        if found:
-            self.log.info("%s", describe(found))
-            return None
-        return {"table": self.table, "partition": self.partition, "lock_id": self.lock_id}
+    def question(self) -> Question:
+        """What is waited for."""
+        return locks_question(self.table, self.partition, self.lock_id, self.lock_types, self.txn_id)
 
 
-def check_arguments(
-    table: str | None, partition: str | None, lock_id: int | None, lock_types: Collection[str] | None
-) -> None:
-    """Refuse what cannot be meant.
-
-    :raises InvalidArgumentsError: neither table nor lock, or both; a partition without a table; an unknown type.
-    """
-    if (table is None) == (lock_id is None):
-        raise InvalidArgumentsError("name what to wait for: either a table (or database), or a lock_id")
-    if partition is not None and (table is None or "." not in table):
-        raise InvalidArgumentsError(f"partition {partition!r} needs its table as db.table, not {table!r}")
-    for name in lock_types or ():
-        if name not in LOCK_TYPES:
-            raise InvalidArgumentsError(f"{name!r} is no lock type; Hive's are {', '.join(LOCK_TYPES)}")
-
-
-def held_locks(
-    client: MetastoreClient,
-    table: str | None,
-    partition: str | None,
-    lock_id: int | None,
-    lock_types: Collection[str] | None,
-) -> list[LockRow]:
+def held_locks(client: MetastoreClient, **what: Any) -> list[LockRow]:
     """The locks that are still to be released.
 
-    A lock of a table's database or of the table itself concerns its partitions, and the other way round. A request
-    that only waits holds nothing, unless it is the one that was asked for.
+    :param what: as of :func:`locks_question`.
     """
-    check_arguments(table, partition, lock_id, lock_types)
-    if table is None:
-        return _locks(client, None, lambda row: row.lock_id == lock_id and _counts(row, lock_types))
-    database, _, name = table.lower().partition(".")
-    return _locks(
-        client,
-        database,
-        lambda row: (
-            row.state.name == "ACQUIRED" and _counts(row, lock_types) and _concerns(row, name or None, partition)
-        ),
-    )
-
-
-def _locks(client: MetastoreClient, database: str | None, wanted: Callable[[LockRow], bool]) -> list[LockRow]:
-    """Chosen while they are read: a metastore may hold very many."""
-    places = shown.LockFilter(database)
-    return client.database.read(lambda conn: [row for row in shown.stream_locks(conn, places) if wanted(row)])
-
-
-def describe(rows: Sequence[LockRow]) -> str:
-    """Who holds what, in one line."""
-    shown = [f"{row.type.name} of {row.describe()} by {_holder(row)}" for row in rows[:3]]
-    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-    return f"waiting for {len(rows)} locks: {', '.join(shown)}{more}"
-
-
-def _counts(row: LockRow, lock_types: Collection[str] | None) -> bool:
-    return lock_types is None or row.type.name in lock_types
+    return client.database.read(locks_question(**what).find)
 
 
 def _concerns(row: LockRow, table: str | None, partition: str | None) -> bool:
@@ -118,6 +153,14 @@ def _concerns(row: LockRow, table: str | None, partition: str | None) -> bool:
     return partition is None or row.partition is None or row.partition == partition
 
 
+def _verb(row: LockRow) -> str:
+    return "held by" if row.state.name == "ACQUIRED" else "wanted by"
+
+
 def _holder(row: LockRow) -> str:
     txn = f"txn {row.txn_id}" if row.txn_id else f"lock {row.lock_id}"
-    return f"{txn} ({row.agent_info or row.user})"
+    return f"{txn} ({row.agent_info or f'{row.user}@{row.host}'})"
+
+
+def _since(row: LockRow, now: int) -> str:
+    return since(row.acquired_at, now) if row.state.name == "ACQUIRED" else ""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.locks.watching import GivenUp, Granted, LockWatch, Watched
+    from airflow_hive_acid.triggers.questions import Looked, Question
 
 log = logging.getLogger(__name__)
 
@@ -25,13 +26,14 @@ _LOOK_SECONDS = 1.0
 
 
 class _Shared:
-    """A client and those who use it; ``room`` is made when somebody waits for locks."""
+    """A client and those who use it; a room is made when somebody waits in it."""
 
     def __init__(self) -> None:
         self.users = 0
         self.opening = asyncio.Lock()
         self.client: MetastoreClient | None = None
         self.room: LockRoom | None = None
+        self.questions: QuestionRoom | None = None
 
 
 _shared: dict[tuple[int, str], _Shared] = {}
@@ -59,6 +61,15 @@ async def lock_room(conn_id: str) -> AsyncIterator[LockRoom]:
 
 
 @contextlib.asynccontextmanager
+async def question_room(conn_id: str) -> AsyncIterator[QuestionRoom]:
+    """Where all sensors of this event loop wait for something of one metastore."""
+    async with _use(conn_id) as shared:
+        if shared.questions is None:
+            shared.questions = QuestionRoom(_opened(shared))
+        yield shared.questions
+
+
+@contextlib.asynccontextmanager
 async def _use(conn_id: str) -> AsyncIterator[_Shared]:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to defer
 
@@ -75,8 +86,9 @@ async def _use(conn_id: str) -> AsyncIterator[_Shared]:
         shared.users -= 1
         if not shared.users:
             _shared.pop(key, None)
-            if shared.room is not None:
-                await shared.room.close()
+            for room in (shared.room, shared.questions):
+                if room is not None:
+                    await room.close()
             if shared.client is not None:
                 await asyncio.to_thread(shared.client.close)
 
@@ -141,3 +153,68 @@ class LockRoom:
         for _, future in self._waiting.values():
             if not future.done():
                 future.set_exception(LockTimeoutError(f"the requests cannot be looked at any more: {error}"))
+
+
+class QuestionRoom:
+    """Everybody in it has a question; those that are due are asked in one look, and the looks are a second apart.
+
+    :param client: of the metastore that is asked.
+    """
+
+    def __init__(self, client: MetastoreClient) -> None:
+        self._client = client
+        self._asking: dict[Question, asyncio.Future[Looked]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def look(self, question: Question) -> Looked:
+        """What the next look finds; equal questions share the answer.
+
+        :raises HiveAcidError: when it will never be over, or the metastore cannot be asked.
+        """
+        future = self._asking.get(question)
+        if future is None:
+            future = self._asking[question] = asyncio.get_running_loop().create_future()
+            # An answer that nobody waits for any more is no mistake.
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._look())
+        return await asyncio.shield(future)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _look(self) -> None:
+        while self._asking:
+            asking, self._asking = self._asking, {}
+            try:
+                found = await asyncio.to_thread(_ask, self._client, list(asking))
+            except HiveAcidError as error:
+                found = dict.fromkeys(asking, error)
+            except BaseException:
+                for future in asking.values():
+                    future.cancel()
+                raise
+            for question, future in asking.items():
+                answer = found[question]
+                if future.done():
+                    continue
+                if isinstance(answer, HiveAcidError):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _ask(client: MetastoreClient, questions: list[Question]) -> dict[Question, Looked | HiveAcidError]:
+    kinds: dict[type[Question], list[Question]] = {}
+    for question in questions:
+        kinds.setdefault(type(question), []).append(question)
+    found: dict[Question, Looked | HiveAcidError] = {}
+    for kind, asked in kinds.items():
+        found.update(kind.ask_all(client, asked))
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 
 import pytest
@@ -77,13 +78,15 @@ def test_table_is_idle_when_none_of_its_partitions_waits_or_runs(client, table, 
 
 def test_message_says_what_is_waited_for_and_who_works_on_it(client, table):
     client.compactions.enqueue(table, "k=a")
-    said = look_at_compactions(client, None, table, None).waiting_for
-    assert said == (
-        "waiting for compaction 1 (MAJOR) of db.t partition k=a, which is initiated; is the Worker DAG "
-        "hive_acid_worker running?"
+    said = look_at_compactions(client, None, table, None).said
+    assert re.fullmatch(
+        r"waiting for compaction 1 \(MAJOR\) of db\.t partition k=a, which is initiated since 20\d\d-\S+ \S+; is the "
+        r"Worker DAG hive_acid_worker running\?",
+        said,
     )
     client.compactions.claim("@airflow-d-r-t[0]")
-    assert look_at_compactions(client, 1, None, None).waiting_for.endswith("which is working by @airflow-d-r-t[0]")
+    said = look_at_compactions(client, 1, None, None).said
+    assert re.search(r"which is working since 20\d\d-\S+ \S+ by @airflow-d-r-t\[0\]$", said)
 
 
 @pytest.mark.parametrize("soft_fail", [False, True])
@@ -129,7 +132,8 @@ def test_deferred_wait_ends_when_the_request_does(client, table, conn_id):
     with pytest.raises(TaskDeferred) as deferred:
         waiting.execute({})
     finish(client, 1)
-    assert waiting.execute_complete({}, run(deferred.value.trigger)) is None
+    done = waiting.execute_complete({}, run(deferred.value.trigger))
+    assert done == {"request_id": 1, "state": "ready for cleaning", "txn_id": None}
     request = client.compactions.enqueue(table, "k=b").id
     client.compactions.abort([request])
     with pytest.raises(AirflowFailException, match="ended as aborted"):

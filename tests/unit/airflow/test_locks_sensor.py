@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRow
 from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
-from airflow_hive_acid.triggers.locks import LocksReleasedTrigger, describe, held_locks
+from airflow_hive_acid.triggers.locks import LocksQuestion, LocksReleasedTrigger, held_locks, judge_locks
+from airflow_hive_acid.triggers.questions import Looked
 
 
 @pytest.fixture
@@ -27,8 +29,9 @@ def lock(client, table, partition=None, type=LockType.SHARED_WRITE, database="db
     return client.lock(LockComponent(database, table, partition, type, Operation.NO_TXN)).lock_id
 
 
-def held(client, table=None, partition=None, lock_id=None, lock_types=None):
-    return [row.lock_id for row in held_locks(client, table, partition, lock_id, lock_types)]
+def held(client, table=None, partition=None, lock_id=None, lock_types=None, txn_id=None):
+    rows = held_locks(client, table=table, partition=partition, lock_id=lock_id, lock_types=lock_types, txn_id=txn_id)
+    return [row.lock_id for row in rows]
 
 
 def test_locks_of_table_its_partitions_and_its_database_count(client):
@@ -58,10 +61,34 @@ def test_only_named_types_count(client):
     assert held(client, "db.t", lock_types=["SHARED_WRITE", "EXCLUSIVE"]) == [writer]
 
 
-def test_line_for_the_log_says_who_holds_what(client):
-    lock(client, "t", "p=1")
-    line = describe(held_locks(client, "db.t", None, None, None))
-    assert line.startswith("waiting for 1 locks: SHARED_WRITE of db.t/p=1 by lock ")
+def test_locks_of_a_txn_count_also_those_it_waits_for(client):
+    lock(client, "t", type=LockType.EXCLUSIVE)
+    txn_id = client.open_txn()
+    request = LockComponent("db", "t", None, LockType.SHARED_READ, Operation.SELECT)
+    waiting = client.lock(request, txn_id=txn_id).lock_id
+    assert held(client, txn_id=txn_id) == [waiting]
+    assert "SHARED_READ of db.t wanted by txn" in LocksQuestion(txn_id=txn_id).ask(client).said
+    client.abort_txn(txn_id)
+    assert held(client, txn_id=txn_id) == []
+
+
+def test_line_for_the_log_says_who_holds_what_since_when():
+    def row(number, state=LockState.ACQUIRED, **other):
+        values = {"txn_id": 0, "agent_info": None, **other}
+        return LockRow(
+            number, 1, "db", "t", "p=1", state, LockType.SHARED_WRITE, user="ann", host="h", last_heartbeat=0,
+            acquired_at=1_700_000_000_000, blocked_by=None, **values,
+        )  # fmt: skip
+
+    assert judge_locks([], 0) == Looked(True)
+    one = judge_locks([row(7)], 1_700_000_012_999)
+    assert one == Looked(
+        False,
+        "waiting for 1 lock: SHARED_WRITE of db.t/p=1 held by lock 7 (ann@h) since 2023-11-14 22:13:20+00:00 (12 s)",
+    )
+    five = judge_locks([row(n, LockState.WAITING, txn_id=n, agent_info="airflow/d") for n in range(1, 6)], 0).said
+    assert five.startswith("waiting for 5 locks: SHARED_WRITE of db.t/p=1 wanted by txn 1 (airflow/d), ")
+    assert five.endswith("by txn 3 (airflow/d) and 2 more")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +96,7 @@ def test_line_for_the_log_says_who_holds_what(client):
     [
         ({}, "either a table"),
         ({"table": "db.t", "lock_id": 1}, "either a table"),
+        ({"table": "db.t", "txn_id": 1}, "either a table"),
         ({"lock_id": 1, "partition": "p=1"}, "needs its table"),
         ({"table": "db", "partition": "p=1"}, "needs its table"),
         ({"table": "db.t", "lock_types": ["EXCLUSIV"]}, "'EXCLUSIV' is no lock type"),
@@ -108,7 +136,7 @@ def test_deferrable_sensor_defers_only_when_it_has_to_wait(client, conn_id):
         sensor.execute({})
     trigger = deferred.value.trigger
     assert isinstance(trigger, LocksReleasedTrigger)
-    assert deferred.value.timeout.total_seconds() == 60
+    assert trigger.until == pytest.approx(time.time() + 60, abs=30)
     assert trigger.check(client) is None
     client.unlock(lock_id)
 

@@ -1,0 +1,159 @@
+"""What all sensors have in common: look once, wait in the triggerer or in the worker, and say at the end what was in
+the way.
+
+A subclass names its question and its trigger; everything else is here. ``soft_fail`` and ``never_fail`` work in either
+way of waiting, and the last words are in the task's log whatever becomes of the task.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator, conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.hooks.links import LINKS
+from airflow_hive_acid.hooks.tasks import error_of_event, fail_task
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.triggers.base import QuestionTrigger
+    from airflow_hive_acid.triggers.questions import Looked, Question
+
+
+class MetastoreSensor(BaseSensorOperator):
+    """Waits until a question about the metastore is answered.
+
+    :param deferrable: wait in the triggerer instead of in a worker slot.
+    :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
+    """
+
+    operator_extra_links = LINKS
+
+    def __init__(
+        self,
+        *,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        hive_acid_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.deferrable = deferrable
+        self.hive_acid_conn_id = hive_acid_conn_id
+        self.linked: dict[str, Any] = {}
+        self._asked: Question | None = None
+        self._last = ""
+        self._answer: dict[str, Any] | None = None
+
+    def question(self, client: MetastoreClient) -> Question:
+        """What is waited for, from the rendered arguments.
+
+        :raises HiveAcidError: when the arguments make no sense, or name what is not there.
+        """
+        raise NotImplementedError
+
+    def page(self) -> dict[str, Any]:
+        """View and filters of the page that shows what is waited for."""
+        raise NotImplementedError
+
+    def trigger(self, question: Question, until: float) -> QuestionTrigger:
+        """What waits for it in the triggerer."""
+        raise NotImplementedError
+
+    def poke(self, context: Context) -> bool:
+        """Whether it is over.
+
+        :raises AirflowFailException: when it never will be.
+        """
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+
+        self.linked = self.page()
+        try:
+            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+                client = hook.get_conn()
+                if self._asked is None:
+                    self._asked = self.question(client)
+                looked = self._asked.ask(client)
+        except HiveAcidError as error:
+            fail_task(error)
+        return self._judge(looked)
+
+    def _judge(self, looked: Looked) -> bool:
+        if looked.failed:
+            self.log.error("%s", looked.failed)
+            raise AirflowFailException(looked.failed)
+        self._last = looked.said
+        self._answer = looked.answer or None
+        if not looked.over:
+            self.log.info("%s", looked.said)
+        return looked.over
+
+    def execute(self, context: Context) -> Any:
+        """Look once; wait in the triggerer if allowed, in the worker otherwise.
+
+        :return: what the question's answer holds, None when there is nothing to tell.
+        :raises AirflowSensorTimeout: when it is not over in time; says what is in the way.
+        """
+        if self.deferrable:
+            try:
+                over = self.poke(context)
+            except AirflowException as error:
+                if self.soft_fail or self.never_fail:
+                    raise AirflowSkipException(str(error)) from error
+                raise
+            if not over:
+                self._wait_elsewhere()
+            return self._answer
+        try:
+            super().execute(context)
+        except (AirflowSensorTimeout, AirflowSkipException) as gave_up:
+            if not self._last:
+                raise
+            said = f"Gave up after {float(self.timeout):g} s, still {self._last}"
+            self.log.warning("%s", said)
+            raise type(gave_up)(said) from gave_up
+        return self._answer
+
+    def _wait_elsewhere(self) -> None:
+        if self._asked is None:
+            raise AssertionError("waits without a question")
+        until = time.time() + float(self.timeout)
+        self.defer(trigger=self.trigger(self._asked, until), method_name="execute_complete")
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Go on after the wait.
+
+        :raises AirflowSensorTimeout: when it lasted too long; Airflow makes it a skip with ``soft_fail``.
+        :raises AirflowException: when the metastore could not be asked.
+        """
+        self.linked = self.page()
+        if event["status"] == "timeout":
+            said = f"Gave up after {float(self.timeout):g} s, still {event['message']}"
+            self.log.warning("%s", said)
+            raise AirflowSensorTimeout(said)
+        if event["status"] == "failed":
+            self.log.error("%s", event["message"])
+            raise AirflowFailException(event["message"])
+        if event["status"] != "success":
+            fail_task(error_of_event(event))
+        return event.get("answer") or None
+
+
+def number(name: str, value: int | str | None) -> int | None:
+    """A number that may have come through a template, which makes it text.
+
+    :raises InvalidArgumentsError: naming the argument when it is none.
+    """
+    from airflow_hive_acid.errors import InvalidArgumentsError
+
+    if value in (None, "", "None"):
+        return None
+    try:
+        return int(str(value))
+    except ValueError:
+        raise InvalidArgumentsError(f"{name} must be a number, not {value!r}") from None

@@ -1,0 +1,74 @@
+"""Waits until somebody has committed to a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.hooks.links import object_filters
+from airflow_hive_acid.sensors.base import MetastoreSensor, number
+from airflow_hive_acid.triggers.table_commits import CommitsQuestion, TableCommitTrigger, commits_question
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.triggers.base import QuestionTrigger
+    from airflow_hive_acid.triggers.questions import Question
+
+
+class HiveTableCommitSensor(MetastoreSensor):
+    """Waits for commits to a transactional table or partition, by whatever engine; returns what has come.
+
+    The result holds ``write_ids``, ``txn_ids`` and ``partitions``. Txns that wrote nothing do not count, nor does what
+    a compaction has tidied up before the sensor looked; to miss nothing, schedule a DAG by the table's asset instead.
+    When it gives up it says how many commits are missing, and who is writing since when.
+
+    :param table: ``db.table``. (templated)
+    :param partition: partition name ``k1=v1/k2=v2``; without it every commit to the table counts. (templated)
+    :param after_write_id: commits with a larger write id count, also those from before the sensor began; without it,
+        those count that are committed after the sensor's first look. (templated)
+    :param commits: how many to wait for. (templated)
+    :param deferrable: wait in the triggerer instead of in a worker slot.
+    :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
+    """
+
+    template_fields: Sequence[str] = ("table", "partition", "after_write_id", "commits", "hive_acid_conn_id")
+    ui_color = "#dae8fc"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        partition: str | None = None,
+        after_write_id: int | str | None = None,
+        commits: int | str = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if self.mode == "reschedule" and after_write_id is None and not self.deferrable:
+            raise ValueError(
+                f"task {self.task_id}: with mode='reschedule' the sensor would forget between its looks where it "
+                "began; give after_write_id, or deferrable=True"
+            )
+        self.table = table
+        self.partition = partition
+        self.after_write_id = after_write_id
+        self.commits = commits
+
+    def question(self, client: MetastoreClient) -> Question:
+        """Were there so many commits?"""
+        after, commits = number("after_write_id", self.after_write_id), number("commits", self.commits)
+        return commits_question(client, self.table, self.partition, after, 1 if commits is None else commits)
+
+    def page(self) -> dict[str, Any]:
+        """The table."""
+        return {"view": "tables", **object_filters(self.table, self.partition)}
+
+    def trigger(self, question: Question, until: float) -> QuestionTrigger:
+        """What waits for it, from the mark that the first look has set."""
+        if not isinstance(question, CommitsQuestion):
+            raise AssertionError("another sensor's question")
+        return TableCommitTrigger(
+            question.table, question.partition, question.after, list(question.pending), question.commits, until,
+            self.hive_acid_conn_id, float(self.poke_interval),
+        )  # fmt: skip
