@@ -156,6 +156,20 @@ class CompactionCancelledError(HiveAcidError):
     """Somebody cancelled the compaction request while it ran; nothing of it becomes visible."""
 
 
+class TransactionEndedError(HiveAcidError):
+    """The transaction across tasks in which this one works was given up or committed; says by whom and why."""
+
+
+class TransactionLimitError(TransactionEndedError):
+    """It was given up because it was too old, held back too much from cleaning, or had no keeper any more (R9)."""
+
+
+class TurnPendingError(HiveAcidError):
+    """Another member of the transaction across tasks is at work; members work one after the other."""
+
+    retryable = True
+
+
 class ClaimLostError(HiveAcidError):
     """Another try of the same task has taken over what this one was about to apply (R14)."""
 
@@ -168,3 +182,7 @@ class JobsAliveError(HiveAcidError):
 
 class PublishError(HiveAcidError):
     """What lies in the directories of a write id differs from what the job reported; the txn is not committed."""
+
+
+class ActionRefusedError(HiveAcidError):
+    """What somebody asks for cannot be done as things stand; says why, and what can. Nothing was changed."""

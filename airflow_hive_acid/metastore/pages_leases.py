@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
     from sqlalchemy.engine import Connection
 
+    from airflow_hive_acid.metastore.database import Features
+
 L, Q, A = HIVE_LEASE.c, HIVE_ACID_LEASE_QUEUE.c, HIVE_ACID_LEASE_AUDIT.c
 #: Whether the lock that stands for it is still there (R7): the last of the columns.
 _THERE = COLUMNS[-1]
@@ -115,8 +117,16 @@ def drops_page(conn: Connection, part: Slice, lease_id: int | None = None) -> Pa
     )  # fmt: skip
 
 
-def lease_of_lock(conn: Connection, lock_id: int) -> str | None:
-    """What a lock of Hive's stands for, if it is a mirror of ours (R7): ``lease 5`` or ``a wait for a lease``."""
+def rows_of_lease(conn: Connection, lease_id: int) -> list[LeaseRow]:
+    """What a lease is on, ended or not."""
+    statement = select(*COLUMNS).where(L.LEASE_ID == lease_id).order_by(L.LEASE_NUMBER)
+    return [lease_row(row) for row in conn.execute(statement)]
+
+
+def lease_of_lock(conn: Connection, lock_id: int, features: Features) -> str | None:
+    """What a lock of Hive's stands for, if it is one of ours for a lease (R7): ``lease 5`` or a place in the line."""
+    if not features.leases:
+        return None
     lease = conn.execute(select(L.LEASE_ID).where(L.MIRROR_EXT_ID == lock_id).limit(1)).scalar()
     if lease is not None:
         return f"lease {lease}"
