@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests of one file stay together: they share a Spark application and a database server with each other.
 PARALLEL ?= -n 2 --dist loadfile
 
-.PHONY: install accelerator demo test test-unit test-mariadb test-object-store test-zookeeper bench-peers test-interop test-interop-long test-programs test-programs-long soak mariadb lint format bench clean lock help
+.PHONY: install accelerator demo test test-unit test-mariadb test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long soak mariadb lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ demo: install
 
 ## make test           unit, integration and acceptance tests on SQLite and PostgreSQL, with real Spark jobs and DAG runs
 test: install
-	@$(BIN)/python -m pytest -q -m "not interop and not storage and not zookeeper" $(PARALLEL)
+	@$(BIN)/python -m pytest -q -m "not interop and not storage and not zookeeper and not live" $(PARALLEL)
 
 ## make test-unit      the part that needs neither Spark nor Airflow
 test-unit: install
@@ -55,6 +55,10 @@ test-object-store: install
 ## make test-zookeeper  the locks of the Hive Concurrency Model on a ZooKeeper of its own on loopback (its jars are Spark's)
 test-zookeeper: install
 	@$(BIN)/python -m pytest -q --backend sqlite -m zookeeper tests/zookeeper
+
+## make test-airflow   a whole Airflow in processes of its own, which are killed one after the other (three minutes)
+test-airflow: install
+	@$(BIN)/python -m pytest -q --backend postgresql -m live --durations 5 tests/live
 
 ## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
 test-interop: install mariadb

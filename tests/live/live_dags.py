@@ -1,0 +1,37 @@
+"""The DAGs of the tests with a whole Airflow; it reads this file from a copy in its DAGs folder."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, task
+
+from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
+from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
+
+HERE = Path(os.environ["LIVE_TEST_DIRECTORY"])
+
+with DAG("waits", schedule=None) as waits:
+
+    @task
+    def has_no_database():
+        """A task of Airflow 3 has no way to Airflow's own database: what follows cannot have used one."""
+        from airflow.settings import Session  # noqa: TID251 - to see that it is of no use
+
+        try:
+            Session().connection()
+        except RuntimeError as error:
+            return str(error)
+        raise AssertionError("a task could open Airflow's own database")
+
+    has_no_database() >> HiveAcidOperator(task_id="empty", sql="TRUNCATE TABLE w.waited")
+
+with DAG("killed", schedule=None):
+    HiveAcidSparkOperator(
+        task_id="load",
+        tables={"w.killed": "insert"},
+        application=str(HERE / "job.py"),
+        arguments={"directory": str(HERE)},
+        retries=8,
+        retry_delay=timedelta(0),
+    )
