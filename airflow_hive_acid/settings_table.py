@@ -242,6 +242,16 @@ _ROWS = (
     _integer("hive.metastore.event.db.clean.maxevents", 10_000, "So many of them go in one transaction.", minimum=1),
     _text("hive.metastore.event.message.factory", "gzip(json-2.0)", "Form of event messages.",
           choices=("gzip(json-2.0)", "json-0.2")),
+    # The metastore cache
+    _flag("hive.acid.cache.enabled", True,
+          "Ours: services that run for long keep tables and partitions in memory, as fresh as their write ids. Off: they "
+          "ask the database each time.", hive=False),
+    _integer("hive.acid.cache.max.bytes", 268_435_456,
+             "Ours: so much memory; what was not read for longest goes first.", minimum=1_048_576),
+    _duration("hive.acid.cache.poll.interval", "1s", "s", "Ours: time between two looks at the notification log.",
+              minimum=10),
+    _duration("hive.acid.cache.max.lag", "30s", "s",
+              "Ours: without a look for longer than this, everything is read from the database."),
 )  # fmt: skip
 
 #: All settings by key.

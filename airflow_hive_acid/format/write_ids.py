@@ -141,6 +141,20 @@ class ValidWriteIdList(_IdList):
         """What MIN_HISTORY_WRITE_ID holds for this reader: the smallest id it may still need history of."""
         return self.min_open if self.min_open is not None else self.high_watermark + 1
 
+    def with_committed(self, write_id: int) -> ValidWriteIdList:
+        """The list of a reader that has written itself: its own write id counts as committed, and no other one does.
+
+        So nothing but the database can answer it before the txn ends (Hive's ``locallyCommitWriteId``).
+        """
+        between = frozenset(range(self.high_watermark + 1, write_id))
+        return ValidWriteIdList(
+            max(self.high_watermark, write_id),
+            (self.open | between) - {write_id},
+            self.aborted - {write_id},
+            None,
+            self.table,
+        )
+
     def for_compactor(self) -> ValidCompactorWriteIdList:
         """The list a compactor works with: it stops below the first open id, so only aborted ids remain."""
         high = self.high_watermark if self.min_open is None else min(self.high_watermark, self.min_open - 1)

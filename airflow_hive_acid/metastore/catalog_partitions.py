@@ -87,7 +87,7 @@ def read_partitions(
         statement = _join_values(statement, stored)
         statement = statement.where(to_sql(table, wanted, {i: a.c.PART_KEY_VAL for i, a in stored.items()}))
     elif wanted:
-        statement = _where_values(statement, table, _filter_values(table, wanted))
+        statement = _where_values(statement, table, filter_values(table, wanted))
     if after is not None:
         statement = statement.where(PARTITIONS.c.PART_NAME > table.partition_name(after))
     if limit is not None:
@@ -193,7 +193,11 @@ def _missing(connection: Connection, table: Table, names: Sequence[str]) -> list
     return [name for name in names if name not in existing]
 
 
-def _filter_values(table: Table, wanted: Mapping[str, str | Sequence[str | None] | None]) -> dict[str, list[str]]:
+def filter_values(table: Table, wanted: Mapping[str, str | Sequence[str | None] | None]) -> dict[str, list[str]]:
+    """The values asked for by column, as the catalog holds them.
+
+    :raises InvalidArgumentsError: when a column is no partition column.
+    """
     columns = {column.name for column in table.partition_columns}
     values: dict[str, list[str]] = {}
     for key, given in wanted.items():

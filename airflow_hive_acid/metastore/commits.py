@@ -185,6 +185,7 @@ class CommitHooks:
     :param behind_lock: evaluates the lease's end once more, behind the global lock: the last wait (R8).
     :param events: makes the statements that write the notification events, last of all (R15).
     :param statistics: is told which statistics are about to be outdated, as rows of ``SELECT_EXACT``.
+    :param writes: database and write id of tables written without components, as by DDL: the commit's event names them.
     """
 
     checks: tuple[Callable[[Connection], None], ...] = ()
@@ -194,6 +195,7 @@ class CommitHooks:
     behind_lock: tuple[Callable[[Connection], None], ...] = ()
     events: Callable[[Connection, Committed], list[Step]] | None = None
     statistics: Callable[[Connection, Sequence[Sequence[Any]]], None] | None = None
+    writes: tuple[tuple[str, int], ...] = ()
 
     def before_lock(self) -> tuple[Callable[[Connection], None], ...]:
         """All that runs before the global lock, in protocol order."""
@@ -349,7 +351,7 @@ def _check(conn: Connection, request: CommitRequest) -> Committed | None:
         request.txn_id,
         found.type,
         frozenset(c[0] for c in written),
-        tuple((c[1], c[2]) for c in written if c[2] is not None),
+        (*((c[1], c[2]) for c in written if c[2] is not None), *request.hooks.writes),
     )
 
 

@@ -60,10 +60,13 @@ class DdlTransaction:
         self._client = client
         self.txn_id = txn_id
         self.ended = False
+        self._writes: list[tuple[str, int]] = []
 
     def allocate(self, table: TableName) -> int:
         """The write id under which the table changes."""
-        return self._client.allocate_write_ids(str(table), self.txn_id)[self.txn_id]
+        write_id = self._client.allocate_write_ids(str(table), self.txn_id)[self.txn_id]
+        self._writes.append((table.database, write_id))
+        return write_id
 
     def commit(self, change: Callable[[Connection], T]) -> T:
         """Make the change in the commit's own transaction: both happen, or neither.
@@ -75,7 +78,7 @@ class DdlTransaction:
         def hook(connection: Connection) -> None:
             done[:] = [change(connection)]
 
-        self._client.commit_txn(self.txn_id, hooks=CommitHooks(checks=(hook,)))
+        self._client.commit_txn(self.txn_id, hooks=CommitHooks(checks=(hook,), writes=tuple(self._writes)))
         self.ended = True
         return done[0]
 

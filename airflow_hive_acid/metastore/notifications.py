@@ -196,12 +196,11 @@ class Notifications:
 
     def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
         """Events with larger ids, in order."""
-        parameters = {"after": event_id, "limit": limit}
-        return self._database.read(lambda conn: [LoggedEvent(*row) for row in conn.execute(_AFTER, parameters)])
+        return self._database.read(lambda conn: read_events(conn, event_id, limit))
 
     def current_event_id(self) -> int:
         """Id of the latest event, 0 when there was none."""
-        return self._database.read(lambda conn: int(conn.execute(_CURRENT).scalar_one())) - 1
+        return self._database.read(read_last_event_id)
 
     def count(self, after: int, upto: int | None = None) -> int:
         """Number of events with ids above ``after`` and up to ``upto``."""
@@ -245,6 +244,16 @@ class Notifications:
             conn.execute(_CREATE_SEQUENCE, {"sequence": ROW_SEQUENCE, "next": first})
             return  # not remembered: this transaction may yet be rolled back
         self._has_row_sequence = True
+
+
+def read_events(conn: Connection, after: int, limit: int) -> list[LoggedEvent]:
+    """Events with larger ids, in order."""
+    return [LoggedEvent(*row) for row in conn.execute(_AFTER, {"after": after, "limit": limit})]
+
+
+def read_last_event_id(conn: Connection) -> int:
+    """Id of the latest event, 0 when there was none."""
+    return int(conn.execute(_CURRENT).scalar_one()) - 1
 
 
 def _purge_some(conn: Connection, old: sa.Select[Any], remove: sa.Delete, age: int, batch: int) -> int:

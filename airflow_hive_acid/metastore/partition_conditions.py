@@ -158,9 +158,9 @@ def to_sql(table: Table, condition: Condition, stored: Mapping[int, Any]) -> sa.
                 raise InvalidArgumentsError(
                     f"IN of {len(values)} values of {column.name}; at most {MAX_VALUES}: ask in several calls"
                 )
-            plain = _is_text(column)
+            plain = is_text(column)
             left = text if plain else _comparable(column, text)
-            wanted = [_text(column, v) if plain else _literal(column, v) for v in values]
+            wanted = [value_text(column, v) if plain else _literal(column, v) for v in values]
             some = (left.in_(part) for part in chunks(wanted))
             return and_(text != DEFAULT_PARTITION, or_(sa.false(), *some))
     raise InvalidArgumentsError(f"{shorten(repr(condition))} is no condition on partitions")
@@ -177,9 +177,9 @@ def _compare(column: Column, text: Any, operator: str, value: Value) -> sa.Colum
             f"{shorten(repr(operator))} is no comparison of {column.name}; use one of {' '.join(OPERATORS)}"
         )
     left, right = _comparable(column, text), _literal(column, value)
-    if operator == "=" and _is_text(column):
+    if operator == "=" and is_text(column):
         # Without anything around it, so that the planner can use what it knows of the column.
-        return and_(text != DEFAULT_PARTITION, _same(text, _text(column, value)))
+        return and_(text != DEFAULT_PARTITION, _same(text, value_text(column, value)))
     result: sa.ColumnElement[bool] = left.op("!=" if operator == "<>" else operator, is_comparison=True)(right)
     return and_(text != DEFAULT_PARTITION, result)
 
@@ -191,17 +191,18 @@ def _same(text: Any, value: str) -> sa.ColumnElement[bool]:
 
 def _comparable(column: Column, text: Any) -> sa.ColumnElement[Any]:
     """The stored text as the column's type; CASE keeps NULL's name from being cast."""
-    if _is_text(column):
+    if is_text(column):
         return bytewise(text)
     return case((text == DEFAULT_PARTITION, sa.null()), else_=cast(text, _sql_type(column)))
 
 
 def _literal(column: Column, value: Value) -> sa.ColumnElement[Any]:
-    text = sa.literal(_text(column, value), sa.String)
-    return bytewise(text) if _is_text(column) else cast(text, _sql_type(column))
+    text = sa.literal(value_text(column, value), sa.String)
+    return bytewise(text) if is_text(column) else cast(text, _sql_type(column))
 
 
-def _is_text(column: Column) -> bool:
+def is_text(column: Column) -> bool:
+    """Whether values of a partition column are compared as text."""
     return column.type not in _WHOLE and column.type not in _FLOATS and not column.type.startswith("decimal")
 
 
@@ -213,7 +214,7 @@ def _sql_type(column: Column) -> sa.types.TypeEngine[Any]:
     return _DECIMAL
 
 
-def _text(column: Column, value: Value) -> str:
+def value_text(column: Column, value: Value) -> str:
     """A value as the catalog would hold it.
 
     :raises InvalidArgumentsError: when it is no value of the column's type.

@@ -27,6 +27,7 @@ from airflow_hive_acid.format.write_ids import (
 from airflow_hive_acid.metastore.clock import statement_ms, statement_time
 from airflow_hive_acid.metastore.database import Result, Step, execute_batch, finish_batch
 from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.schema_catalog import DBS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
 
 if TYPE_CHECKING:
@@ -161,6 +162,21 @@ _AS_TXN_ROWS = select(
 ).where(_MATTERS)
 
 
+def _table_rows(number: int | None) -> sa.Select[Any]:
+    """The tables of these names: id, and whether they have write ids."""
+    parameter = and_(
+        TABLE_PARAMS.c.TBL_ID == TBLS.c.TBL_ID,
+        func.lower(TABLE_PARAMS.c.PARAM_KEY) == "transactional",
+        func.lower(TABLE_PARAMS.c.PARAM_VALUE) == "true",
+    )
+    transactional = sa.case((exists().where(parameter), sa.cast(1, sa.BigInteger)), else_=sa.cast(0, sa.BigInteger))
+    return (
+        select(_kind(3), DBS.c.NAME, TBLS.c.TBL_NAME, TBLS.c.TBL_ID, transactional, _no_number())
+        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        .where(DBS.c.CTLG_NAME == "hive", is_one_of(DBS.c.NAME, TBLS.c.TBL_NAME, number))
+    )
+
+
 @cache
 def _snapshot_of(number: int | None) -> sa.CompoundSelect[Any]:
     """A fresh snapshot: txns and write ids in one statement."""
@@ -168,10 +184,26 @@ def _snapshot_of(number: int | None) -> sa.CompoundSelect[Any]:
 
 
 @cache
+def _snapshot_and_tables(number: int | None) -> sa.CompoundSelect[Any]:
+    """The same with the tables' ids."""
+    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_BOUNDARY, _MARK, number), _table_rows(number))
+
+
+@cache
 def _for_list(number: int | None) -> sa.CompoundSelect[Any]:
     """Write ids for a txn list given by the caller."""
     floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
     return sa.union_all(*_write_id_rows(floor, mark, number))
+
+
+@cache
+def _for_list_and_tables(number: int | None) -> sa.CompoundSelect[Any]:
+    """The same with the tables' ids, and what is open or aborted now, so that it is one statement."""
+    floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
+    ended_later = select(_kind(4), _no_text(), _no_text(), TXNS.c.TXN_ID, _no_number(), _no_number()).where(
+        _not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID <= mark
+    )
+    return sa.union_all(*_write_id_rows(floor, mark, number), _table_rows(number), ended_later)
 
 
 # What is open or aborted now, for lists that may not have seen it.
@@ -264,6 +296,53 @@ def valid_write_ids(
     rows, _ = _rows(conn, _for_list, tables, parameters, [])
     unseen = conn.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
     return _fold_tables(tables, rows, txns, floor, frozenset(unseen))
+
+
+@dataclass(frozen=True, slots=True)
+class TableWriteIds:
+    """What a reader says of a table when it asks for its metadata.
+
+    :param table_id: TBL_ID.
+    :param write_ids: which write ids it sees; None for a table that has none.
+    """
+
+    table_id: int
+    write_ids: ValidWriteIdList | None
+
+
+def write_ids_and_table_ids(
+    conn: Connection,
+    tables: Sequence[TableName],
+    txns: ValidTxnList | None,
+    gap_timeout_ms: int,
+    current_txn: int = 0,
+) -> tuple[ValidTxnList, dict[TableName, TableWriteIds]]:
+    """Lists and ids of those of the tables that exist, in one statement (getValidWriteIdsAndTblIds).
+
+    :param txns: a txn list given out earlier; without it one is taken in the same statement (R11).
+    :param current_txn: the reader's own txn, if there is no list.
+    """
+    if txns is None:
+        parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **statement_time(conn)}
+        statement = _snapshot_and_tables
+    else:
+        parameters = {"floor": min(txns.open, default=txns.high_watermark + 1), "mark": txns.high_watermark}
+        statement = _for_list_and_tables
+    rows, _ = _rows(conn, statement, tables, {**parameters, **table_parameters(tables)}, [], finish=True)
+    by_kind: dict[int, list[Any]] = {kind: [] for kind in range(5)}
+    for row in rows:
+        by_kind[row[0]].append(row)
+    if txns is None:
+        opened = fold_open_txns(sorted((r[3], r[1], r[4], r[5]) for r in by_kind[0]), gap_timeout_ms)
+        valid, floor, unseen = read_txn_list(opened, current_txn), opened.low_boundary, frozenset[int]()
+    else:
+        valid, floor, unseen = txns, parameters["floor"], frozenset(r[3] for r in by_kind[4])
+    lists = _fold_tables(tables, [*by_kind[1], *by_kind[2]], valid, floor, unseen)
+    found = {TableName(r[1], r[2]): TableWriteIds(r[3], None) for r in by_kind[3]}
+    for _, db, name, table_id, transactional, _ in by_kind[3]:
+        if transactional:
+            found[TableName(db, name)] = TableWriteIds(table_id, lists[TableName(db, name)])
+    return valid, found
 
 
 def _rows(

@@ -20,7 +20,14 @@ from airflow_hive_acid.metastore.locks import manager, rebuild, waits
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
 from airflow_hive_acid.metastore.objects import distinct_tables, table_name
-from airflow_hive_acid.metastore.snapshots import Snapshot, open_txns, take_snapshot, valid_write_ids
+from airflow_hive_acid.metastore.snapshots import (
+    Snapshot,
+    TableWriteIds,
+    open_txns,
+    take_snapshot,
+    valid_write_ids,
+    write_ids_and_table_ids,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -323,6 +330,30 @@ class Verbs(ClientBase):
             given = ValidTxnList.parse(valid_txns) if isinstance(valid_txns, str) else valid_txns
             found = self.database.read(lambda conn: valid_write_ids(conn, names, given))
         return {str(t): w for t, w in found.items()}
+
+    def valid_txns(self, txn_id: int = 0) -> ValidTxnList:
+        """Which txns a reader sees (the seed's getValidTxns)."""
+        return self.get_valid_txns(txn_id)
+
+    def valid_write_ids_and_table_ids(
+        self, tables: str | Iterable[str], txn: ValidTxnList | str | int | None = None
+    ) -> dict[str, TableWriteIds]:
+        """What a reader says of each table when it asks for metadata (getValidWriteIdsAndTblIds), in one round trip.
+
+        Inside a transaction that has write ids, mark them with :meth:`ValidWriteIdList.with_committed`.
+
+        :param txn: the reader's txn list, or its txn id; by default a list taken now.
+        :return: by ``db.table``; tables that do not exist are left out.
+        """
+        names = distinct_tables([tables] if isinstance(tables, str) else tables)
+        if not names:
+            return {}
+        txns = ValidTxnList.parse(txn) if isinstance(txn, str) else None if isinstance(txn, int) else txn
+        current = txn if isinstance(txn, int) else 0
+        _, found = self.database.read(
+            lambda conn: write_ids_and_table_ids(conn, names, txns, self.gap_timeout_ms, current), one_statement=True
+        )
+        return {str(table): ids for table, ids in found.items()}
 
     def add_partitions(
         self, txn_id: int, table: str, names: Sequence[str], operation: Operation = Operation.UPDATE
