@@ -109,6 +109,13 @@ _ROWS = (
               "Ours: how long an operator waits for locks itself; then a trigger waits, without a worker slot."),
     _duration("hive.acid.claim.retention", "30d", "d",
               "Ours: how long it is remembered what tasks have applied, so that a retry does not apply it again."),
+    _duration("hive.acid.shared.txn.max.age", "24h", "s",
+              "Ours: a transaction across tasks that is open for longer is aborted.", minimum=1),
+    _integer("hive.acid.shared.txn.max.held.bytes", 0,
+             "Ours: one that holds back more bytes from being cleaned is aborted; 0: no limit."),
+    _duration("hive.acid.shared.txn.keeper.timeout", "120s", "s",
+              "Ours: so long may the keeper of a transaction across tasks be silent before its tasks give it up.",
+              minimum=1),
     _text("hive.acid.lease.mirror", "auto",
           "Ours: leases stand in Hive's lock table too, so that writers without one wait. auto: unless embedded.",
           hive="off", choices=("auto", "on", "off")),
@@ -230,6 +237,10 @@ _ROWS = (
     _text("hive.acid.cleaner.trash.dir", "",
           "Ours: what compaction replaced is moved to this directory instead of being deleted. Empty: deleted."),
     _duration("hive.acid.cleaner.trash.retention", "1d", "s", "Ours: age at which it is deleted there."),
+    # Lineage
+    _text("hive.metastore.uris", "",
+          "Addresses of Hive's metastore service. Nothing is asked there; the first one names the tables in lineage, "
+          "as other engines name them. Empty: host and port of its database."),
     # Spark jobs
     _text("hive.acid.spark.accelerator", "auto",
           "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", hive=""),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.errors import CommitStateUnknownError, LocksPendingError
+    from airflow_hive_acid.metastore import Transaction
     from airflow_hive_acid.metastore.claims import Claim
 
 
@@ -48,6 +49,9 @@ class Freely:
     def begun(self, txn_id: int) -> None:
         """Its txn is open."""
 
+    def starting(self, txn: Transaction, job_id: str) -> None:
+        """A job is about to be recorded and started, and its statement ids are given out."""
+
     def at_commit(
         self,
         txn_id: int,
@@ -70,6 +74,11 @@ class Applying(Freely):
         self._context = context
         self._claim = claim
         self._txn_id: int | None = None
+
+    @property
+    def claim(self) -> Claim:
+        """The claim, for whoever commits in another process."""
+        return self._claim
 
     def begun(self, txn_id: int) -> None:
         """Its txn is open.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.applications import SharedApplication
     from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.shared import Membership
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient
@@ -28,6 +29,7 @@ class Context:
     :param agent_info: how our txns and locks name us in the metastore.
     :param views: temporary views of the session, by lower-case name.
     :param patience: how long statements that write wait for locks here; None for as long as the settings say.
+    :param member: while statements run in a transaction of several tasks: the part of this one.
     """
 
     client: MetastoreClient
@@ -39,6 +41,7 @@ class Context:
     views: dict[str, Source] = field(default_factory=dict)
     filesystem: Filesystem = field(default_factory=AnyFilesystem)
     patience: Patience | None = None
+    member: Membership | None = None
 
     def table(self, name: str) -> Table:
         """A table of the catalog.

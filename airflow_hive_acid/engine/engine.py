@@ -8,6 +8,7 @@ started in the background as soon as a script is known to need it.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,10 +17,11 @@ from airflow_hive_acid.engine.blocks import blocks, needs_spark
 from airflow_hive_acid.engine.compactions import run_compactions
 from airflow_hive_acid.engine.context import Context
 from airflow_hive_acid.engine.exports import run_export
-from airflow_hive_acid.engine.programs import run_call
+from airflow_hive_acid.engine.programs import operations_of, run_call, run_call_inside
 from airflow_hive_acid.engine.scripts import Script, declared_operations
+from airflow_hive_acid.engine.shared import begin_shared, commit_shared, joined
 from airflow_hive_acid.engine.transactions import StatementTransaction
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.metastore.handover import withdraw
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.statements import Select
@@ -34,12 +36,15 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.launcher import JobLauncher
     from airflow_hive_acid.engine.programs import Call
     from airflow_hive_acid.engine.results import Rows, StatementResult
+    from airflow_hive_acid.engine.shared import Membership
     from airflow_hive_acid.format.jobs import JobResult, JobSpec, Source
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.metastore.leases import Lease
+    from airflow_hive_acid.metastore.shared_rules import SharedTxn
     from airflow_hive_acid.settings import Settings
+    from airflow_hive_acid.sql.statements import Statement
 
 
 class Engine:
@@ -94,15 +99,21 @@ class Engine:
         :param lease: what is written commits only while it is held (R8), and does not wait for it (R6).
         :param patience: how long a statement that writes waits for its locks here, and what has been waited for.
         :return: one result per statement.
+
+        Inside :meth:`joined` all statements run in that transaction, and the parameters say nothing.
+
         :raises LocksPendingError: when the patience was not enough. Give ``once``, too: with the error's document as
             ``resumed``, the same script goes on with the statement that waited.
         :raises HiveAcidError: at the first statement that fails, with a note that names it; what statements before it
             committed stays. A script that does not parse is refused before anything runs.
         """
         statements = parse_script(sql)
-        divided = blocks(statements, one_transaction)
-        if any(needs_spark(statement) for statement in statements):
+        member = self._context.member
+        divided = blocks(statements, one_transaction or member is not None)
+        if any(needs_spark(statement) for statement in statements) and not (member is not None and member.is_done):
             self.warm_up()
+        if member is not None:
+            return member.apply([s.text for s in statements], lambda: self._inside(member.transaction, statements))
         script = Script(self._context, len(statements), snapshot, once)
         with self._context.client.leases.under(lease), self._patient(patience):
             for block in divided:
@@ -165,22 +176,77 @@ class Engine:
         :return: with what the function returned, as JSON, in its only row.
         """
         statement = call.statement()
-        self.warm_up()
-        script = Script(self._context, 1, None, once)
 
         def inside(transaction: StatementTransaction, texts: Sequence[str]) -> list[StatementResult]:
-            made = Script(self._context, len(texts))
-            made.run_inside(transaction, [s for text in texts for s in parse_script(text)])
-            return made.results
+            return self._inside(transaction, [s for text in texts for s in parse_script(text)])
 
+        member = self._context.member
+        if member is not None:
+            return member.apply(
+                [statement.text], lambda: [run_call_inside(self._context, call, member.transaction, inside)]
+            )[0]
+        self.warm_up()
+        script = Script(self._context, 1, None, once)
         with self._context.client.leases.under(lease), self._patient(patience):
             script.apply(statement, lambda claim: run_call(self._context, call, claim, inside))
         return script.results[0]
 
     def export(self, sql: str, destination: Destination, *, once: Once | None = None) -> Exported:
         """Write the rows of one SELECT as files outside of the warehouse; see :func:`run_export`."""
+        if self._context.member is not None:
+            raise UnsupportedStatementError(
+                "an export cannot be part of a transaction across tasks: its files would stay if that is given up. "
+                "Export after the commit"
+            )
         self.warm_up()
         return run_export(self._context, sql, destination, once)
+
+    def begin_shared(
+        self,
+        tables: Mapping[str, str],
+        once: Once,
+        *,
+        max_age: float | None = None,
+        most_bytes: int | None = None,
+        patience: Patience | None = None,
+    ) -> SharedTxn | list[StatementResult]:
+        """Begin a transaction in which several tasks work; see :func:`~airflow_hive_acid.engine.shared.begin_shared`.
+
+        :param tables: what may be done to each table, as of :class:`~airflow_hive_acid.engine.programs.Call`.
+        :param max_age: seconds after which it is given up; by default ``hive.acid.shared.txn.max.age``.
+        :param most_bytes: so many bytes may it hold back from cleaning; by default
+            ``hive.acid.shared.txn.max.held.bytes``; 0 for any number.
+        """
+        settings = self._context.settings
+        age = settings.seconds("hive.acid.shared.txn.max.age") if max_age is None else max_age
+        if age <= 0:
+            raise InvalidArgumentsError(f"max_age must be more than no seconds, not {age}")
+        held = settings.integer("hive.acid.shared.txn.max.held.bytes") if most_bytes is None else most_bytes
+        with self._patient(patience):
+            return begin_shared(self._context, operations_of(tables), once, round(age * 1000), held or None)
+
+    @contextlib.contextmanager
+    def joined(
+        self,
+        txn_id: int,
+        name: tuple[str, ...],
+        *,
+        patience: float = math.inf,
+        is_final: Callable[[BaseException], bool] = lambda _failure: True,
+    ) -> Iterator[Membership]:
+        """Let what this engine runs be part of a transaction of several tasks; see
+        :func:`~airflow_hive_acid.engine.shared.joined`."""
+        with joined(self._context, txn_id, name, patience=patience, is_final=is_final) as membership:
+            yield membership
+
+    def commit_shared(self, txn_id: int) -> tuple[SharedTxn, list[dict[str, Any]]]:
+        """Commit a transaction of several tasks; see :func:`~airflow_hive_acid.engine.shared.commit_shared`."""
+        return commit_shared(self._context, txn_id)
+
+    def _inside(self, transaction: StatementTransaction, statements: Sequence[Statement]) -> list[StatementResult]:
+        script = Script(self._context, len(statements))
+        script.run_inside(transaction, statements)
+        return script.results
 
     def define_view(self, source: Source) -> None:
         """Let statements read files by a name, as CREATE OR REPLACE TEMPORARY VIEW does, without a statement.

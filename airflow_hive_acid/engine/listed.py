@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.events import Published
+from airflow_hive_acid.engine.events import JobFinished, Published
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import ACID_VERSION_FILE, parse_bucket_file
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.filesystem.publishing import Manifest
-    from airflow_hive_acid.format.jobs import PartitionRef
+    from airflow_hive_acid.format.jobs import JobResult, PartitionRef
     from airflow_hive_acid.metastore.catalog_model import Partition
     from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.sql.plans import Plan
 
 
 def buckets_in_bases(manifests: Iterable[Manifest], partition: str) -> int:
@@ -55,3 +56,15 @@ def require_same_places(made: Mapping[str, PartitionRef], others: Mapping[str, P
 def published(manifest: Manifest, seconds: float) -> Published:
     sizes = [size for directory in manifest.directories for name, size in directory.files if name != ACID_VERSION_FILE]
     return Published(manifest.table, len(manifest.directories), len(sizes), sum(sizes), seconds)
+
+
+def finished(plan: Plan, result: JobResult) -> JobFinished:
+    return JobFinished(
+        kind=plan.kind,
+        table=None if plan.write is None else plan.write.table,
+        inserted=result.inserted,
+        updated=result.updated,
+        deleted=result.deleted,
+        rows=result.rows,
+        seconds=result.seconds,
+    )

@@ -63,15 +63,7 @@ class Call:
 
         :raises InvalidArgumentsError: for no table, a name that is none, and an operation that is none.
         """
-        found = {}
-        for name, given in self.tables.items():
-            operation = "update" if str(given).lower() == "merge" else str(given).lower()
-            if operation not in STRENGTH:
-                raise InvalidArgumentsError(f"tables[{name!r}] must be one of {', '.join(STRENGTH)}, not {given!r}")
-            found[str(table_name(name, "tables"))] = operation
-        if not found:
-            raise InvalidArgumentsError("tables is empty; name what the job reads and writes")
-        return found
+        return operations_of(self.tables)
 
     def statement(self) -> Statement:
         """As a statement of a script: its text tells it from another function, file or arguments."""
@@ -91,33 +83,55 @@ class Program(Origin):
     """A call in the place of a statement."""
 
 
+def operations_of(tables: Mapping[str, str]) -> dict[str, str]:
+    """Operation by full table name.
+
+    :raises InvalidArgumentsError: for no table, a name that is none, and an operation that is none.
+    """
+    found = {}
+    for name, given in tables.items():
+        operation = "update" if str(given).lower() == "merge" else str(given).lower()
+        if operation not in STRENGTH:
+            raise InvalidArgumentsError(f"tables[{name!r}] must be one of {', '.join(STRENGTH)}, not {given!r}")
+        found[str(table_name(name, "tables"))] = operation
+    if not found:
+        raise InvalidArgumentsError("tables is empty; name what is read and written")
+    return found
+
+
 def run_call(context: Context, call: Call, applying: Freely, run_inside: RunInside) -> StatementResult:
     """Call the function and make the changes it asks for, in a transaction of its own.
 
     :param run_inside: runs statements of an open transaction.
     :return: with what the function returned, as JSON, in its only row.
     """
-    operations = call.operations()
     context.application.ready()
-    with StatementTransaction(context, operations, None, applying) as transaction:
-        found = transaction.run(_plan(context, call, operations))
-        if found.rows is None:
-            raise AssertionError("a program without an answer")
-        changes, returned = found.rows.rows[0]
-        results = _make(context, transaction, json.loads(changes), run_inside)
-        result = StatementResult(
-            statement=call.statement().text,
-            kind="program",
-            inserted=sum(r.inserted for r in results),
-            updated=sum(r.updated for r in results),
-            deleted=sum(r.deleted for r in results),
-            rows=Rows(RETURNED, [[returned]]),
-            txn_id=transaction.txn_id,
-            write_ids={table: write_id for r in results for table, write_id in r.write_ids.items()},
-            directories=tuple(directory for r in results for directory in r.directories),
-        )
+    with StatementTransaction(context, call.operations(), None, applying) as transaction:
+        result = run_call_inside(context, call, transaction, run_inside)
         transaction.remember([result])
     return result
+
+
+def run_call_inside(
+    context: Context, call: Call, transaction: StatementTransaction, run_inside: RunInside
+) -> StatementResult:
+    """The same in a transaction that is open already, and stays so."""
+    found = transaction.run(_plan(context, call, call.operations()))
+    if found.rows is None:
+        raise AssertionError("a program without an answer")
+    changes, returned = found.rows.rows[0]
+    results = _make(context, transaction, json.loads(changes), run_inside)
+    return StatementResult(
+        statement=call.statement().text,
+        kind="program",
+        inserted=sum(r.inserted for r in results),
+        updated=sum(r.updated for r in results),
+        deleted=sum(r.deleted for r in results),
+        rows=Rows(RETURNED, [[returned]]),
+        txn_id=transaction.txn_id,
+        write_ids={table: write_id for r in results for table, write_id in r.write_ids.items()},
+        directories=tuple(directory for r in results for directory in r.directories),
+    )
 
 
 def _plan(context: Context, call: Call, operations: Mapping[str, str]) -> Plan:

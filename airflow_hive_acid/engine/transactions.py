@@ -12,18 +12,12 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.engine.claiming import FREELY
-from airflow_hive_acid.engine.events import (
-    JobFinished,
-    Published,
-    TransactionAborted,
-    TransactionCommitted,
-    TransactionOpened,
-)
+from airflow_hive_acid.engine.events import Published, TransactionAborted, TransactionCommitted, TransactionOpened
 from airflow_hive_acid.engine.legacy_hold import begin_locked
-from airflow_hive_acid.engine.listed import buckets_in_bases, published, require_same_places, writes
+from airflow_hive_acid.engine.listed import buckets_in_bases, finished, published, require_same_places, writes
 from airflow_hive_acid.engine.lock_requests import under
 from airflow_hive_acid.engine.locking import locks_declared, require_manager
 from airflow_hive_acid.engine.partitions import KnownPartitions
@@ -80,18 +74,10 @@ class StatementTransaction:
         locks: Locks | None = None,
         applying: Freely = FREELY,
     ) -> None:
-        self._context = context
-        self._applying = applying
-        self._operations = dict(operations)
-        self._written: dict[str, Written] = {}
-        self._tables: dict[str, Table] = {}
-        self._partitions: dict[str, KnownPartitions] = {}
-        self._ended = False
+        self._prepare(context, operations, applying)
         started = time.monotonic()
         tables = {name: context.table(name) for name in operations}
         require_manager(context, tables.values())
-        self._plain = PlainWrites(context)
-        self._plain_statements = 0
         wanted = locks_declared(context, self._operations) if locks is None else locks
         for tries_left in reversed(range(context.settings.integer("hive.txn.retrysnapshot.max.count") + 1)):
             self._txn, self._hold = begin_locked(context, self._operations, tables, wanted)
@@ -111,6 +97,17 @@ class StatementTransaction:
             self.abort_after(failure)
             raise
 
+    def _prepare(self, context: Context, operations: Mapping[str, str], applying: Freely) -> None:
+        self._context = context
+        self._applying = applying
+        self._operations = dict(operations)
+        self._written: dict[str, Written] = {}
+        self._tables: dict[str, Table] = {}
+        self._partitions: dict[str, KnownPartitions] = {}
+        self._ended = False
+        self._plain = PlainWrites(context)
+        self._plain_statements = 0
+
     def _under(self, locks: Locks, tries_left: int) -> Grown:
         """The partitions as they are under the locks."""
         try:
@@ -128,6 +125,15 @@ class StatementTransaction:
     def write_ids(self) -> dict[str, int]:
         """Write id by table, for the tables that may be written."""
         return dict(self._txn.write_ids)
+
+    @property
+    def snapshot(self) -> Mapping[str, Any]:
+        """Valid write id list by transactional table."""
+        return self._txn.snapshot
+
+    def document(self) -> dict[str, Any]:
+        """What another process needs to work in it, as plain JSON values."""
+        return {"txn": self._txn.to_document(), "operations": dict(self._operations)}
 
     def __enter__(self) -> Self:
         return self
@@ -174,7 +180,7 @@ class StatementTransaction:
             result = session.run(JobSpec(job_id, step, views, plan.sources))
             rows = Rows.of(result.columns, session.read_rows(session.rows_uri(job_id)))
             self._hold.require()
-            self._emit_finished(plan, result)
+            self._context.emit(finished(plan, result))
             return self._statement_result(plan, result, started, rows=rows)
         result, manifest = self._write(plan, plan.write, job_id, views)
         plain = not plan.write.transactional
@@ -284,6 +290,7 @@ class StatementTransaction:
             step = replace(step, overwrite=True, bucket_offset=offset)
         spec = JobSpec(job_id, step, views, plan.sources, staging)
         session = context.application.ready()
+        self._applying.starting(self._txn, job_id)
         context.client.jobs.start(
             job_id=job_id,
             txn_id=self.txn_id,
@@ -296,7 +303,7 @@ class StatementTransaction:
             application_id=session.application_id,
         )
         result = session.run(spec)
-        self._emit_finished(plan, result)
+        context.emit(finished(plan, result))
         target = self._target(table, (*written.statement_ids, *ids), {d.partition for d in result.directories})
         started = time.monotonic()
         filesystem = context.filesystem
@@ -340,7 +347,7 @@ class StatementTransaction:
         )
         result = session.run(JobSpec(job_id, step, views, plan.sources, staging))
         self._hold.require()
-        self._emit_finished(plan, result)
+        self._context.emit(finished(plan, result))
         target = self._target(table, (), {d.partition for d in result.directories})
         started = time.monotonic()
         moved, staged = self._plain.publish(table, staging, result, target, overwrite=write.operation == "overwrite")
@@ -371,6 +378,7 @@ class StatementTransaction:
         staging = paths.join(table.location, staging_name(result.job_id))
         plain = not table.is_transactional
         statement = 0 if plain else self._txn.next_statement_id(name)
+        self._applying.starting(self._txn, result.job_id)
         context.client.jobs.start(
             job_id=result.job_id,
             txn_id=self.txn_id,
@@ -401,19 +409,6 @@ class StatementTransaction:
         written.truncated |= {d.partition for d in manifest.directories}
         written.partitions["overwrite"] |= {d.partition for d in manifest.directories}
         return tuple(directory.uri for directory in manifest.directories)
-
-    def _emit_finished(self, plan: Plan, result: JobResult) -> None:
-        self._context.emit(
-            JobFinished(
-                kind=plan.kind,
-                table=None if plan.write is None else plan.write.table,
-                inserted=result.inserted,
-                updated=result.updated,
-                deleted=result.deleted,
-                rows=result.rows,
-                seconds=result.seconds,
-            )
-        )
 
     def _statement_result(
         self,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.filesystem.publishing import Manifest
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.filesystem.publishing import Manifest
+    from collections.abc import Mapping
+
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.plans import TableWrite
 
@@ -71,6 +73,27 @@ class Written:
         there = uris & {d.uri for manifest in self.manifests for d in manifest.directories}
         self.manifests = [manifest.without(there) for manifest in self.manifests]
         return there
+
+    def to_document(self) -> dict[str, Any]:
+        """As plain JSON values, for another process that goes on with the transaction."""
+        return {
+            "statement_ids": list(self.statement_ids),
+            "manifests": [manifest.to_document() for manifest in self.manifests],
+            "partitions": {operation: sorted(names) for operation, names in sorted(self.partitions.items())},
+            "truncated": sorted(self.truncated),
+            "made": sorted(self.made),
+        }
+
+    @classmethod
+    def from_document(cls, table: Table, document: Mapping[str, Any]) -> Self:
+        """What :meth:`to_document` made the document of."""
+        written = cls(table)
+        written.statement_ids = [int(number) for number in document["statement_ids"]]
+        written.manifests = [Manifest.from_document(manifest) for manifest in document["manifests"]]
+        for operation, names in document["partitions"].items():
+            written.partitions[operation] = set(names)
+        written.truncated, written.made = set(document["truncated"]), set(document["made"])
+        return written
 
     def _place(self, write: TableWrite) -> str | None:
         return write.only_partition if self.table.is_partitioned else ""

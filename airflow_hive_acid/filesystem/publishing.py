@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem.listing import list_many
@@ -112,6 +112,21 @@ class Manifest:
     def to_document(self) -> dict[str, Any]:
         """As plain values for JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The manifest that :meth:`to_document` made the document of, or JSON of that."""
+        directories = tuple(
+            ManifestDirectory(
+                d["partition"],
+                tuple(d["values"]),
+                d["place"],
+                d["name"],
+                tuple((n, int(size)) for n, size in d["files"]),
+            )
+            for d in document["directories"]
+        )
+        return cls(document["table"], document["job_id"], directories)
 
     def without(self, uris: Collection[str]) -> Manifest:
         """The same without some directories."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.maintenance.fences import FenceReport, fence_dead_jobs, fence_jobs_of
+from airflow_hive_acid.maintenance.shared_txns import end_overdue
 from airflow_hive_acid.maintenance.trash import purge_trash
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class ReaperReport:
 
     :param aborted: txns that were silent for longer than ``hive.txn.timeout``.
     :param expired_locks: locks outside txns that were.
+    :param overdue: transactions across tasks that nobody ended: for each, whose it was and why it was aborted.
     :param fenced: jobs that cannot write any more.
     :param alive: jobs of dead txns that could not be fenced, and why.
     :param purged: what was removed, by housekeeping task: rows, and directories of the trash.
@@ -37,6 +39,7 @@ class ReaperReport:
 
     aborted: tuple[int, ...] = ()
     expired_locks: int = 0
+    overdue: tuple[str, ...] = ()
     fenced: tuple[Job, ...] = ()
     alive: tuple[tuple[Job, str], ...] = ()
     purged: Mapping[str, int] = field(default_factory=dict)
@@ -49,6 +52,7 @@ class ReaperReport:
         ]
         if self.aborted:
             lines.append(f"  aborted for silence: {', '.join(map(str, self.aborted))}")
+        lines += [f"  {why}" for why in self.overdue]
         lines += [f"  job {job.job_id} of txn {job.txn_id} may still write: {why}" for job, why in self.alive]
         lines += [f"  {task}: {problem}" for task, problem in self.problems.items()]
         return "\n".join(lines)
@@ -64,13 +68,20 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
 
     keeper = client.housekeeping
     fenced_since: list[FenceReport] = []
+    overdue: list[str] = []
+    retention = client.settings.milliseconds("hive.acid.claim.retention")
     reports = {
+        # Before the time-outs: those say only that a txn was silent, this says whose it was.
+        "transactions across tasks": keeper.run_isolated(
+            {"overdue": lambda: overdue.extend(end_overdue(client, filesystem))}
+        ),
         "housekeeping": keeper.run_house_keeper(before_abort=fence_first),
         "fencing": keeper.run_isolated({"fenced": lambda: fenced_since.append(fence_dead_jobs(client, filesystem))}),
         "forgetting txns": keeper.run_txn_cleaner(),
         "others": keeper.run_isolated({
             "jobs": lambda: client.jobs.forget(FENCED_JOBS_KEPT_MS),
-            "claims": lambda: client.claims.forget(client.settings.milliseconds("hive.acid.claim.retention")),
+            "claims": lambda: client.claims.forget(retention),
+            "transactions across tasks": lambda: client.shared_txns.forget(retention),
             "events": keeper.purge_notifications,
             "trash": lambda: purge_trash(client, filesystem),
             "open txns": keeper.too_many_open,
@@ -89,6 +100,7 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
     return ReaperReport(
         aborted=() if time_outs is None else time_outs.txns,
         expired_locks=0 if time_outs is None else time_outs.locks,
+        overdue=tuple(overdue),
         fenced=(*fenced, *dead.fenced),
         alive=dead.alive,
         purged=purged,

@@ -12,7 +12,7 @@ import json
 import uuid
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
@@ -22,7 +22,7 @@ from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.schema_claims import HIVE_ACID_CLAIM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -68,6 +68,24 @@ class Claim:
     owner: str
     earlier_txns: tuple[int, ...] = ()
     again: bool = False
+
+    def to_document(self) -> dict[str, Any]:
+        """As plain values, for another process that commits under it."""
+        wish = self.wish
+        return {
+            "scope": list(wish.scope),
+            "unit": wish.unit,
+            "digest": wish.digest,
+            "life": wish.life,
+            "owner": self.owner,
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The claim that :meth:`to_document` made the document of."""
+        scope = tuple(str(part) for part in document["scope"])
+        wish = Wish(scope, int(document["unit"]), str(document["digest"]), str(document["life"]))
+        return cls(wish, str(document["owner"]))
 
     def key(self) -> dict[str, Any]:
         """Parameters that find its row, as long as it is ours."""

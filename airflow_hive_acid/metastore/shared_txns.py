@@ -203,6 +203,18 @@ class SharedTxns:
 
         return self._database.run(operation)
 
+    def half_done(self, txn_id: int, token: str) -> list[Member]:
+        """What the holder of the turn has to undo if it stops: only what was begun up to now.
+
+        :raises ClaimLostError: as for :meth:`extend_turn`; then somebody else undoes it.
+        """
+
+        def operation(conn: Connection) -> list[Member]:
+            _holding(conn, txn_id, token)
+            return half_done(_members(conn, txn_id))
+
+        return self._database.run(operation)
+
     def undone(self, txn_id: int, token: str, members: Sequence[str]) -> None:
         """Nothing is left of what these members had half done.
 
