@@ -21,7 +21,7 @@ TABLES = ["sales.orders", "sales.returns"]
 
 with DAG("sales_rebuild", start_date=datetime(2026, 1, 1), schedule=None, catchup=False, tags=["hive-acid"]) as dag:
     # All of the tables or none; waits up to two hours, without a worker slot.
-    grab = GrabLeaseOperator(task_id="grab", objects=TABLES, duration=1800, wait=7200, deferrable=True)
+    grab = GrabLeaseOperator(task_id="grab", objects=TABLES, duration=1800, wait=7200)
 
     # They pass the lease, commit only while it is held, and extend it while they run.
     orders = HiveAcidOperator(
@@ -40,5 +40,5 @@ with DAG("sales_rebuild", start_date=datetime(2026, 1, 1), schedule=None, catchu
         return {"fencing_token": lease.lease_id}
 
     # Nobody may be at work on the report's partitions when the next DAG reads them.
-    free = HiveLeaseSensor(task_id="free", objects="sales.report", type="s", poke_interval=10, deferrable=True)
+    free = HiveLeaseSensor(task_id="free", objects="sales.report", type="s", poke_interval=10)
     returns >> report() >> free

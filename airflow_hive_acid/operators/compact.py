@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, conf
+from airflow.sdk import BaseOperator
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
@@ -68,7 +68,7 @@ class HiveAcidCompactOperator(BaseOperator):
         wait: bool = False,
         timeout: float | None = None,
         poll_interval: float = 5.0,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        deferrable: bool = True,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:

@@ -11,7 +11,7 @@ import inspect
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
-from airflow.sdk import BaseOperator, conf, get_current_context
+from airflow.sdk import BaseOperator, get_current_context
 
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
@@ -58,7 +58,7 @@ class GrabLeaseOperator(BaseOperator):
         duration: float = 3600.0,
         wait: float | None = 0.0,
         poll_interval: float = 2.0,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        deferrable: bool = True,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, conf
+from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from airflow_hive_acid.errors import HiveAcidError
@@ -38,7 +38,7 @@ class MetastoreSensor(BaseSensorOperator):
     def __init__(
         self,
         *,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        deferrable: bool = True,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:

@@ -175,7 +175,7 @@ def test_who_does_not_wait_is_told_who_holds_it_and_may_try_again(conn_id, clien
     assert not isinstance(told.value, AirflowFailException)
     assert "ann" in str(told.value)
     with pytest.raises(AirflowException, match=r"after 0.2 s"):
-        grab(conn_id, wait=0.2, poll_interval=0.05).execute(context_of("other"))
+        grab(conn_id, wait=0.2, poll_interval=0.05, deferrable=False).execute(context_of("other"))
     client.leases.drop_lease(held)
     assert client.leases.grab_lease("db.t", 60)
 
@@ -183,7 +183,7 @@ def test_who_does_not_wait_is_told_who_holds_it_and_may_try_again(conn_id, clien
 def test_waiting_in_the_worker_slot_ends_with_the_grant(conn_id, client, monkeypatch):
     held = client.leases.grab_lease("db.t", 60)
     monkeypatch.setattr(operators.time, "sleep", lambda _: client.leases.drop_lease(held))
-    assert grab(conn_id, wait=None).execute(context_of())["lease_id"] > held.lease_id
+    assert grab(conn_id, wait=None, deferrable=False).execute(context_of())["lease_id"] > held.lease_id
 
 
 def test_waiting_is_deferred_and_keeps_its_place(conn_id, client, masked):
@@ -297,11 +297,11 @@ def test_the_sensor_waits_for_leases_that_exclude_its_type_and_names_them_when_i
     assert sensor(type="s").poke(context_of()) is True
     says = rf"still waiting for 1 lease: lease {shared.lease_id} \(s\) of ann on db.t/p=1 until "
     with pytest.raises(AirflowSensorTimeout, match=f"(?i){says}"):
-        sensor().execute(context_of())
+        sensor(deferrable=False).execute(context_of())
     with pytest.raises(AirflowSkipException, match=f"(?i){says}"):
-        sensor(soft_fail=True).execute(context_of())
+        sensor(soft_fail=True, deferrable=False).execute(context_of())
     with pytest.raises(TaskDeferred) as deferred:
-        sensor(deferrable=True).execute(context_of())
+        sensor().execute(context_of())
     (event,) = events_of(deferred.value.trigger)
     with pytest.raises(AirflowSensorTimeout, match=f"(?i)gave up after 0 s, {says}"):
         sensor().resume_execution("execute_complete", {"event": event}, context_of())

@@ -248,8 +248,8 @@ def test_commits_that_cannot_be_meant_fail_for_good(tables, conn_id, arguments, 
 
 def test_sensor_that_would_forget_where_it_began_is_refused():
     with pytest.raises(ValueError, match="give after_write_id, or deferrable=True"):
-        HiveTableCommitSensor(task_id="s", table="db.t", mode="reschedule")
-    assert HiveTableCommitSensor(task_id="s", table="db.t", mode="reschedule", after_write_id=0)
+        HiveTableCommitSensor(task_id="s", table="db.t", mode="reschedule", deferrable=False)
+    assert HiveTableCommitSensor(task_id="s", table="db.t", mode="reschedule", deferrable=False, after_write_id=0)
 
 
 # --- what all have in common --------------------------------------------------------------------------------------
@@ -281,12 +281,12 @@ def sensors(conn_id, txn_id, **arguments):
 
 
 def test_every_sensor_gives_up_with_who_is_in_the_way(conn_id, in_the_way):
-    for says, sensor in sensors(conn_id, in_the_way).items():
+    for says, sensor in sensors(conn_id, in_the_way, deferrable=False).items():
         with pytest.raises(AirflowSensorTimeout) as caught:
             sensor.execute({})
         assert str(caught.value).startswith("Gave up after 0 s, still waiting for ")
         assert says in str(caught.value)
-    for says, sensor in sensors(conn_id, in_the_way, soft_fail=True).items():
+    for says, sensor in sensors(conn_id, in_the_way, soft_fail=True, deferrable=False).items():
         with pytest.raises(AirflowSkipException) as skipped:
             sensor.execute({})
         assert says in str(skipped.value)

@@ -204,7 +204,13 @@ def test_worker_id_is_not_a_host_of_a_metastore_service(client, table, context):
 
 def test_killed_operator_cancels_what_it_asked_for_and_waits_for(client, table, conn_id, context):
     operator = HiveAcidCompactOperator(
-        task_id="t", table=table, wait=True, poll_interval=0.01, timeout=0.01, hive_acid_conn_id=conn_id
+        task_id="t",
+        table=table,
+        wait=True,
+        poll_interval=0.01,
+        timeout=0.01,
+        deferrable=False,
+        hive_acid_conn_id=conn_id,
     )
     with pytest.raises(AirflowException, match="was not served"):
         operator.execute(context)
@@ -218,7 +224,13 @@ def test_killed_operator_leaves_requests_of_others_and_those_it_does_not_wait_fo
     client.compactions.enqueue(table)
     for wait in (True, False):
         operator = HiveAcidCompactOperator(
-            task_id="t", table=table, wait=wait, poll_interval=0.01, timeout=0.01, hive_acid_conn_id=conn_id
+            task_id="t",
+            table=table,
+            wait=wait,
+            poll_interval=0.01,
+            timeout=0.01,
+            deferrable=False,
+            hive_acid_conn_id=conn_id,
         )
         if wait:
             with pytest.raises(AirflowException, match="was not served"):
@@ -230,7 +242,7 @@ def test_killed_operator_leaves_requests_of_others_and_those_it_does_not_wait_fo
 
 
 def test_killed_wait_in_the_triggerer_cancels_too(client, table, conn_id, context):
-    operator = HiveAcidCompactOperator(task_id="t", table=table, wait=True, deferrable=True, hive_acid_conn_id=conn_id)
+    operator = HiveAcidCompactOperator(task_id="t", table=table, wait=True, hive_acid_conn_id=conn_id)
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(context)
     trigger = deferred.value.trigger
