@@ -24,7 +24,7 @@ from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 from airflow_hive_acid.metastore import pipeline
 from airflow_hive_acid.metastore.engines import READING, make_engine, read_only
 from airflow_hive_acid.metastore.failures import Failure, FailureRules, explain
-from airflow_hive_acid.metastore.kept import KeptConnections
+from airflow_hive_acid.metastore.kept import KeptConnections, Pin
 from airflow_hive_acid.metastore.schema_transactions import TXN_LOCK_TBL, TXNS
 from airflow_hive_acid.metastore.urls import normalize_url, safe_url
 
@@ -157,6 +157,16 @@ class Database:
             could not be, repeated.
         """
         return self._retrying(operation, repeat, retry_duplicates=retry_duplicates, reading=False, hot=hot)
+
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[Pin | None]:
+        """Around hot operations of this thread that all use one connection; None where there is none for them."""
+        if self._kept is None:
+            yield None
+            return
+        self._leave_parent()
+        with self._kept.pinned() as pin:
+            yield None if pin.conn is None else pin
 
     def read(self, operation: Callable[[Connection], T], *, one_statement: bool = False) -> T:
         """Run reads in one consistent view; repeat them where that can help.
@@ -327,7 +337,9 @@ _COMMIT_SENT = "hive_acid_commit_sent"
 _PREFER_INDEXES = sa.text("SET enable_seqscan = off")
 _AS_USUAL = sa.text("RESET enable_seqscan")
 LISTEN = sa.text("LISTEN hive_acid_locks")
-LISTEN_LEASES = sa.text("LISTEN hive_acid_leases")
+UNLISTEN = sa.text("UNLISTEN *")
+NOT_DURABLE = sa.text("SET LOCAL synchronous_commit = off")
+"""Of a transaction of PostgreSQL whose loss in a crash would do no harm: nobody waits for the disk behind its locks."""
 
 
 def open_txn_lock(conn: Connection, *, exclusive: bool) -> Step:

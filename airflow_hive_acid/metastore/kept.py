@@ -8,11 +8,15 @@ grows to thousands of rows. So these connections, whose statements all look up s
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sqlalchemy.engine import Connection, Engine
     from sqlalchemy.sql.base import Executable
 
@@ -20,6 +24,33 @@ _IDLE = 0
 """libpq's PQTRANS_IDLE."""
 _INHERITED: list[Connection] = []
 """Of a parent process: never used, and never collected either, which would reset them on the parent's socket."""
+
+
+class Pin:
+    """A connection that one thread keeps to itself for a while: between its verbs it can listen there.
+
+    :ivar conn: None when it is lost; verbs use others then.
+    """
+
+    def __init__(self, conn: Connection | None) -> None:
+        self.conn = conn
+        self.in_use = False
+
+    @property
+    def driver(self) -> Any:
+        """The psycopg connection; None once it is lost."""
+        return None if self.conn is None else self.conn.connection.driver_connection
+
+    def lose(self) -> None:
+        """It cannot be used any more, or must not be."""
+        conn, self.conn = self.conn, None
+        if conn is not None:
+            conn.invalidate()
+            conn.close()
+
+
+class _OfThread(threading.local):
+    pin: Pin | None = None
 
 
 class KeptConnections:
@@ -34,9 +65,36 @@ class KeptConnections:
         self._most = most
         self._prepare, self._restore = prepare, restore
         self._idle: list[Connection] = []
+        self._of_thread = _OfThread()
+
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[Pin]:
+        """Around verbs of this thread that all use one connection.
+
+        Without one when none can be made now: the verbs will say so, or try again. Left by an error, the connection is
+        given up: nobody knows what it listens for.
+        """
+        try:
+            conn = self.take()
+        except DBAPIError:
+            conn = None
+        pin = self._of_thread.pin = Pin(conn)
+        try:
+            yield pin
+        except BaseException:
+            pin.lose()
+            raise
+        finally:
+            self._of_thread.pin = None
+            if pin.conn is not None:
+                self.give_back(pin.conn)
 
     def take(self) -> Connection:
         """A connection outside a transaction."""
+        pin = self._of_thread.pin
+        if pin is not None and pin.conn is not None and not pin.in_use:
+            pin.in_use = True
+            return pin.conn
         try:
             return self._idle.pop()
         except IndexError:
@@ -57,6 +115,10 @@ class KeptConnections:
 
     def give_back(self, conn: Connection) -> None:
         """Keep a connection whose verb has succeeded."""
+        pin = self._of_thread.pin
+        if pin is not None and conn is pin.conn:
+            pin.in_use = False
+            return
         if len(self._idle) < self._most:
             self._idle.append(conn)
             return
@@ -77,6 +139,9 @@ class KeptConnections:
         if sound:
             self.give_back(conn)
             return
+        pin = self._of_thread.pin
+        if pin is not None and conn is pin.conn:
+            pin.conn = None
         if not conn.invalidated:
             conn.invalidate()
         conn.close()
@@ -93,6 +158,10 @@ class KeptConnections:
         """After a fork: let go of the parent's connections without touching them."""
         _INHERITED.extend(self._idle)
         self._idle = []
+        pin = self._of_thread.pin
+        if pin is not None and pin.conn is not None:
+            _INHERITED.append(pin.conn)
+            pin.conn = None
 
     @staticmethod
     def _undo(conn: Connection) -> bool:

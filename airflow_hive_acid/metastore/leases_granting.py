@@ -17,7 +17,7 @@ from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError
 from airflow_hive_acid.metastore import leases_rows as rows
 from airflow_hive_acid.metastore.database import Step, execute_batch, finish_batch
 from airflow_hive_acid.metastore.leases import LeaseObject, LeaseType, first_conflict
-from airflow_hive_acid.metastore.wakeups import wake_steps
+from airflow_hive_acid.metastore.wakeups import listen_steps, unlisten_steps, wake_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,6 +40,7 @@ class Request:
     :param objects: sorted, each once.
     :param ticket: the place in the queue, None without one.
     :param hive_id: the lock that stands in Hive's queue for it; read anew with every look.
+    :param listens: whoever waits for it is called on this connection.
     """
 
     objects: tuple[LeaseObject, ...]
@@ -50,6 +51,7 @@ class Request:
     mirrored: bool
     ticket: int | None = None
     hive_id: int | None = None
+    listens: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,8 @@ def _queue(conn: Connection, request: Request, answer: Blocked, next_id: int, no
     if ticket is None:
         ticket = next_id
         steps += rows.enqueue_steps(ticket, request.objects, request.user, now, until, hive_id)
+        if request.listens:
+            steps += listen_steps(ticket)
     else:
         steps += rows.stay_steps(ticket, request.hive_id, now, until)
     if next_id in (ticket, hive_id):
@@ -287,6 +291,8 @@ def _grant(conn: Connection, request: Request, free: Free, lease_id: int, now: i
     if ticket is not None:
         # Nobody to wake: who waited for our place in the queue waits for our lease now.
         steps += rows.leave_steps(ticket, request.hive_id)
+    if request.listens:
+        steps += unlisten_steps()
     finish_batch(conn, steps)
 
 

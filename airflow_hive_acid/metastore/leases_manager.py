@@ -45,6 +45,7 @@ from airflow_hive_acid.metastore.leases_granting import (
 from airflow_hive_acid.metastore.leases_holding import held_step, lock_and_look, look
 from airflow_hive_acid.metastore.leases_waiting import WaitingGrab, wait_in_line
 from airflow_hive_acid.metastore.objects import info
+from airflow_hive_acid.metastore.wakeups import LeaseWaiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -249,12 +250,15 @@ class Leases:
         objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str,
         who: str,
         why: str,
+        *,
+        lease_id: int | None = None,
     ) -> list[HiveLease]:
         """Drop leases of whomever: those on the objects, and on the partitions of a table; recorded with who and why.
 
         Their holders find every verb refused, and what they have not committed under the lease stays invisible.
 
         :param objs: an empty list drops every lease there is.
+        :param lease_id: of these only this one: what somebody saw a while ago may have a new holder by now.
         :return: what was dropped.
         """
         each = (objs,) if isinstance(objs, str | LeaseObject | HiveLease) else tuple(objs)
@@ -275,6 +279,8 @@ class Leases:
             steps = [Step(rows.ON_TABLE, {"db": db, "tbl": tbl}) for db, tbl in names]
             found = [r for r in rows.lease_rows(execute_batch(conn, steps)) if not wanted or _covered(wanted, r.lease)]
             now = now_ms(conn)
+            if lease_id is not None:
+                found = [row for row in found if row.lease.lease_id == lease_id]
             live = [row.lease for row in found if row.is_live(now)]
             records = [rows.audit_step(lease, info(who), info(why, 4000), now) for lease in live]
             wake = wake_next(conn, [row.lease for row in found])
@@ -329,15 +335,23 @@ class Leases:
     def _wait(
         self, request: Request, patience: float, sleep: Callable[[float], bool] | None, *, again: bool = False
     ) -> Granted:
-        answer = self._try(request, queue=patience > 0, again=again)
-        if isinstance(answer, Granted):
-            return answer
         if not patience:
-            raise answer.error(request.objects, 0)
-        return wait_in_line(
-            request, answer, patience, lambda now: self._try(now, queue=True), self._peek, self._withdraw,
-            self._database, sleep,
-        )  # fmt: skip
+            answer = self._try(request, queue=False, again=again)
+            if isinstance(answer, Blocked):
+                raise answer.error(request.objects, 0)
+            return answer
+        with self._database.pinned() as pin:
+            waiter = None if pin is None else LeaseWaiter(pin)
+            request = replace(request, listens=waiter is not None)
+            answer = self._try(request, queue=True, again=again)
+            if isinstance(answer, Blocked):
+                answer = wait_in_line(
+                    request, answer, patience, lambda now: self._try(now, queue=True), self._peek, self._withdraw,
+                    sleep, waiter,
+                )  # fmt: skip
+            if waiter is not None:
+                waiter.stop()
+            return answer
 
     def _try(self, request: Request, *, queue: bool, again: bool = False) -> Granted | Blocked:
         tried = again

@@ -7,20 +7,18 @@ what was granted to it meanwhile instead of waiting for itself.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore.leases import Lease
 from airflow_hive_acid.metastore.leases_granting import Granted
-from airflow_hive_acid.metastore.wakeups import lease_naps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.metastore.database import Database
     from airflow_hive_acid.metastore.leases_granting import Blocked, Request
+    from airflow_hive_acid.metastore.wakeups import LeaseWaiter
 
 STAY_SECONDS = 10.0
 """So often somebody who waits confirms his place in the queue."""
@@ -37,8 +35,8 @@ def wait_in_line(
     attempt: Callable[[Request], Granted | Blocked],
     peek: Callable[[Request], Blocked | None],
     leave: Callable[[Request], None],
-    database: Database,
     sleep: Callable[[float], bool] | None = None,
+    waiter: LeaseWaiter | None = None,
 ) -> Granted:
     """Wait, in the place in the queue that ``answer`` gave, until the lease is granted.
 
@@ -46,37 +44,48 @@ def wait_in_line(
     :param attempt: grants it, or keeps the place in the queue.
     :param peek: looks without locking anything; None when it may be free.
     :param leave: gives the place in the queue up; called unless the lease is granted.
-    :param sleep: sleeps so many seconds, or until called, and says whether it was; tests give their own.
+    :param sleep: sleeps so many seconds, and says whether it was called; tests give their own.
+    :param waiter: sleeps until its ticket is called, where that is possible.
     :raises LeaseAlreadyExistsError: when it was not granted in time.
     """
     started = stayed = time.monotonic()
-    called_by_name = database.dialect == "postgresql"
     request, pause, called = replace(request, ticket=answer.ticket), _FIRST_PAUSE, False
     try:
-        with contextlib.nullcontext(sleep) if sleep is not None else lease_naps(database, request.ticket or 0) as nap:
-            while True:
-                now = time.monotonic()
-                # Whoever was called need not look first: it is his turn.
-                seen = None if called else peek(request)
-                if seen is None or now - stayed > STAY_SECONDS:
-                    last = attempt(request)
-                    if isinstance(last, Granted):
-                        request = replace(request, ticket=None)
-                        return last
-                    if last.ticket != request.ticket:
-                        called_by_name = False  # we stand elsewhere now, under a number that nobody listens for
-                    request, stayed, answer = replace(request, ticket=last.ticket), now, last
-                else:
-                    answer = seen
-                left = patience - (time.monotonic() - started)
-                if left <= 0:
-                    raise answer.error(request.objects, patience)
-                pause = _CALLED_PAUSE if called_by_name and not answer.by_hive else min(pause * 1.5, _LONGEST_PAUSE)
-                called = nap(min(pause, left, *([] if answer.in_ms is None else [max(answer.in_ms, 1) / 1000])))
+        while True:
+            left = patience - (time.monotonic() - started)
+            if left <= 0:
+                raise answer.error(request.objects, patience)
+            hears = waiter is not None and waiter.hears and not answer.by_hive
+            pause = _CALLED_PAUSE if hears else min(pause * 1.5, _LONGEST_PAUSE)
+            lasts = min(pause, left, *([] if answer.in_ms is None else [max(answer.in_ms, 1) / 1000]))
+            if waiter is not None and sleep is None:
+                called = waiter.nap(lasts, request.ticket or 0)
+                if not waiter.hears:
+                    # The server may have crashed and forgotten the place, whose number is somebody else's then.
+                    leave(request)
+                    request, waiter, called = replace(request, ticket=None, listens=False), None, True
+            else:
+                called = (sleep or _sleep)(lasts)
+            now = time.monotonic()
+            # Whoever was called need not look first: it is his turn.
+            seen = None if called else peek(request)
+            if seen is None or now - stayed > STAY_SECONDS:
+                last = attempt(request)
+                if isinstance(last, Granted):
+                    request = replace(request, ticket=None)
+                    return last
+                request, stayed, answer = replace(request, ticket=last.ticket), now, last
+            else:
+                answer = seen
     finally:
         # Given up, or interrupted: nobody is to wait behind us.
         if request.ticket is not None:
             leave(request)
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
 
 
 class WaitingGrab:

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
+import select
 import time
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy import func, literal, select
+from sqlalchemy import func, literal
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.elements import ClauseElement
 
-from airflow_hive_acid.metastore.database import LISTEN, LISTEN_LEASES, Step
+from airflow_hive_acid.metastore.database import LISTEN, NOT_DURABLE, UNLISTEN, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,17 +28,20 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database import Database
+    from airflow_hive_acid.metastore.kept import Pin
 
 log = logging.getLogger(__name__)
 
 CHANNEL = "hive_acid_locks"
 _KEY = literal(0x48495645_41434944, sa.BigInteger)
 """Of the advisory lock: "HIVEACID"."""
-_TELL = select(sa.case((func.pg_try_advisory_xact_lock_shared(_KEY), None), else_=func.pg_notify(CHANNEL, "")))
-_WAKE = select(func.pg_notify("hive_acid_leases", sa.bindparam("tickets", type_=sa.String)))
+_TELL = sa.select(sa.case((func.pg_try_advisory_xact_lock_shared(_KEY), None), else_=func.pg_notify(CHANNEL, "")))
+_WAKE = sa.select(func.pg_notify(sa.bindparam("channel", type_=sa.String), sa.bindparam("tickets", type_=sa.String)))
+_LEASE_CHANNELS = 16
+"""Those who wait for leases are spread over so many, that a call disturbs few but the one who is called."""
 _MOST_TICKETS = 300
 """A notification holds less than 8000 bytes."""
-_BE_SEEN = select(func.pg_try_advisory_lock(_KEY))
+_BE_SEEN = sa.select(func.pg_try_advisory_lock(_KEY))
 _TRIES = 3
 
 
@@ -43,62 +51,104 @@ def release_steps(conn: Connection) -> list[Step]:
 
 
 def wake_steps(conn: Connection, tickets: Sequence[int]) -> list[Step]:
-    """The statement by which a transaction wakes those who wait for a lease with these tickets."""
-    if conn.dialect.name != "postgresql" or not tickets:
+    """The statements by which a transaction wakes those who wait for a lease with these tickets."""
+    if conn.dialect.name != "postgresql":
         return []
-    text = ",".join(map(str, tickets)) if len(tickets) <= _MOST_TICKETS else ""
-    return [Step(_WAKE, {"tickets": text})]
+    by_channel: dict[str, list[int]] = {}
+    for ticket in tickets:
+        by_channel.setdefault(_lease_channel(ticket), []).append(ticket)
+    return [
+        Step(_WAKE, {"channel": channel, "tickets": ",".join(map(str, t)) if len(t) <= _MOST_TICKETS else ""})
+        for channel, t in by_channel.items()
+    ]
 
 
-@contextlib.contextmanager
-def lease_naps(database: Database, ticket: int) -> Iterator[Callable[[float], bool]]:
-    """A function that sleeps for some seconds, or until this ticket is called; whether it was."""
-    if database.dialect != "postgresql":
-        yield _sleep_unwoken
-        return
-    engine = sa.create_engine(database.url, poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT")
-    with contextlib.ExitStack() as stack:
-        try:
-            conn = stack.enter_context(engine.connect())
-            conn.execute(LISTEN_LEASES)
-        except sa.exc.DBAPIError as error:
-            log.info("waiting without hints: %s", error.orig)
-            yield _sleep_unwoken
-            return
-        yield _LeaseWaiter(conn, ticket).nap
+def _lease_channel(ticket: int) -> str:
+    return f"hive_acid_leases_{ticket % _LEASE_CHANNELS}"
 
 
-def _sleep_unwoken(seconds: float) -> bool:
-    time.sleep(seconds)
-    return False
+class _Listen(Executable, ClauseElement):
+    """LISTEN on a channel."""
+
+    inherit_cache = False
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
 
 
-class _LeaseWaiter:
-    """Sleeps until its ticket is called."""
+@compiles(_Listen)
+def _(element: _Listen, compiler: Any, **options: Any) -> str:
+    return f"LISTEN {compiler.preparer.quote(element.channel)}"
 
-    def __init__(self, conn: Connection, ticket: int) -> None:
-        self._conn = conn
-        self._ticket = str(ticket)
-        self._lost = False
 
-    def nap(self, seconds: float) -> bool:
-        """Sleep for so long at most; whether the ticket was called."""
+_LISTEN_LEASES = {_lease_channel(number): _Listen(_lease_channel(number)) for number in range(_LEASE_CHANNELS)}
+
+
+def listen_steps(ticket: int) -> list[Step]:
+    """With the place in the queue: from its commit on this connection hears who is called.
+
+    Nobody waits until the place is on disk: should the server crash before, the connection breaks, and whoever had the
+    place takes a new one.
+    """
+    return [Step(_LISTEN_LEASES[_lease_channel(ticket)]), Step(NOT_DURABLE)]
+
+
+def unlisten_steps() -> list[Step]:
+    """With the end of the wait."""
+    return [Step(UNLISTEN)]
+
+
+class LeaseWaiter:
+    """Sleeps on the connection that its verbs use, until its ticket is called.
+
+    The transaction that takes a place in the queue listens, too: no call is lost, and none needs a second connection.
+    """
+
+    def __init__(self, pin: Pin) -> None:
+        self._pin = pin
+        self._called: set[str] = set()
+        pin.driver.add_notify_handler(self._hear)
+
+    @property
+    def hears(self) -> bool:
+        """Whether calls still arrive."""
+        return self._pin.conn is not None
+
+    def stop(self) -> None:
+        """Leave the connection to others, who do not listen."""
+        if self._pin.conn is not None:
+            self._pin.driver.remove_notify_handler(self._hear)
+
+    def nap(self, seconds: float, ticket: int) -> bool:
+        """Sleep for so long at most, or until the connection is lost; whether this ticket was called."""
         from psycopg import Error
 
         deadline = time.monotonic() + seconds
-        while not self._lost and (left := deadline - time.monotonic()) > 0:
-            try:
-                driver: Any = self._conn.connection.driver_connection
-                for called in driver.notifies(timeout=left, stop_after=1):
-                    # Nobody in particular: too many to name.
-                    if not called.payload or self._ticket in called.payload.split(","):
-                        return True
-            except (Error, sa.exc.DBAPIError) as error:
-                log.info("the connection for hints is lost: %s", error)
-                self._lost = True
-                self._conn.invalidate()
-        time.sleep(max(0.0, deadline - time.monotonic()))
-        return False
+        mine = {str(ticket), ""}  # nobody in particular: too many to name
+        try:
+            while True:
+                connection = self._pin.driver.pgconn
+                # Those that came while a verb ran; what the driver itself has read is in _called.
+                while (told := connection.notifies()) is not None:
+                    self._called.update(told.extra.decode().split(","))
+                if called := bool(self._called & mine):
+                    break
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                poll = select.poll()
+                poll.register(connection.socket, select.POLLIN)
+                poll.poll(math.ceil(left * 1000))
+                connection.consume_input()
+        except Error as error:
+            log.info("the connection for hints is lost: %s", error)
+            self._pin.lose()
+            return False
+        self._called.clear()
+        return called
+
+    def _hear(self, told: Any) -> None:
+        self._called.update(told.payload.split(","))
 
 
 @contextlib.contextmanager
