@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests of one file stay together: they share a Spark application and a database server with each other.
 PARALLEL ?= -n 2 --dist loadfile
 
-.PHONY: install accelerator demo test test-unit test-mariadb test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long soak mariadb lint format bench clean lock help
+.PHONY: install accelerator demo test test-unit test-mariadb test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long soak mariadb ui test-browser chromium lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -36,7 +36,15 @@ demo: install
 
 ## make test           unit, integration and acceptance tests on SQLite and PostgreSQL, with real Spark jobs and DAG runs
 test: install
-	@$(BIN)/python -m pytest -q -m "not interop and not storage and not zookeeper and not live" $(PARALLEL)
+	@$(BIN)/python -m pytest -q -m "not interop and not storage and not zookeeper and not live and not browser" $(PARALLEL)
+
+## make ui             Airflow with the page "Hive ACID", the demo's data and work that goes on; Ctrl-C stops it (PORT=8080)
+ui: install
+	@$(BIN)/python scripts/ui.py $(if $(PORT),--port $(PORT))
+
+## make test-browser   the page in a real Chromium (Debian's package chromium), in an Airflow of its own
+test-browser: install chromium
+	@$(BIN)/python -m pytest -q -m browser --durations 5 tests/browser
 
 ## make test-unit      the part that needs neither Spark nor Airflow
 test-unit: install
@@ -83,7 +91,15 @@ test-programs-long: PROGRAMS = 200
 test-programs-long: install
 	@$(BIN)/python -m pytest -q --backend sqlite --programs $(PROGRAMS) tests/integration/sql/test_random_programs.py
 
-# A server for the two above; as root it is installed.
+# A browser for test-browser; as root it is installed.
+chromium:
+	@command -v chromium >/dev/null || [ -n "$$HIVE_ACID_CHROMIUM" ] || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo "chromium is missing: install Debian's package chromium (sudo apt-get install chromium), or name another one in HIVE_ACID_CHROMIUM" >&2; \
+	    exit 1; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium; }
+
+# A server for test-mariadb and test-interop; as root it is installed.
 mariadb:
 	@PATH="$$PATH:/usr/sbin"; command -v mariadbd >/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \

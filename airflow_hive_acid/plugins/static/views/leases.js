@@ -1,0 +1,61 @@
+// Leases: held, waited for, and those that were dropped by force.
+
+import { under } from "../api.js";
+import { useClock, useData, useFilters, usePage } from "../hooks.js";
+import { ObjectLink, Section, Select, TaskLink, TextField, Time, h } from "../kit.js";
+import { List } from "../table.js";
+import { Act, dropQuestion } from "./shared.js";
+
+const { React } = globalThis;
+const { useMemo } = React;
+const DEFAULTS = { view: "leases", lease_id: "", database: "", table: "", user: "", type: "" };
+
+const LEASES = [
+  { id: "lease", title: "Lease", align: "end", cell: (row) => row.lease_id },
+  { id: "object", title: "On", cell: (row) => h(ObjectLink, { row }) },
+  { id: "type", title: "Type", cell: (row) => row.type },
+  { id: "user", title: "Held by", cell: (row) => row.user },
+  { id: "started", title: "Granted", cell: (row, { clock }) => h(Time, { at: row.started, clock }) },
+  { id: "ends", title: "Ends", cell: (row, { clock }) => h(Time, { at: row.ends, clock }) },
+  { id: "mirrored", title: "Hive waits", cell: (row) => (row.mirrored ? "yes" : h("span", { className: "ha-muted", title: "Its mirror in Hive's lock table is not there" }, "no")) },
+  { id: "task", title: "Task", cell: (row) => h(TaskLink, { task: row.task }) },
+  { id: "act", title: "", align: "end", cell: (row, { connection, reload }) => h(Act, { label: "Force-drop", question: dropQuestion(connection, row), onDone: reload }) },
+];
+const WAITERS = [
+  { id: "ticket", title: "Ticket", align: "end", cell: (row) => row.ticket },
+  { id: "object", title: "On", cell: (row) => h(ObjectLink, { row }) },
+  { id: "type", title: "Type", cell: (row) => row.type },
+  { id: "user", title: "Wanted by", cell: (row) => row.user },
+  { id: "since", title: "Since", cell: (row, { clock }) => h(Time, { at: row.since, clock }) },
+  { id: "task", title: "Task", cell: (row) => h(TaskLink, { task: row.task }) },
+];
+const DROPS = [
+  { id: "time", title: "Dropped", cell: (row, { clock }) => h(Time, { at: row.time, clock }) },
+  { id: "lease", title: "Lease", align: "end", cell: (row) => row.lease_id },
+  { id: "object", title: "On", cell: (row) => row.object },
+  { id: "user", title: "Was held by", cell: (row) => row.user },
+  { id: "who", title: "Dropped by", cell: (row) => row.who },
+  { id: "why", title: "Why", cell: (row) => h("span", { className: "ha-clip", title: row.why ?? "" }, row.why) },
+];
+
+export function Leases() {
+  const [values, change] = useFilters(DEFAULTS);
+  const { connection } = usePage();
+  const { database, table, user, type, cursor } = values;
+  const held = useData(under(connection, "leases"), { database, table, user, type, cursor });
+  const waiting = useData(under(connection, "leases/waiting"), { database, table });
+  const drops = useData(under(connection, "leases/drops"), { limit: 20 }, { interval: 15000 });
+  const clock = useClock(held);
+  const reload = () => { held.reload(); waiting.reload(); drops.reload(); };
+  const context = useMemo(() => ({ clock, connection, reload }), [clock, connection]);
+  return h(React.Fragment, null,
+    h("div", { className: "ha-filters", role: "search", "aria-label": "Filters" },
+      h(TextField, { label: "Database", value: database, onChange: (value) => change({ database: value }, true) }),
+      h(TextField, { label: "Table", value: table, onChange: (value) => change({ table: value }, true) }),
+      h(TextField, { label: "User", value: user, onChange: (value) => change({ user: value }, true) }),
+      h(Select, { label: "Type", value: type, onChange: (value) => change({ type: value }), options: [["", "all types"], ["shared", "shared"], ["exclusive", "exclusive"]] })),
+    h(Section, { title: "Held" }, h(List, { label: "Leases held", state: held, columns: LEASES, context, filters: [values, change], noun: "leases",
+      empty: database || table || user || type ? "No lease fits these filters." : "No lease is held." })),
+    h(Section, { title: "Waiting" }, h(List, { label: "Waiting for a lease", state: waiting, columns: WAITERS, context, noun: "requests", empty: "Nobody waits for a lease." })),
+    h(Section, { title: "Dropped by force" }, h(List, { label: "Dropped by force", state: { ...drops, data: drops.data && { ...drops.data, next: null } }, columns: DROPS, context, noun: "drops", empty: "No lease was dropped by force." })));
+}
