@@ -276,6 +276,18 @@ class CompactionDecisions:
             lambda connection: [_stored(row) for row in connection.execute(_OF_RESOURCE, parameters)]
         )
 
+    def of_table(self, database: str, table: str, limit: int) -> list[StoredDecision]:
+        """The last outcomes for a table and its partitions, newest first."""
+        if not self.is_there:
+            return []
+        statement = (
+            select(HIVE_ACID_DECISION)
+            .where(_had.HAD_DATABASE == database, _had.HAD_TABLE == table)
+            .order_by(_had.HAD_LOOKED.desc(), _had.HAD_ID.desc())
+            .limit(limit)
+        )
+        return self._database.read(lambda connection: [_stored(row) for row in connection.execute(statement)])
+
     def purge(self, now: int, kept: int = KEPT, kept_ms: int = KEPT_MS) -> int:
         """Forget what is too much or too old; returns how many rows.
 

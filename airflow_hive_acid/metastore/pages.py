@@ -361,3 +361,16 @@ def queue_counts(conn: Connection) -> list[QueueCount]:
         .order_by(pool, c.CQ_STATE)
     )
     return [QueueCount(row[0], CompactionState(row[1]), int(row[2]), row[3]) for row in conn.execute(statement)]
+
+
+def oldest_to_clean(conn: Connection) -> Compaction | None:
+    """The finished compaction that the Cleaner has left lying for longest."""
+    c = COMPACTION_QUEUE.c
+    statement = (
+        select(COMPACTION_QUEUE)
+        .where(c.CQ_STATE == CompactionState.READY_FOR_CLEANING.value)
+        .order_by(func.coalesce(c.CQ_COMMIT_TIME, c.CQ_ENQUEUE_TIME, 0), c.CQ_ID)
+        .limit(1)
+    )
+    row = conn.execute(statement).mappings().first()
+    return None if row is None else _compaction(row, True, "CQ")

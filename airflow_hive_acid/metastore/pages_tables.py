@@ -6,7 +6,7 @@ Sizes of what was never listed by a service of ours are the catalog's own statis
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, and_, case, cast, exists, func, null, select
@@ -79,7 +79,7 @@ class TableRow:
     last_compaction: Compaction | None = None
 
     @property
-    def transactional(self) -> str:
+    def transactional(self) -> Literal["full", "insert_only", "no"]:
         """``full``, ``insert_only`` or ``no``."""
         if self.properties.get("transactional", "").lower() != "true":
             return "no"

@@ -1,0 +1,352 @@
+"""The routes that read txns, locks, compactions and leases; tables and actions have modules of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+
+from airflow_hive_acid import __version__
+from airflow_hive_acid.errors import HiveAcidError, NoSuchObjectError, NoSuchTxnError
+from airflow_hive_acid.maintenance.health import findings, read_health
+from airflow_hive_acid.metastore import MetastoreClient, pages, pages_leases
+from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState
+from airflow_hive_acid.metastore.compaction_decisions import read_decisions_of_requests
+from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType
+from airflow_hive_acid.metastore.leases import LeaseType
+from airflow_hive_acid.metastore.locks.deadlocks import Party
+from airflow_hive_acid.metastore.locks.waits import read_wait_graph
+from airflow_hive_acid.metastore.pages import Slice
+from airflow_hive_acid.metastore.urls import safe_url
+from airflow_hive_acid.plugins import cursors, models, server_database, shaping
+from airflow_hive_acid.plugins.access import Reader, may_act, reader
+from airflow_hive_acid.plugins.metastores import Metastores, default_connection, read_metastore
+
+STATES = Literal[
+    "initiated", "working", "ready for cleaning", "failed", "succeeded", "did not initiate", "refused", "aborted"
+]
+TYPES = Literal["major", "minor", "rebalance", "abort_txn_cleanup"]
+_SHOWN, _FEW = 200, 10
+_CLEANING = (CompactionState.READY_FOR_CLEANING, CompactionState.FAILED)
+
+ConnId = Annotated[str, Path(min_length=1, max_length=250, description="Id of an Airflow connection of a metastore.")]
+Limit = Annotated[int, Query(ge=1, le=500, description="Rows at most.")]
+Cursor = Annotated[
+    str | None, Query(max_length=cursors.LONGEST, description="Where the page begins: `next` of another.")
+]
+Text = Annotated[str | None, Query(min_length=1, max_length=767)]
+RowId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+FilterId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+
+router = APIRouter(prefix="/connections", dependencies=[Depends(reader)], responses=models.RESPONSES)
+
+
+def opened(request: Request, conn_id: ConnId) -> Iterator[MetastoreClient]:
+    """The client of the connection's metastore, while the request is served."""
+    metastores: Metastores = request.app.state.metastores
+    with metastores.client(conn_id) as client:
+        yield client
+
+
+Client = Annotated[MetastoreClient, Depends(opened)]
+
+
+def compactions_of(conn: Any, client: MetastoreClient, found: list[Compaction]) -> list[models.Compaction]:
+    """Compactions with why they were asked for."""
+    decided = {}
+    if client.database.features(conn).decisions:
+        decided = read_decisions_of_requests(conn, [one.id for one in found])
+    return [shaping.compaction(one, decided.get(one.id)) for one in found]
+
+
+@router.get("", tags=["connections"])
+def connections(user: Reader) -> models.Connections:
+    """The metastores that there are connections to. None of them is asked for anything."""
+    default = default_connection()
+    found = [_connection(conn_id, default, user) for conn_id in server_database.connection_ids(default)]
+    return models.Connections(items=found, user=str(user.get_name()), version=__version__)
+
+
+def _connection(conn_id: str, default: str, user: Any) -> models.Connection:
+    url = warehouse = error = None
+    try:
+        read = read_metastore(conn_id)
+        url, warehouse = read.metastore_url.set(query={}), shaping.public_uri(read.warehouse)
+    except HiveAcidError as problem:
+        error = str(problem)
+    return models.Connection(
+        conn_id=conn_id,
+        metastore=None if url is None else safe_url(url),
+        dialect=None if url is None else url.get_backend_name(),
+        warehouse=warehouse,
+        default=conn_id == default,
+        can_act=may_act(user, conn_id),
+        error=error,
+    )
+
+
+@router.get("/{conn_id}/overview", tags=["overview"])
+def overview(client: Client) -> models.Overview:
+    """What one looks at first: metrics with advice, and the rows that they are about."""
+    readings = read_health(client)
+
+    def read(conn: Any) -> models.Overview:
+        few, features = Slice(_FEW), client.database.features(conn)
+        oldest = pages.txns_page(conn, pages.TxnsWanted((TxnState.OPEN,)), Slice(1)).items
+        waiting = pages.locks_page(conn, pages.LocksWanted(LockState.WAITING), few).items
+        failed = pages.CompactionsWanted(state=CompactionState.FAILED)
+        failures = compactions_of(conn, client, list(pages.compactions_page(conn, failed, few).items))
+        leases = pages_leases.leases_page(conn, pages_leases.LeasesWanted(), few).items if features.leases else ()
+        ready = pages.oldest_to_clean(conn)
+        return models.Overview(
+            now=now_ms(conn),
+            readings=[shaping.reading(one) for one in readings],
+            findings=[shaping.reading(one) for one in findings(readings)],
+            oldest_txn=shaping.txn(oldest[0]) if oldest else None,
+            waiting_locks=[shaping.lock(one) for one in waiting],
+            failures=failures,
+            queue=[shaping.queue_count(one) for one in pages.queue_counts(conn)],
+            oldest_cleaning=None if ready is None else shaping.compaction(ready),
+            leases=[shaping.lease(one) for one in leases],
+        )
+
+    return client.database.read(read)
+
+
+# --- txns -----------------------------------------------------------------------------------------------------------
+
+
+@router.get("/{conn_id}/transactions", tags=["transactions"])
+def transactions(
+    client: Client,
+    state: Annotated[list[Literal["open", "aborted", "committed"]] | None, Query(max_length=3)] = None,
+    user: Text = None,
+    dag_id: Text = None,
+    database: Text = None,
+    table: Text = None,
+    min_age: Annotated[int | None, Query(ge=0, le=10**9, description="Seconds since it was opened.")] = None,
+    order: Literal["oldest", "newest"] = "oldest",
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> models.Page[models.Txn]:
+    """Txns: open and aborted ones, unless states are named."""
+    wanted = pages.TxnsWanted(
+        tuple(TxnState[one.upper()] for one in state or ("open", "aborted")),
+        user, dag_id, database, table, None if min_age is None else min_age * 1000,
+    )  # fmt: skip
+    part = Slice(limit, cursors.decode(cursor, int))
+    page = client.database.read(lambda conn: pages.txns_page(conn, wanted, part, newest_first=order == "newest"))
+    return _page(page, [shaping.txn(one) for one in page.items])
+
+
+@router.get("/{conn_id}/transactions/{txn_id}", tags=["transactions"])
+def transaction(client: Client, txn_id: RowId) -> models.TxnDetail:
+    """A txn with what it holds, writes, runs and waits for."""
+
+    def read(conn: Any) -> models.TxnDetail:
+        txn = pages.find_txn(conn, txn_id)
+        if txn is None:
+            raise NoSuchTxnError(f"txn {txn_id} is not there: never opened, or ended and forgotten since")
+        locks = pages.locks_page(conn, pages.LocksWanted(txn_id=txn_id), Slice(_SHOWN)).items
+        near = read_wait_graph(conn)[0].edges
+        ahead = [edge for edge in near if edge.source == Party(txn_id)]
+        behind = [edge for edge in near if edge.target == Party(txn_id)]
+        said = "; ".join(f"{edge.place} behind {edge.target}" for edge in ahead[:3])
+        more = f" and {len(ahead) - 3} more" if len(ahead) > 3 else ""
+        return models.TxnDetail(
+            now=now_ms(conn),
+            txn=shaping.txn(txn),
+            locks=[shaping.lock(one) for one in locks],
+            components=[shaping.component(one) for one in pages.components_of(conn, txn_id, _SHOWN)],
+            jobs=[],
+            waits_for=[shaping.edge(one) for one in ahead],
+            waited_by=[shaping.edge(one) for one in behind],
+            sentence=f"txn {txn_id} waits for {said}{more}" if ahead else None,
+        )
+
+    detail = client.database.read(read)
+    if client.database.read(lambda conn: client.database.features(conn).extensions):
+        detail.jobs = [shaping.job(one) for one in client.jobs.of_txn(txn_id)]
+    return detail
+
+
+# --- locks ----------------------------------------------------------------------------------------------------------
+
+
+@router.get("/{conn_id}/locks", tags=["locks"])
+def locks(
+    client: Client,
+    state: Literal["acquired", "waiting"] | None = None,
+    type: Literal["shared_read", "shared_write", "excl_write", "exclusive"] | None = None,
+    database: Text = None,
+    table: Text = None,
+    partition: Text = None,
+    txn_id: FilterId = None,
+    lock_id: FilterId = None,
+    user: Text = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> models.Page[models.Lock]:
+    """Locks, in the order in which they were asked for."""
+    wanted = pages.LocksWanted(
+        None if state is None else LockState[state.upper()],
+        None if type is None else LockType[type.upper()],
+        database, table, partition, txn_id, lock_id, user,
+    )  # fmt: skip
+    part = Slice(limit, cursors.decode(cursor, int, int))
+    page = client.database.read(lambda conn: pages.locks_page(conn, wanted, part))
+    return _page(page, [shaping.lock(one) for one in page.items])
+
+
+@router.get("/{conn_id}/locks/graph", tags=["locks"])
+def lock_graph(
+    client: Client,
+    database: Text = None,
+    table: Text = None,
+    limit: Annotated[int, Query(ge=1, le=2000, description="Nodes at most.")] = 500,
+) -> models.Graph:
+    """Who waits for whom: of everything, or of what has to do with a database or table."""
+
+    def read(conn: Any) -> models.Graph:
+        graph, about = read_wait_graph(conn)
+        if database is not None:
+            name = (database if table is None else f"{database}.{table}").lower()
+            below = f"{name}." if table is None else f"{name}/"
+            near = [edge for edge in graph.edges if edge.place == name or edge.place.startswith(below)]
+            graph = graph.around({party for edge in near for party in (edge.source, edge.target)})
+        return shaping.graph(graph, graph.first(limit), about, now_ms(conn))
+
+    return client.database.read(read)
+
+
+# --- compactions ----------------------------------------------------------------------------------------------------
+
+
+@router.get("/{conn_id}/compactions", tags=["compactions"])
+def compactions(
+    client: Client,
+    state: STATES | None = None,
+    type: TYPES | None = None,
+    database: Text = None,
+    table: Text = None,
+    partition: Text = None,
+    pool: Text = None,
+    queued: bool | None = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> models.Page[models.Compaction]:
+    """Compactions in the queue and in the history, the newest request first."""
+    wanted = pages.CompactionsWanted(
+        database, table, partition,
+        None if type is None else CompactionType[type.upper()],
+        None if state is None else CompactionState[state.upper().replace(" ", "_")],
+        pool, queued,
+    )  # fmt: skip
+    part = Slice(limit, cursors.decode(cursor, int))
+
+    def read(conn: Any) -> models.Page[models.Compaction]:
+        page = pages.compactions_page(conn, wanted, part)
+        return _page(page, compactions_of(conn, client, list(page.items)))
+
+    return client.database.read(read)
+
+
+@router.get("/{conn_id}/compactions/durations", tags=["compactions"])
+def compaction_durations(
+    client: Client,
+    hours: Annotated[int, Query(ge=1, le=720)] = 168,
+    database: Text = None,
+    table: Text = None,
+) -> models.Durations:
+    """How long compactions took: by hour for two days, else by day."""
+    bucket = pages.HOUR_MS if hours <= 48 else pages.DAY_MS
+
+    def read(conn: Any) -> models.Durations:
+        now = now_ms(conn)
+        found = pages.durations(conn, now - hours * pages.HOUR_MS, bucket, database, table)
+        return models.Durations(items=[shaping.duration(one) for one in found], now=now)
+
+    return client.database.read(read)
+
+
+@router.get("/{conn_id}/compactions/{compaction_id}", tags=["compactions"])
+def compaction(client: Client, compaction_id: RowId) -> models.CompactionDetail:
+    """A compaction with why it was asked for, and what was cleaned up after it."""
+
+    def read(conn: Any) -> tuple[Compaction | None, list[models.Compaction], int]:
+        found = pages.find_compaction(conn, compaction_id)
+        return found, [] if found is None else compactions_of(conn, client, [found]), now_ms(conn)
+
+    found, shown, now = client.database.read(read)
+    if found is None:
+        raise NoSuchObjectError(f"compaction {compaction_id} is not there: never asked for, or purged since")
+    where = found.resource
+    records = client.cleanings.newest(where.database, where.table) if _has_records(client) else []
+    return models.CompactionDetail(
+        now=now,
+        compaction=shown[0],
+        properties=shaping.properties(found.properties),
+        decisions=[shaping.stored_decision(one) for one in client.compactions.decisions.of(where)],
+        cleaning=[shaping.cleaned(one) for one in records if one.request_id == compaction_id],
+    )
+
+
+# --- leases ---------------------------------------------------------------------------------------------------------
+
+
+@router.get("/{conn_id}/leases", tags=["leases"])
+def leases(
+    client: Client,
+    database: Text = None,
+    table: Text = None,
+    user: Text = None,
+    type: Literal["shared", "exclusive"] | None = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> models.Page[models.Lease]:
+    """Leases that are held, one row for each object, in the order in which they were granted."""
+    wanted = pages_leases.LeasesWanted(database, table, user, None if type is None else LeaseType[type.upper()])
+    part = Slice(limit, cursors.decode(cursor, int, int))
+    page = _of_leases(client, lambda conn: pages_leases.leases_page(conn, wanted, part))
+    return _page(page, [shaping.lease(one) for one in page.items])
+
+
+@router.get("/{conn_id}/leases/waiting", tags=["leases"])
+def lease_waiters(
+    client: Client, database: Text = None, table: Text = None, limit: Limit = 100, cursor: Cursor = None
+) -> models.Page[models.LeaseWaiter]:
+    """Who waits for a lease, the first in line first."""
+    part = Slice(limit, cursors.decode(cursor, int, int))
+    page = _of_leases(client, lambda conn: pages_leases.waiters_page(conn, database, table, part))
+    return _page(page, [shaping.waiter(one) for one in page.items])
+
+
+@router.get("/{conn_id}/leases/drops", tags=["leases"])
+def lease_drops(client: Client, limit: Limit = 100, cursor: Cursor = None) -> models.Page[models.LeaseDrop]:
+    """Leases that were dropped by force, the latest first."""
+    part = Slice(limit, cursors.decode(cursor, int))
+    page = _of_leases(client, lambda conn: pages_leases.drops_page(conn, part))
+    return _page(page, [shaping.drop(one) for one in page.items])
+
+
+def _of_leases(client: MetastoreClient, read: Any) -> pages.Page[Any]:
+    """A page of leases; a metastore of an earlier version of our tables knows none."""
+
+    def operation(conn: Any) -> pages.Page[Any]:
+        if not client.database.features(conn).leases:
+            return pages.Page((), None, 0, now_ms(conn))
+        found: pages.Page[Any] = read(conn)
+        return found
+
+    return client.database.read(operation)
+
+
+def _has_records(client: MetastoreClient) -> bool:
+    """Whether the Cleaner's record is there: it came with the Initiator's."""
+    return client.database.read(lambda conn: client.database.features(conn).decisions)
+
+
+def _page(page: pages.Page[Any], items: list[models.T]) -> models.Page[models.T]:
+    return models.Page(items=items, next=cursors.encode(page.after), total=page.total, now=page.now)
