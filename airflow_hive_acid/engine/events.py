@@ -6,12 +6,17 @@ statement, so a listener must not raise what it does not mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow_hive_acid.engine.results import StatementResult
+    from airflow_hive_acid.format.jobs import Source
+    from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.metastore.compaction_queue_model import Resource
+    from airflow_hive_acid.sql.plans import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,31 @@ class TransactionOpened:
     def __str__(self) -> str:
         tables = ", ".join(f"{operation} {table}" for table, operation in sorted(self.operations.items()))
         return f"txn {self.txn_id} is open ({tables}; {self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementPlanned:
+    """A statement is about to run, or was applied by an earlier try: what its lineage is derived from.
+
+    :param tables: by full name, as the catalog knows them now that the locks are granted; the target among them.
+    :param views: the session's temporary views, by name.
+    :param txn_id: the txn it runs in, None when it needs none, or when it is not run again.
+    :param snapshot: up to which write id it sees each transactional table that it reads or changes.
+    """
+
+    plan: Plan
+    tables: Mapping[str, Table]
+    views: Mapping[str, Source]
+    txn_id: int | None = None
+    snapshot: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        reads = ", ".join(
+            f"{read.table} up to write id {self.snapshot[read.table]}" if read.table in self.snapshot else read.table
+            for read in self.plan.reads
+        )
+        written = "" if self.plan.write is None else f", writes {self.plan.write.table}"
+        return f"{self.plan.kind} reads {reads or 'no table'}{written}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +223,7 @@ Event = (
     | SparkReady
     | StatementStarted
     | TransactionOpened
+    | StatementPlanned
     | JobFinished
     | Published
     | TransactionCommitted

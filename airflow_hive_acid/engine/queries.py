@@ -16,6 +16,7 @@ from airflow_hive_acid.engine.legacy_hold import held
 from airflow_hive_acid.engine.lock_requests import under
 from airflow_hive_acid.engine.locking import locks_of
 from airflow_hive_acid.engine.partitions import KnownPartitions
+from airflow_hive_acid.engine.planned import tell
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.engine.snapshots import table_snapshot
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.snapshots import SnapshotLists
     from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+    from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.plans import Plan, TableRead
     from airflow_hive_acid.sql.pruning import PartitionFilter
 
@@ -47,7 +49,10 @@ def run_query(
     started = time.monotonic()
     session = context.application.ready()
     with _reader(context, plan, document) as (reader, listed):
-        views = plan.views({read.view: _snapshot(context, read, reader, listed) for read in plan.reads})
+        tables = {read.table: context.table(read.table) for read in plan.reads}
+        snapshots = {read.view: _snapshot(context, tables[read.table], read, reader, listed) for read in plan.reads}
+        tell(context, plan, tables, reader)
+        views = plan.views(snapshots)
         job_id = str(uuid.uuid4())
         uri = session.rows_uri(job_id)
         result = session.run(JobSpec(job_id, plan.step(rows_uri=uri, limit=limit), views, plan.sources))
@@ -123,8 +128,9 @@ def _joined(context: Context, document: Mapping[str, Any]) -> Iterator[_Guest]:
             context.client.heartbeats.remove(txn_id)
 
 
-def _snapshot(context: Context, read: TableRead, reader: SnapshotLists | None, listed: _Listed) -> TableSnapshot:
-    table = context.table(read.table)
+def _snapshot(
+    context: Context, table: Table, read: TableRead, reader: SnapshotLists | None, listed: _Listed
+) -> TableSnapshot:
     partitions = listed.get((read.table, read.partitions))
     if partitions is None:
         partitions = KnownPartitions(context.client.catalog, table).matching(read.partitions)

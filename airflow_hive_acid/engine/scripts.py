@@ -29,6 +29,7 @@ from airflow_hive_acid.engine.locking import (
     locks_of_ddl,
     require_manager,
 )
+from airflow_hive_acid.engine.planned import tell_planned
 from airflow_hive_acid.engine.queries import run_query
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.shows import show
@@ -215,13 +216,21 @@ class Script:
             if isinstance(statement, CreateTemporaryView):
                 self._alone(statement)
             else:
-                self._numbered(statement, lambda r=result: r)  # type: ignore[misc]
+                self._numbered(statement, lambda s=statement, r=result: self._again(s, r))  # type: ignore[misc]
+
+    def _again(self, statement: Statement, result: StatementResult) -> StatementResult:
+        """The result of an earlier try; what it read and wrote is told if the catalog still knows it."""
+        if isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
+            with contextlib.suppress(HiveAcidError):
+                for planned in plans_of(self._context, statement):
+                    tell_planned(self._context, planned)
+        return result
 
     def _apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> StatementResult:
         """Run a statement that writes, in a transaction of its own; once, if the script is to be applied once."""
         applying = self._claimed(self._number, [statement])
         if not isinstance(applying, Freely):
-            return dataclasses.replace(applying[0], kind=kind_of(statement))
+            return self._again(statement, dataclasses.replace(applying[0], kind=kind_of(statement)))
         result: StatementResult | None = None
         with _settled(applying) as settled:
             result = run(applying)
@@ -445,7 +454,10 @@ def _run_planned(
     context: Context, transaction: StatementTransaction, statement: DataStatement | MultiInsert
 ) -> StatementResult:
     """Run a statement in an open transaction, planned again now that the locks keep the tables as they are."""
-    results = [transaction.run(planned) for planned in plans_of(context, statement)]
+    results = []
+    for planned in plans_of(context, statement):
+        tell_planned(context, planned, transaction)
+        results.append(transaction.run(planned))
     if len(results) == 1:
         return results[0]
     return dataclasses.replace(

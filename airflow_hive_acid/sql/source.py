@@ -140,6 +140,18 @@ def _table_options(tokens: list[Token]) -> tuple[dict[int, TableOptions], list[T
     return options, left
 
 
+def without_literals(text: str) -> str:
+    """A statement with ``?`` in the place of each text and number: what may be shown where values may not."""
+    literals = (TokenType.STRING, TokenType.NUMBER)
+    found: list[str] = []
+    position = 0
+    for token in SourceText(text).tokens:
+        if token.token_type in literals:
+            found += [text[position : token.start], "?"]
+            position = token.end + 1
+    return "".join([*found, text[position:]])
+
+
 def line_of(text: str, offset: int) -> int:
     """Line number of a character, from 1."""
     return text.count("\n", 0, offset) + 1

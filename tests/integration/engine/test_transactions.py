@@ -38,8 +38,8 @@ def test_statement_is_published_and_committed(engine, fake, listing, states, eve
     assert result.directories == (f"{fake.specs[0].step.target.location}/delta_0000001_0000001_0000",)
     assert states()[result.txn_id] == "COMMITTED"
     assert kinds(events) == [
-        "SparkStarting", "StatementStarted", "SparkReady", "TransactionOpened", "JobFinished", "Published",
-        "TransactionCommitted", "StatementFinished",
+        "SparkStarting", "StatementStarted", "SparkReady", "TransactionOpened", "StatementPlanned", "JobFinished",
+        "Published", "TransactionCommitted", "StatementFinished",
     ]  # fmt: skip
     assert all(str(event) for event in events)
 

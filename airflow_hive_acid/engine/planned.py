@@ -1,0 +1,38 @@
+"""Telling what a statement is about to read and write: the raw material of lineage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.events import StatementPlanned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.snapshots import SnapshotLists
+    from airflow_hive_acid.engine.transactions import StatementTransaction
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.sql.plans import Plan
+
+
+def tell_planned(context: Context, plan: Plan, transaction: StatementTransaction | None = None) -> None:
+    """Emit the event for a statement.
+
+    :param transaction: the one it runs in, which has looked its tables up; None when an earlier try has applied it.
+    """
+    table_of = context.table if transaction is None else transaction.table
+    tell(context, plan, {name: table_of(name) for name in plan.operations}, transaction)
+
+
+def tell(
+    context: Context, plan: Plan, tables: Mapping[str, Table], seen: SnapshotLists | StatementTransaction | None
+) -> None:
+    """Emit the event.
+
+    :param seen: the transaction or reader, None for neither.
+    """
+    marks = {} if seen is None else {n: seen.snapshot[n].high_watermark for n in tables if n in seen.snapshot}
+    txn_id = None if seen is None else seen.txn_id
+    # A copy: views come and go with later statements.
+    context.emit(StatementPlanned(plan, tables, dict(context.views), txn_id, marks))
