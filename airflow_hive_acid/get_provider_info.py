@@ -45,8 +45,10 @@ def get_provider_info() -> dict[str, Any]:
             "triggers.readiness",
             "triggers.leases",
             "triggers.granted",
+            "triggers.ended",
             "triggers.transactions",
             "triggers.table_commits",
+            "triggers.commits",
         ),
         "extra-links": ["airflow_hive_acid.hooks.links.HiveAcidLink"],
         "task-decorators": [

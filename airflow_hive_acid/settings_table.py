@@ -253,6 +253,10 @@ _ROWS = (
     _integer("hive.metastore.event.db.clean.maxevents", 10_000, "So many of them go in one transaction.", minimum=1),
     _text("hive.metastore.event.message.factory", "gzip(json-2.0)", "Form of event messages.",
           choices=("gzip(json-2.0)", "json-0.2")),
+    _text("hive.acid.commit.events", "watcher",
+          "Ours: who tells Airflow's assets of commits. watcher: those that watch a table, of every engine's commits; "
+          "operators: our operators, of their own, when they succeed, and watchers tell nothing.",
+          choices=("watcher", "operators")),
     # The metastore cache
     _flag("hive.acid.cache.enabled", True,
           "Ours: services that run for long keep tables and partitions in memory, as fresh as their write ids. Off: they "

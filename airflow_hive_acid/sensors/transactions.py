@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.sensors.base import MetastoreSensor, number
-from airflow_hive_acid.triggers.transactions import TxnsEndedTrigger, TxnsQuestion
+from airflow_hive_acid.triggers.ended import TxnsEndedTrigger, TxnsQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

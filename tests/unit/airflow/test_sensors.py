@@ -32,9 +32,9 @@ from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
 from airflow_hive_acid.sensors.transactions import HiveTransactionSensor
 from airflow_hive_acid.triggers import shared
 from airflow_hive_acid.triggers.base import QuestionTrigger
+from airflow_hive_acid.triggers.ended import TxnsEndedTrigger, TxnsQuestion, judge_txns
 from airflow_hive_acid.triggers.questions import Looked, Question, since, some
 from airflow_hive_acid.triggers.table_commits import CommitsQuestion, TableCommitTrigger, judge_commits
-from airflow_hive_acid.triggers.transactions import TxnsEndedTrigger, TxnsQuestion, judge_txns
 
 T0 = 1_700_000_000_000
 

@@ -7,7 +7,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_hive_acid.dag_factories.bodies import report_failures
@@ -109,13 +108,6 @@ def test_commits_are_events_of_their_tables_and_failures_do_not_take_them_away(c
     with pytest.raises(AirflowFailException, match="1 of 2 compactions failed"):
         report_failures([[answer]])
     assert report_failures([[{"served": 2, "failed": []}], []]) == 2
-
-
-def test_asset_uri_is_one_that_airflow_takes():
-    uri = assets.table_asset("db.a b/c").uri
-    assert uri == "hiveacid://hive_acid_default/db/a%20b%2Fc"
-    with pytest.raises(ValueError, match="connection id"):
-        Asset(name="x", uri="hiveacid://hive_acid_default/only_a_database")
 
 
 def test_worker_serves_its_pool_as_the_same_worker_at_each_try(conn_id, engine, context):
