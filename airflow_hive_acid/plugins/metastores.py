@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 AT_ONCE = 6
 """Requests that work on one metastore at the same time."""
 _WAIT_SECONDS = 5.0
-_READ_AGAIN_SECONDS = 10.0
+_READ_AGAIN_SECONDS = 30.0
 """So long a connection of Airflow is taken to be what it was."""
 _LEFT_ALONE_SECONDS = 3.0
 """So long a metastore that did not answer is not asked again."""
