@@ -103,14 +103,16 @@ class HiveAcidOperator(BaseOperator):
         """
         return self._run(context)
 
-    def resume(self, context: Context, event: dict[str, Any], waiting: dict[str, Any]) -> dict[str, Any]:
+    def resume(
+        self, context: Context, event: dict[str, Any], waiting: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Go on with the statement that has waited for its locks.
 
-        :param waiting: document of what was waited for.
+        :param waiting: document of what was waited for; the event has it as well, as dag.test() passes nothing else.
         """
         if event["status"] != "success":
             fail_task(error_of_event(event))
-        return self._run(context, waiting)
+        return self._run(context, waiting or event.get("handed_back"))
 
     def _run(self, context: Context, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
@@ -152,6 +154,7 @@ class HiveAcidOperator(BaseOperator):
             lock_id=request["lock_id"],
             until=time.time() + longest_wait(settings),
             hive_acid_conn_id=self.hive_acid_conn_id,
+            handed_back=request,
         )
         self.defer(trigger=trigger, method_name="resume", kwargs={"waiting": request})
 

@@ -24,6 +24,7 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
 
     :param request_id: id of the request.
     :param cancel_on_kill: requests that are cancelled when somebody kills the waiting task in Airflow.
+    :param handed_back: what the task needs to go on; the event carries it.
     """
 
     def __init__(
@@ -32,10 +33,12 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
         cancel_on_kill: list[int] | None = None,
+        handed_back: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(hive_acid_conn_id, poll_interval)
         self.request_id = request_id
         self.cancel_on_kill = cancel_on_kill
+        self.handed_back = handed_back
 
     async def on_kill(self) -> None:
         """The task was marked as failed, or cleared: nobody waits for what it asked for."""
@@ -46,9 +49,10 @@ class CompactionFinishedTrigger(MetastoreWaitTrigger):
     def check(self, client: MetastoreClient) -> dict[str, Any] | None:
         """Look once."""
         try:
-            return compaction_outcome(client, self.request_id)
+            outcome = compaction_outcome(client, self.request_id)
         except JobFailedError as error:
             return ended_badly(error)
+        return outcome if outcome is None else {**outcome, "handed_back": self.handed_back}
 
 
 def cancel_requests(client: MetastoreClient, request_ids: Sequence[int]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 from airflow.triggers.base import TriggerEvent
@@ -26,13 +26,22 @@ class LocksGrantedTrigger(MetastoreWaitTrigger):
     :param txn_id: the txn, which is kept alive meanwhile.
     :param lock_id: its request.
     :param until: when to give up, in seconds since the epoch by the triggerer's clock; the txn is aborted then.
+    :param handed_back: what the task needs to go on; the event of a success carries it.
     """
 
-    def __init__(self, txn_id: int, lock_id: int, until: float, hive_acid_conn_id: str = DEFAULT_CONN_ID) -> None:
+    def __init__(
+        self,
+        txn_id: int,
+        lock_id: int,
+        until: float,
+        hive_acid_conn_id: str = DEFAULT_CONN_ID,
+        handed_back: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(hive_acid_conn_id)
         self.txn_id = txn_id
         self.lock_id = lock_id
         self.until = until
+        self.handed_back = handed_back
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, then fire one event: ``status`` ``success``, or ``error`` with a ``message``."""
@@ -48,6 +57,7 @@ class LocksGrantedTrigger(MetastoreWaitTrigger):
             yield failed(outcome.error)
         else:
             event = {"status": "success", "txn_id": self.txn_id, "lock_id": self.lock_id}
+            event["handed_back"] = self.handed_back
             yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:

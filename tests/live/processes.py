@@ -67,22 +67,15 @@ class LiveAirflow:
     def kill(self, name: str) -> None:
         """``kill -9`` of one of them with all it has started."""
         process = self._processes.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(60)
 
     def stop(self) -> None:
-        """End all of them; whatever a task has left behind, too."""
-        left = [child for p in self._processes.values() for child in _descendants(p.pid)]
-        for process in self._processes.values():
-            process.send_signal(signal.SIGTERM)
-        for process in self._processes.values():
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(20)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        """End all of them and whatever they have started; nobody needs what they would still do."""
+        left = [child for process in self._processes.values() for child in _descendants(process.pid)]
+        for name in list(self._processes):
+            self.kill(name)
         for child in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()

@@ -131,6 +131,9 @@ def test_task_waits_for_locks_in_the_triggerer_and_goes_on_where_it_was(engine):
     document = operator.resume(CONTEXT, event, **deferred.value.kwargs)
     assert fake.patience.resumed == deferred.value.kwargs["waiting"]
     assert document["inserted"] == 3
+    # dag.test() resumes a task with the event alone.
+    engine([INSERT])
+    assert operator.resume(CONTEXT, event | {"handed_back": trigger.handed_back})["inserted"] == 3
 
 
 def test_task_that_may_not_defer_waits_itself(engine):
@@ -306,8 +309,11 @@ def test_without_a_partition_those_that_need_it_are_compacted(tables):
     asked = {"partition": "month=6", "request_id": request.id, "state": "initiated", "accepted": True}
     assert deferred.value.kwargs["request"] == {"requests": [asked], "left_alone": 1}
     event = {"status": "success", "request_id": request.id, "state": "succeeded", "txn_id": 9}
-    done = operator.execute_complete(CONTEXT, event, **deferred.value.kwargs)
-    assert done == {"requests": [{**asked, "state": "succeeded", "txn_id": 9}], "left_alone": 1}
+    expected = {"requests": [{**asked, "state": "succeeded", "txn_id": 9}], "left_alone": 1}
+    assert operator.execute_complete(CONTEXT, dict(event), **deferred.value.kwargs) == expected
+    # dag.test() resumes a task with the event alone.
+    event["handed_back"] = deferred.value.trigger.handed_back
+    assert operator.execute_complete(CONTEXT, event) == expected
 
 
 def test_second_request_is_the_first_one(tables):

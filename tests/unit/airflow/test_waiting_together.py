@@ -88,7 +88,7 @@ def test_hundreds_of_waiters_share_a_client_and_a_look(metastore):
 def test_each_gets_its_own_answer():
     FakeWatch.looks = [{1: Granted()}, {2: GivenUp(DeadlockError("gives way"))}]
     assert events_of(trigger(1), trigger(2)) == [
-        {"status": "success", "txn_id": 1, "lock_id": 1},
+        {"status": "success", "txn_id": 1, "lock_id": 1, "handed_back": None},
         {"status": "error", "type": "DeadlockError", "message": "gives way"},
     ]
 

@@ -1,0 +1,130 @@
+"""``dag.test()`` runs a task that waits for locks as Airflow does: it defers, a trigger waits, it goes on. No Spark."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.operators.changes import HiveAcidInsertOperator
+from airflow_hive_acid.testing import HiveAcidTestbed, assert_at_rest, assert_committed
+from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
+from tests.integration.engine.conftest import FakeSpark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.airflow, pytest.mark.rule("R9")]
+
+DEFERS_AT_ONCE = {"hive.acid.lock.defer.after": "0s"}
+
+
+@pytest.fixture
+def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HiveAcidTestbed]:
+    """A metastore with the table w.t, and tasks that do not wait a moment themselves; Spark is made up."""
+    testbed = HiveAcidTestbed(tmp_path, settings=DEFERS_AT_ONCE)
+    for name, value in testbed.connections.items():
+        monkeypatch.setenv(name, value)
+
+    def engine(hook: HiveAcidHook, *, agent_info: str) -> Engine:
+        return Engine(hook.get_conn(), FakeSpark(), hook.warehouse, agent_info=agent_info)
+
+    monkeypatch.setattr(HiveAcidHook, "get_engine", engine)
+    with Engine(testbed.client, FakeSpark(), testbed.warehouse.as_uri()) as made:
+        made.run("CREATE DATABASE w; CREATE TABLE w.t (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    yield testbed
+    testbed.client.close()
+
+
+@pytest.fixture
+def dag(registered: Callable[[DAG], DAG]) -> DAG:
+    """One task, which wants w.t to itself."""
+    with DAG("waits_for_locks", schedule=None) as dag:
+        HiveAcidInsertOperator(task_id="replace", table="w.t", rows=[{"a": 1}], overwrite=True)
+    return registered(dag)
+
+
+@contextmanager
+def meanwhile(does: Callable[[], None], begins: threading.Event) -> Iterator[None]:
+    """Something that is done in a thread of its own, once it may begin; at the latest at the end."""
+
+    def wait() -> None:
+        begins.wait(300)
+        does()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        yield
+    finally:
+        begins.set()
+        thread.join(60)
+
+
+def waiting(testbed: HiveAcidTestbed) -> list[tuple[int, str]]:
+    """Txn and agent of the requests that wait."""
+    rows = testbed.client.show_locks()
+    return [(row.txn_id, str(row.agent_info)) for row in rows if row.state.name == "WAITING"]
+
+
+def test_dag_test_defers_a_wait_for_locks_and_goes_on_with_the_txn_that_waited(
+    testbed: HiveAcidTestbed, dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  somebody writes w.t
+    t2                        the task asks for all of it, and defers; its worker is done
+    t3                        the trigger waits
+    t4  the writer ends
+    t5                        the task goes on in another process of Airflow's, as it were, with the same txn
+    """
+    writer = testbed.client.begin({"w.t": "insert"}, agent_info="a writer")
+    trigger_waits = threading.Event()
+    seen: list[list[tuple[int, str]]] = []
+    run = LocksGrantedTrigger.run
+
+    async def told(trigger):
+        trigger_waits.set()
+        async for event in run(trigger):
+            yield event
+
+    monkeypatch.setattr(LocksGrantedTrigger, "run", told)
+
+    def release() -> None:
+        seen.append(waiting(testbed))
+        writer.abort("the writer has ended")
+
+    with meanwhile(release, trigger_waits):
+        finished = dag.test()
+    (instance,) = finished.get_task_instances()
+    assert str(instance.state) == "success"
+    result = instance.xcom_pull(task_ids="replace")
+    ((waited, agent),) = seen[0]
+    assert agent == f"airflow/waits_for_locks/{finished.run_id}/replace#1"
+    assert [statement["txn_id"] for statement in result["statements"]] == [waited]
+    assert_committed(testbed, result)
+    assert_at_rest(testbed)
+
+
+def test_dag_test_fails_a_wait_that_takes_too_long_and_names_who_is_in_the_way(
+    testbed: HiveAcidTestbed, dag: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait is given up as Hive's clients give it up; nothing of the task stays in the queue."""
+    hurried = {**DEFERS_AT_ONCE, "hive.lock.numretries": "1", "hive.lock.sleep.between.retries": "100ms"}
+    name = "AIRFLOW_CONN_HIVE_ACID_DEFAULT"
+    monkeypatch.setenv(name, HiveAcidTestbed(testbed.directory, settings=hurried).connections[name])
+    told: list[str] = []
+    dag.get_task("replace").on_failure_callback = [lambda context: told.append(str(context["exception"]))]
+    with testbed.client.transaction(tables={"w.t": "insert"}) as writer:
+        (instance,) = dag.test().get_task_instances()
+        assert waiting(testbed) == []
+        writer.abort("the writer has ended")
+    assert str(instance.state) == "failed"
+    assert "LockTimeoutError" in told[0]
+    assert f"behind txn {writer.txn_id}, open since" in told[0]
+    assert_at_rest(testbed)
