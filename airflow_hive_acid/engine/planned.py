@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.plans import Plan
 
+_NONE: Mapping[str, int] = {}
+
 
 def tell_planned(context: Context, plan: Plan, transaction: StatementTransaction | None = None) -> None:
     """Emit the event for a statement.
@@ -22,17 +24,28 @@ def tell_planned(context: Context, plan: Plan, transaction: StatementTransaction
     :param transaction: the one it runs in, which has looked its tables up; None when an earlier try has applied it.
     """
     table_of = context.table if transaction is None else transaction.table
-    tell(context, plan, {name: table_of(name) for name in plan.operations}, transaction)
+    own = {} if transaction is None else transaction.write_ids
+    tell(context, plan, {name: table_of(name) for name in plan.operations}, transaction, own)
 
 
 def tell(
-    context: Context, plan: Plan, tables: Mapping[str, Table], seen: SnapshotLists | StatementTransaction | None
+    context: Context,
+    plan: Plan,
+    tables: Mapping[str, Table],
+    seen: SnapshotLists | StatementTransaction | None,
+    own: Mapping[str, int] = _NONE,
 ) -> None:
     """Emit the event.
 
     :param seen: the transaction or reader, None for neither.
+    :param own: its own write ids, which it sees as well: what it found is what is below them.
     """
-    marks = {} if seen is None else {n: seen.snapshot[n].high_watermark for n in tables if n in seen.snapshot}
+    marks: dict[str, int] = {}
+    snapshot = {} if seen is None else seen.snapshot
+    for name in tables:
+        if name in snapshot:
+            mark = snapshot[name].high_watermark
+            marks[name] = min(mark, own.get(name, mark + 1) - 1)
     txn_id = None if seen is None else seen.txn_id
     # A copy: views come and go with later statements.
     context.emit(StatementPlanned(plan, tables, dict(context.views), txn_id, marks))

@@ -46,13 +46,13 @@ class HiveAcidWrittenDatasetFacet(DatasetFacet):
     """What a run has written to a table.
 
     :param writeId: the last one under which it wrote; None for a table without transactions.
-    :param inserted: rows inserted, updated and deleted, as a user counts them.
+    :param rowsInserted: rows inserted, updated and deleted, as a user counts them.
     """
 
     writeId: int | None
-    inserted: int
-    updated: int
-    deleted: int
+    rowsInserted: int
+    rowsUpdated: int
+    rowsDeleted: int
 
     @staticmethod
     def _get_schema() -> str:
