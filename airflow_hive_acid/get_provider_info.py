@@ -35,6 +35,8 @@ def get_provider_info() -> dict[str, Any]:
             "operators.compact",
             "operators.worker",
             "operators.leases",
+            "operators.transactions",
+            "operators.transaction_groups",
         ),
         "sensors": _modules(
             "sensors.locks", "sensors.compactions", "sensors.leases", "sensors.transactions", "sensors.commits"
@@ -49,6 +51,7 @@ def get_provider_info() -> dict[str, Any]:
             "triggers.transactions",
             "triggers.table_commits",
             "triggers.commits",
+            "triggers.shared_transactions",
         ),
         "extra-links": ["airflow_hive_acid.hooks.links.HiveAcidLink"],
         "task-decorators": [

@@ -68,7 +68,7 @@ class _SparkDecorated(DecoratedOperator, HiveAcidSparkOperator):
     """Calls the function itself in the Spark driver."""
 
     template_fields: Sequence[str] = (
-        *DecoratedOperator.template_fields, "tables", "lease", "hive_acid_conn_id", "spark_conn_id",
+        *DecoratedOperator.template_fields, "tables", "lease", "transaction", "hive_acid_conn_id", "spark_conn_id",
     )  # fmt: skip
     template_fields_renderers = {  # noqa: RUF012 - Airflow reads it from the class
         **DecoratedOperator.template_fields_renderers,

@@ -145,6 +145,11 @@ class Membership(Freely):
         return self._done is not None
 
     @property
+    def snapshot(self) -> dict[str, str]:
+        """What it sees of each table, as Hive writes it."""
+        return dict(self._txn.document["txn"]["write_id_lists"])
+
+    @property
     def transaction(self) -> SharedTransaction:
         """In which its statements run."""
         if self._transaction is None:

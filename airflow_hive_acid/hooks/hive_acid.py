@@ -26,6 +26,7 @@ from airflow_hive_acid.metastore.codes import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from airflow.sdk import Connection
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.hooks.lineage import Collected
+    from airflow_hive_acid.hooks.transactions import JoinedTransaction
     from airflow_hive_acid.metastore.leases_keeping import KeptLease
     from airflow_hive_acid.settings import Settings
 
@@ -49,6 +52,8 @@ class HiveAcidHook(BaseHook):
     :param hive_acid_conn_id: the connection.
     :param spark_conn_id: Spark connection to use instead of the one that the connection names.
     :param spark_conf: Spark settings for this use; they win over the connection's.
+    :ivar lineage: what its engines have read and written.
+    :ivar tells_lineage: report that to Airflow's hook lineage when the hook is closed; operators tell it themselves.
     """
 
     conn_name_attr = "hive_acid_conn_id"
@@ -67,6 +72,8 @@ class HiveAcidHook(BaseHook):
         self.hive_acid_conn_id = hive_acid_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_conf = dict(spark_conf or {})
+        self.lineage: Collected | None = None
+        self.tells_lineage = True
         self._client: MetastoreClient | None = None
 
     def __enter__(self) -> HiveAcidHook:
@@ -140,12 +147,20 @@ class HiveAcidHook(BaseHook):
         :param on_event: told what happens; by default it is written to the task's log.
         """
         from airflow_hive_acid.engine import Engine  # the SQL parser; sensors and triggers do without
+        from airflow_hive_acid.hooks.lineage import Collected
+
+        listen = on_event or self._log_event
+        collected = self.lineage = self.lineage or Collected()
+
+        def told(event: Event) -> None:
+            collected(event)
+            listen(event)
 
         return Engine(
             self.get_conn(),
             self.get_launcher(),
             self.warehouse,
-            on_event=on_event or self._log_event,
+            on_event=told,
             agent_info=agent_info,
         )
 
@@ -182,6 +197,15 @@ class HiveAcidHook(BaseHook):
         mask_secret(taken.token)
         with kept(leases, taken, drop=True) as keeper:
             yield keeper
+
+    def join(self, transaction: object) -> AbstractContextManager[JoinedTransaction]:
+        """Work in a transaction across tasks while a block of a task function runs: ``with hook.join(txn) as part:``.
+
+        :param transaction: what the task returned that begins it; in a DAG file ``txn.output``.
+        """
+        from airflow_hive_acid.hooks.transactions import join
+
+        return join(self, transaction)
 
     def withdraw(self, agent_info: str, reason: str) -> list[int]:
         """End the open txns of a task that was killed: fence its jobs, abort, and so withdraw what it waits for (R4).
@@ -241,14 +265,20 @@ class HiveAcidHook(BaseHook):
             self.close()
 
     def close(self) -> None:
-        """Let go of the metastore's database connections."""
+        """Let go of the metastore's database connections, and tell Airflow's hook lineage what was done."""
+        if self.lineage is not None and self.tells_lineage:
+            from airflow_hive_acid.hooks.lineage import report_to_airflow
+
+            report_to_airflow(self, self.lineage, self.hive_acid_conn_id)
+            self.lineage = None
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
     def _log_event(self, event: Event) -> None:
-        # Not self.log: a handler can see what kind of event it is.
-        log.info("%s", event, extra={"hive_acid_event": event})
+        # Not self.log: a handler can see what kind of event it is. What is planned is said by what is done.
+        level = logging.DEBUG if type(event).__name__ == "StatementPlanned" else logging.INFO
+        log.log(level, "%s", event, extra={"hive_acid_event": event})
 
 
 def _read(connection: Connection) -> HiveAcidConnection:

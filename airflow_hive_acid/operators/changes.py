@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.sql.building import MergeClause
 
-_COMMON = ("lease", "hive_acid_conn_id", "spark_conn_id")
+_COMMON = ("lease", "transaction", "hive_acid_conn_id", "spark_conn_id")
 _FORMAT = re.compile(r"[A-Za-z0-9_.]{1,200}")
 
 
@@ -52,6 +52,7 @@ class HiveAcidInsertOperator(HiveAcidOperator):
         "table", "query", "files", "format", "rows", "columns", "partition", "parameters", *_COMMON,
     )  # fmt: skip
     template_fields_renderers = {"query": "sql", "rows": "json", "parameters": "json"}  # noqa: RUF012 - see above
+    lineage_literals = False
 
     def __init__(
         self,
@@ -88,23 +89,42 @@ class HiveAcidInsertOperator(HiveAcidOperator):
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
         """The INSERT; files become a view of the engine, so that their options stand in no statement."""
-        from airflow_hive_acid.sql.building import bound_query, insert_statement
-
         columns = list(self.columns or ())
-        if self.query is not None:
-            rows = bound_query(self.query, "query", self.parameters)
-        elif self.format is not None:
-            source = files_source(self.files, self.format, self.options, self.schema)
-            engine.define_view(source)
-            rows = f"SELECT * FROM {source.name}"  # noqa: S608 - a name of our own making
-        else:
-            from airflow_hive_acid.sql.building import table_name
-            from airflow_hive_acid.sql.records import filled, rows_query
+        if self.rows is None:
+            for source in self.lineage_views().values():
+                engine.define_view(source)
+            return self._insert(self._query(), columns)
+        from airflow_hive_acid.sql.building import table_name
+        from airflow_hive_acid.sql.records import filled, rows_query
 
-            table = hook.get_conn().catalog.get_table(str(table_name(self.table)))
-            fixed = [str(c).lower() for c, value in (self.partition or {}).items() if value is not None]
-            rows = rows_query(self.rows or (), table, columns, fixed)
-            columns = [column.name for column in filled(table, columns, fixed)]
+        table = hook.get_conn().catalog.get_table(str(table_name(self.table)))
+        fixed = [str(c).lower() for c, value in (self.partition or {}).items() if value is not None]
+        rows = rows_query(self.rows, table, columns, fixed)
+        return self._insert(rows, [column.name for column in filled(table, columns, fixed)])
+
+    def lineage_script(self) -> str:
+        """The INSERT, with nothing in the place of rows."""
+        return self._insert(self._query() if self.rows is None else "SELECT NULL", list(self.columns or ()))
+
+    def lineage_views(self) -> dict[str, Source]:
+        """The files, by the name under which the INSERT reads them."""
+        if self.format is None:
+            return {}
+        source = files_source(self.files, self.format, self.options, self.schema)
+        return {source.name: source}
+
+    def _query(self) -> str:
+        """What is inserted, if it is not given as rows."""
+        from airflow_hive_acid.sql.building import bound_query
+
+        if self.query is not None:
+            return bound_query(self.query, "query", self.parameters)
+        (name,) = self.lineage_views()
+        return f"SELECT * FROM {name}"  # noqa: S608 - a name of our own making
+
+    def _insert(self, rows: str, columns: list[str]) -> str:
+        from airflow_hive_acid.sql.building import insert_statement
+
         return insert_statement(
             self.table, rows, partition=self.partition, columns=columns, overwrite=self.overwrite
         )  # fmt: skip
@@ -123,6 +143,7 @@ class HiveAcidUpdateOperator(HiveAcidOperator):
 
     template_fields: Sequence[str] = ("table", "set", "values", "where", "parameters", *_COMMON)
     template_fields_renderers = {"where": "sql", "set": "json", "values": "json"}  # noqa: RUF012 - see above
+    lineage_literals = False
 
     def __init__(
         self,
@@ -146,6 +167,10 @@ class HiveAcidUpdateOperator(HiveAcidOperator):
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
         """The UPDATE."""
+        return self.lineage_script()
+
+    def lineage_script(self) -> str:
+        """The UPDATE."""
         from airflow_hive_acid.sql.building import update_statement
 
         where = _where(self.where, self.everything)
@@ -163,6 +188,7 @@ class HiveAcidDeleteOperator(HiveAcidOperator):
 
     template_fields: Sequence[str] = ("table", "where", "parameters", *_COMMON)
     template_fields_renderers = {"where": "sql", "parameters": "json"}  # noqa: RUF012 - see above
+    lineage_literals = False
 
     def __init__(
         self,
@@ -181,6 +207,10 @@ class HiveAcidDeleteOperator(HiveAcidOperator):
         self.parameters = parameters
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
+        """The DELETE."""
+        return self.lineage_script()
+
+    def lineage_script(self) -> str:
         """The DELETE."""
         from airflow_hive_acid.sql.building import delete_statement
 
@@ -201,6 +231,7 @@ class HiveAcidMergeOperator(HiveAcidOperator):
 
     template_fields: Sequence[str] = ("target", "source", "on", "clauses", "parameters", *_COMMON)
     template_fields_renderers = {"source": "sql", "on": "sql", "clauses": "json"}  # noqa: RUF012 - see above
+    lineage_literals = False
 
     def __init__(
         self,
@@ -224,6 +255,10 @@ class HiveAcidMergeOperator(HiveAcidOperator):
         self.parameters = parameters
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
+        """The MERGE."""
+        return self.lineage_script()
+
+    def lineage_script(self) -> str:
         """The MERGE."""
         from airflow_hive_acid.sql.building import merge_statement
 

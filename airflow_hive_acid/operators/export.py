@@ -35,6 +35,8 @@ class HiveAcidExportOperator(HiveAcidOperator):
         "path", "query", "table", "format", "parameters", "lease", "hive_acid_conn_id", "spark_conn_id",
     )  # fmt: skip
     template_fields_renderers = {"query": "sql", "parameters": "json"}  # noqa: RUF012 - Airflow reads it from the class
+    lineage_literals = False
+    never_a_member = "its files would stay if the transaction is given up; export after the group"
 
     def __init__(
         self,
@@ -87,7 +89,15 @@ class HiveAcidExportOperator(HiveAcidOperator):
         self.log.info("exported %(rows)d rows in %(files)d files to %(uri)s (%(seconds).1f s)", exported)
         return exported
 
+    def lineage_files(self) -> str:
+        """Where the files go."""
+        return str(self.path)
+
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
+        """The query."""
+        return self.lineage_script()
+
+    def lineage_script(self) -> str:
         """The query."""
         from airflow_hive_acid.sql.building import bound_query, quoted_table
 

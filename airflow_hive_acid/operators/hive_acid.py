@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.sdk import BaseOperator
 
-from airflow_hive_acid.errors import HiveAcidError, LocksPendingError
+from airflow_hive_acid.errors import HiveAcidError, LocksPendingError, TurnPendingError, UnsupportedStatementError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.tasks import (
     agent_info,
@@ -27,6 +27,7 @@ from airflow_hive_acid.hooks.tasks import (
     patience,
     stop_on_kill,
 )
+from airflow_hive_acid.operators.lineage import TellsLineage
 from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class HiveAcidOperator(BaseOperator):
+class HiveAcidOperator(TellsLineage, BaseOperator):
     """Runs one or several SQL statements: INSERT, UPDATE, DELETE, MERGE, SELECT, CREATE and DROP.
 
     The result, also the task's XCom, says what each statement did and holds the rows of the last SELECT; decimals are
@@ -58,14 +59,21 @@ class HiveAcidOperator(BaseOperator):
         its statements again, or ``skip`` those that were applied. A retry never applies twice, whatever this says.
     :param lease: the output of a GrabLeaseOperator. The statements do not wait for it (R6), commit only while it is
         held (R8), and extend it while they run; so they wait for locks in the worker slot. (templated)
+    :param transaction: the output of the task that begins a transaction across tasks: the statements run in it. Inside
+        ``with hive_acid_transaction(…)`` every task gets it; ``False`` keeps one out of it. (templated)
+    :param openlineage_inject_parent_job_info: give the Spark application this task as its parent, for a Spark that has
+        OpenLineage's listener (in the Spark settings); by default as ``[openlineage] spark_inject_parent_job_info``
+        says. ``openlineage_inject_transport_info`` gives it Airflow's transport as well.
     :param deferrable: wait for locks in the triggerer when they are not granted within ``hive.acid.lock.defer.after``;
         without, and where no triggerer runs, the task waits itself.
     """
 
-    template_fields: Sequence[str] = ("sql", "lease", "hive_acid_conn_id", "spark_conn_id")
+    template_fields: Sequence[str] = ("sql", "lease", "transaction", "hive_acid_conn_id", "spark_conn_id")
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - Airflow reads it from the class
     ui_color = "#fdd88a"
+    #: Why it cannot be part of a transaction across tasks, and what to do instead.
+    never_a_member: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -78,6 +86,9 @@ class HiveAcidOperator(BaseOperator):
         xcom_rows: int = 100,
         on_rerun: Literal["apply", "skip"] = "apply",
         lease: Any = None,
+        transaction: Any = None,
+        openlineage_inject_parent_job_info: bool | None = None,
+        openlineage_inject_transport_info: bool | None = None,
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -92,6 +103,9 @@ class HiveAcidOperator(BaseOperator):
         self.xcom_rows = xcom_rows
         self.on_rerun = on_rerun
         self.lease = lease
+        self.transaction = transaction
+        self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
+        self.openlineage_inject_transport_info = openlineage_inject_transport_info
         self.deferrable = deferrable
         self._running: _Running | None = None
 
@@ -117,10 +131,15 @@ class HiveAcidOperator(BaseOperator):
     def _run(self, context: Context, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
         from airflow_hive_acid.hooks.leases import kept_lease
+        from airflow_hive_acid.hooks.transactions import EMPTY
 
-        hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=self.spark_conf)
+        spark_conf = self.lineage_conf(context, self.spark_conf or {})
+        hook = HiveAcidHook(self.hive_acid_conn_id, spark_conn_id=self.spark_conn_id, spark_conf=spark_conf)
+        if self.transaction not in EMPTY:
+            return self._run_as_member(context, hook)
         agent, once = agent_info(context), once_of(context, self.on_rerun)
         try:
+            self.gather_lineage(hook)
             with (
                 hook,
                 kept_lease(hook, self.lease) as held,
@@ -137,6 +156,7 @@ class HiveAcidOperator(BaseOperator):
                     lease=None if held is None else held.lease,
                 )
                 hook.acknowledge(once)
+                self._lineage_result = document
         except LocksPendingError as pending:
             self._wait_elsewhere(pending, hook.settings)
         except HiveAcidError as error:
@@ -144,6 +164,41 @@ class HiveAcidOperator(BaseOperator):
         finally:
             self._running = None
         return document
+
+    def _run_as_member(self, context: Context, hook: HiveAcidHook) -> dict[str, Any]:
+        """Work in a transaction across tasks when this task's turn has come."""
+        from airflow_hive_acid.hooks.transactions import member_key, member_of, read_transaction
+        from airflow_hive_acid.triggers.shared_transactions import TurnTrigger
+
+        agent, longest = agent_info(context), longest_wait(hook.settings)
+        waits = hook.settings.seconds("hive.acid.lock.defer.after") if self.deferrable else longest
+        try:
+            if self.never_a_member is not None:
+                raise UnsupportedStatementError(f"{self.task_id} cannot work in a transaction: {self.never_a_member}")
+            self.gather_lineage(hook)
+            with (
+                hook,
+                hook.get_engine(agent_info=agent) as engine,
+                member_of(engine, context, self.transaction, waits),
+            ):
+                self._running = _Running(hook, engine, agent)
+                document = self._lineage_result = self.work(hook, engine)
+            return document
+        except TurnPendingError as pending:
+            if not self.deferrable:
+                fail_task(pending)
+            self.log.info("%s", pending)
+        except HiveAcidError as error:
+            fail_task(error)
+        finally:
+            self._running = None
+        trigger = TurnTrigger(
+            txn_id=read_transaction(self.transaction),
+            member=member_key(context),
+            until=time.time() + longest,
+            hive_acid_conn_id=self.hive_acid_conn_id,
+        )
+        self.defer(trigger=trigger, method_name="resume", kwargs={"waiting": {}})
 
     def _wait_elsewhere(self, pending: LocksPendingError, settings: Settings) -> NoReturn:
         """Let the triggerer wait."""
@@ -169,6 +224,10 @@ class HiveAcidOperator(BaseOperator):
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
         """The statements to run; the same for every try. Operators with typed arguments make them from these."""
+        return script_of(self.sql)
+
+    def lineage_script(self) -> str:
+        """The statements."""
         return script_of(self.sql)
 
     def on_kill(self) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.engine.programs import Call
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.sql.touched import Touched
 
 _LONGEST_SOURCE = 1 << 20
 
@@ -36,7 +37,7 @@ class HiveAcidSparkOperator(HiveAcidOperator):
     """
 
     template_fields: Sequence[str] = (
-        "tables", "application", "module", "arguments", "lease", "hive_acid_conn_id", "spark_conn_id",
+        "tables", "application", "module", "arguments", "lease", "transaction", "hive_acid_conn_id", "spark_conn_id",
     )  # fmt: skip
     template_fields_renderers = {"tables": "json", "arguments": "json"}  # noqa: RUF012 - Airflow reads it from the class
 
@@ -72,6 +73,20 @@ class HiveAcidSparkOperator(HiveAcidOperator):
             raise AssertionError("a job without an answer")
         document = result_document([dataclasses.replace(result, rows=None)], 0)
         return {**document, "returned": json.loads(result.rows.rows[0][0])}
+
+    def lineage_touched(self) -> Touched:
+        """What the task says of its tables; the function may read the others of them, too."""
+        from airflow_hive_acid.sql.building import table_name
+        from airflow_hive_acid.sql.touched import Touched
+
+        found = Touched()
+        for name, operation in self.tables.items():
+            table = str(table_name(name, "tables"))
+            if str(operation).lower() == "select":
+                found.reads[table] = None
+            else:
+                found.write(table)
+        return found
 
     def call(self) -> Call:
         """What to call; the same for every try."""

@@ -1,0 +1,319 @@
+"""The tasks of a transaction across tasks: begin, keeper, commit, end; :mod:`.transaction_groups` puts them together.
+
+The record in the metastore decides, whatever Airflow makes of a task: a retried commit finds what it had committed
+(R17), a retried begin fences the transaction of the try before (R14), and the end gives up what is not committed. The
+keeper waits in the triggerer, without a worker slot, and sends the heartbeats while no member runs (R9).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_hive_acid import errors
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.hooks.tasks import agent_info, error_of_event, fail_task
+from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document
+from airflow_hive_acid.triggers.shared_transactions import PauseTrigger, TransactionKeptTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Context
+
+    from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+
+RETRY_ON = ("WriteConflictError", "DeadlockError")
+"""Failures after which a whole transaction is tried again: somebody else was first, and next time may not be."""
+_SKIPPED = "hive_acid_skipped"
+_UI_COLOR = "#e8f0d8"
+
+
+class BeginTransactionOperator(HiveAcidOperator):
+    """Begins a transaction in which several tasks work: locks its tables, takes the one snapshot, allocates write ids.
+
+    Where its locks have to be waited for, the triggerer waits. A retry fences and aborts the transaction of the try
+    before; clearing it begins anew.
+
+    :param tables: what may be done to each table: ``select``, ``insert``, ``delete``, ``update`` (MERGE, too) or
+        ``overwrite``; each allows those before it. All tables that any member reads or writes. (templated)
+    :param max_age: seconds after which it is aborted; by default ``hive.acid.shared.txn.max.age``.
+    :param max_held_bytes: aborted when it holds back more from being cleaned; by default
+        ``hive.acid.shared.txn.max.held.bytes``; 0 for any number.
+    :param after: task ids of ``begin`` and ``end`` of the try before: begin only if that was aborted because of one of
+        ``retry_on``, and ``pause`` seconds after it.
+    """
+
+    template_fields: Sequence[str] = ("tables", "hive_acid_conn_id", "spark_conn_id")
+    template_fields_renderers = {"tables": "json"}  # noqa: RUF012 - Airflow reads it from the class
+    ui_color = _UI_COLOR
+    never_a_member = "it begins one"
+
+    def __init__(
+        self,
+        *,
+        tables: Mapping[str, str],
+        max_age: float | None = None,
+        max_held_bytes: int | None = None,
+        after: tuple[str, str] | None = None,
+        pause: float = 0.0,
+        retry_on: Sequence[str] = RETRY_ON,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(sql="", **kwargs)
+        self.tables = tables
+        self.max_age = max_age
+        self.max_held_bytes = max_held_bytes
+        self.after = after
+        self.pause = pause
+        self.retry_on = tuple(retry_on)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Begin.
+
+        :return: what the other tasks need to know; it opens nothing.
+        """
+        if self.after is not None:
+            self._check_try_before(context, *self.after)
+            if self.pause > 0:
+                self.log.info("The next try begins in %.0f s", self.pause)
+                self.defer(trigger=PauseTrigger(time.time() + self.pause), method_name="after_pause")
+        return self._begin(context)
+
+    def after_pause(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Begin the next try."""
+        return self._begin(context)
+
+    def resume(self, context: Context, event: dict[str, Any], waiting: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Go on after the locks have been waited for."""
+        if event["status"] != "success":
+            fail_task(error_of_event(event))
+        return self._begin(context, waiting or event.get("handed_back"))
+
+    def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
+        """Begin; no Spark application is started."""
+        from airflow_hive_acid.hooks.transactions import transaction_document
+
+        begun = engine.begin_shared(
+            self.tables,
+            how["once"],
+            max_age=self.max_age,
+            most_bytes=self.max_held_bytes,
+            patience=how["patience"],
+        )
+        if isinstance(begun, list):
+            return {_SKIPPED: True}
+        return transaction_document(begun)
+
+    def _begin(self, context: Context, waiting: dict[str, Any] | None = None) -> dict[str, Any]:
+        document = self._run(context, waiting)
+        if document.get(_SKIPPED):
+            context["ti"].xcom_push(key=_SKIPPED, value=True)
+            raise AirflowSkipException("it was committed before, and on_rerun says to skip it then")
+        self.log.info("txn %d is open for %s", document["txn_id"], ", ".join(sorted(document["tables"])))
+        return document
+
+    def _check_try_before(self, context: Context, begin: str, end: str) -> None:
+        """Skip this try unless the one before was aborted because of a failure that trying again can mend."""
+        ended = context["ti"].xcom_pull(task_ids=end)
+        if ended is None:
+            raise AirflowSkipException(f"{begin} has begun nothing, so there is nothing to be tried again")
+        if ended["state"] == "committed":
+            raise AirflowSkipException(f"txn {ended['txn_id']} of the try before is committed")
+        if not may_retry(ended["error"], self.retry_on):
+            raise AirflowSkipException(f"{ended['error']} is none of {', '.join(self.retry_on)}: {ended['reason']}")
+        self.log.warning("txn %d is tried again: %s: %s", ended["txn_id"], ended["error"], ended["reason"])
+
+
+class KeepTransactionOperator(BaseOperator):
+    """Keeps a transaction alive until it ends, from the triggerer; ending this task ends the transaction.
+
+    :param transaction: the output of the task that begins it. (templated)
+    """
+
+    template_fields: Sequence[str] = ("transaction", "hive_acid_conn_id")
+    ui_color = _UI_COLOR
+
+    def __init__(self, *, transaction: Any, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.transaction = transaction
+        self.hive_acid_conn_id = hive_acid_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Leave for the triggerer."""
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+        from airflow_hive_acid.hooks.transactions import read_transaction, tasks_run_one_by_one
+        from airflow_hive_acid.metastore.shared_rules import NO_KEEPER
+
+        try:
+            txn_id = read_transaction(self.transaction)
+            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+                one_by_one = tasks_run_one_by_one()
+                hook.get_conn().shared_txns.keep(txn_id, NO_KEEPER if one_by_one else None)
+        except HiveAcidError as error:
+            fail_task(error)
+        if one_by_one:
+            self.log.info("dag.test() runs one task after the other: nobody can keep txn %d between them", txn_id)
+            return {"txn_id": txn_id, "state": "not kept"}
+        self.defer(trigger=TransactionKeptTrigger(txn_id, self.hive_acid_conn_id), method_name="ended")
+
+    def ended(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """The transaction has ended.
+
+        :raises AirflowFailException: when it was aborted for its age, or for what it held back from cleaning.
+        """
+        if event["status"] != "success":
+            fail_task(error_of_event(event))
+        if event["limit"]:
+            raise AirflowFailException(event["reason"])
+        self.log.info("txn %d is %s", event["txn_id"], event["state"])
+        return {"txn_id": event["txn_id"], "state": event["state"]}
+
+
+class CommitTransactionOperator(BaseOperator):
+    """Commits what all members of a transaction wrote; a retry finds out what became of the commit before it.
+
+    :param transaction: the output of the task that begins it. (templated)
+    """
+
+    template_fields: Sequence[str] = ("transaction", "hive_acid_conn_id")
+    ui_color = _UI_COLOR
+
+    def __init__(self, *, transaction: Any, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.transaction = transaction
+        self.hive_acid_conn_id = hive_acid_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Commit.
+
+        :return: ``txn_id``, ``statements`` of all members (one document each), and sums of ``inserted``, ``updated``
+            and ``deleted``.
+        """
+        from airflow_hive_acid.engine import StatementResult
+        from airflow_hive_acid.engine.claiming import Once
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+        from airflow_hive_acid.hooks.transactions import read_transaction
+        from airflow_hive_acid.metastore.shared_rules import SharedState
+
+        try:
+            with (
+                HiveAcidHook(self.hive_acid_conn_id) as hook,
+                hook.get_engine(agent_info=agent_info(context)) as engine,
+            ):
+                txn_id = read_transaction(self.transaction)
+                try:
+                    txn, records = engine.commit_shared(txn_id)
+                except HiveAcidError as error:
+                    ended = hook.get_conn().shared_txns.find(txn_id)
+                    if ended is None or ended.state is SharedState.ABORTED:
+                        # However the error is retried elsewhere: this commit cannot be.
+                        raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+                    raise
+                hook.acknowledge(Once(txn.scope))
+        except HiveAcidError as error:
+            fail_task(error)
+        results = [dataclasses.replace(StatementResult.from_record(record), rows=None) for record in records]
+        self.log.info("txn %d is committed: %d statements", txn.txn_id, len(results))
+        return {"txn_id": txn.txn_id, **result_document(results, 0)}
+
+
+class EndTransactionOperator(BaseOperator):
+    """The teardown: aborts a transaction that is not committed, because one of its tasks failed or timed out.
+
+    :param transaction: the output of the task that begins it; None, of one that began nothing, is fine. (templated)
+    """
+
+    template_fields: Sequence[str] = ("transaction", "hive_acid_conn_id")
+    ui_color = _UI_COLOR
+
+    def __init__(self, *, transaction: Any, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.transaction = transaction
+        self.hive_acid_conn_id = hive_acid_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any] | None:
+        """Give up what is not committed.
+
+        :return: ``txn_id``, ``state``, and of one that was aborted ``error`` and ``reason``.
+        """
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+        from airflow_hive_acid.hooks.transactions import EMPTY, read_transaction
+        from airflow_hive_acid.maintenance.shared_txns import give_up
+
+        if self.transaction in EMPTY:
+            self.log.info("Nothing was begun")
+            return None
+        why = "a task of its group failed, timed out or was skipped"
+        try:
+            txn_id = read_transaction(self.transaction)
+            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+                txn = give_up(hook.get_conn(), hook.get_filesystem(), txn_id, "TransactionEndedError", why)
+        except HiveAcidError as error:
+            fail_task(error)
+        state = txn.state.name.lower()
+        self.log.info("txn %d is %s%s", txn_id, state, f": {txn.error}: {txn.reason}" if txn.reason else "")
+        return {"txn_id": txn_id, "state": state, "error": txn.error, "reason": txn.reason}
+
+
+class TransactionOutcomeOperator(BaseOperator):
+    """Says what came of a transaction that may have been tried several times.
+
+    :param tries: task ids of ``begin``, ``commit`` and ``end`` of each try.
+    """
+
+    ui_color = _UI_COLOR
+
+    def __init__(self, *, tries: Sequence[tuple[str, str, str]], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tries = [tuple(ids) for ids in tries]
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """The result of the commit.
+
+        :raises AirflowFailException: when no try was committed; says why the last one was not.
+        """
+        instance = context["ti"]
+        why = "none of its tries has begun"
+        for number, (begin, commit, end) in enumerate(self.tries, start=1):
+            if instance.xcom_pull(task_ids=begin, key=_SKIPPED):
+                raise AirflowSkipException("it was committed before, and on_rerun says to skip it then")
+            committed, ended = instance.xcom_pull(task_ids=commit), instance.xcom_pull(task_ids=end)
+            if committed is not None:
+                return {"try": number, **committed}
+            if ended is not None:
+                why = f"try {number}: {ended['error']}: {ended['reason']}"
+        raise AirflowFailException(f"the transaction is not committed; {why}")
+
+
+def may_retry(error: str | None, retry_on: Sequence[str]) -> bool:
+    """Whether a whole transaction is tried again after an error.
+
+    :param error: name of its class.
+    """
+    from airflow_hive_acid.metastore.shared_rules import is_one_of
+
+    return is_one_of(error, retry_on, vars_of_errors())
+
+
+def vars_of_errors() -> dict[str, type[HiveAcidError]]:
+    """Our error classes by name."""
+    found = vars(errors).items()
+    return {name: kind for name, kind in found if isinstance(kind, type) and issubclass(kind, HiveAcidError)}
+
+
+def check_retry_on(names: Sequence[str]) -> tuple[str, ...]:
+    """Refuse names that are none of our errors.
+
+    :raises InvalidArgumentsError: naming them.
+    """
+    unknown = [name for name in names if name not in vars_of_errors()]
+    if unknown:
+        raise InvalidArgumentsError(f"retry_on names {unknown[0]!r}, which is no error of airflow_hive_acid.errors")
+    return tuple(names)

@@ -1,0 +1,191 @@
+"""Transactions across tasks, run by Airflow on a real metastore and an engine whose Spark is made up."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import DAG, task
+
+from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.errors import JobFailedError
+from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.shared_rules import SharedState
+from airflow_hive_acid.operators.changes import HiveAcidInsertOperator
+from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
+from airflow_hive_acid.operators.transaction_groups import hive_acid_transaction, hive_acid_transaction_tries
+from tests.integration.engine.conftest import FakeSpark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.airflow
+
+TABLES = {"sales.orders": "update", "sales.returns": "insert"}
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[MetastoreClient]:
+    """A metastore with two tables, and the connection to it."""
+    url, warehouse = f"sqlite:///{tmp_path / 'metastore.db'}", (tmp_path / "warehouse").as_uri()
+    extra = {"metastore_url": url, "warehouse": warehouse}
+    monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", json.dumps({"conn_type": "hive_acid", "extra": extra}))
+    acid = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    with MetastoreClient(url, user="somebody") as client:
+        client.create_schema()
+        client.catalog.set_warehouse(warehouse)
+        with Engine(client, FakeSpark(), warehouse) as engine:
+            engine.run(
+                f"CREATE DATABASE sales; CREATE TABLE sales.orders (id INT) {acid}; CREATE TABLE sales.returns (id INT)"
+                f" {acid}"
+            )
+        yield client
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+    """Takes the place of Spark in the tasks."""
+    fake = FakeSpark()
+    monkeypatch.setattr(
+        HiveAcidHook,
+        "get_engine",
+        lambda hook, *, agent_info: Engine(hook.get_conn(), fake, hook.warehouse, agent_info=agent_info),
+    )
+    return fake
+
+
+@pytest.fixture
+def finished(registered: Callable[[DAG], DAG]) -> Callable[[DAG], tuple[dict[str, str], dict[str, Any]]]:
+    """Runs a DAG: states of the run (under "") and of its tasks, and what the tasks returned."""
+
+    def run(dag: DAG) -> tuple[dict[str, str], dict[str, Any]]:
+        done = registered(dag).test()
+        instances = done.get_task_instances()
+        states = {i.task_id: str(i.state) for i in instances}
+        return {"": str(done.state), **states}, {i.task_id: i.xcom_pull(task_ids=i.task_id) for i in instances}
+
+    return run
+
+
+def states(client: MetastoreClient) -> list[str]:
+    """Of the txns that wrote."""
+    return [
+        row.state.name for row in client.show_transactions(include_committed=True) if "begin" in (row.agent_info or "")
+    ]
+
+
+def visible(client: MetastoreClient, table: str) -> bool:
+    return client.get_valid_write_ids([table])[table].is_valid(1)
+
+
+def test_group_commits_two_tables_and_its_tasks_see_each_other(client: Any, spark: Any, finished: Any) -> None:
+    with DAG("shared_commit", schedule=None) as dag:
+        with hive_acid_transaction("load", tables=TABLES) as txn:
+            orders = HiveAcidOperator(task_id="orders", sql="INSERT INTO sales.orders VALUES (1)")
+            returns = HiveAcidInsertOperator(task_id="returns", table="sales.returns", rows=[[1]])
+
+            @task
+            def check(transaction: Any) -> dict[str, Any]:
+                with HiveAcidHook() as hook, hook.join(transaction) as part:
+                    return {"rows": part.query("SELECT count(*) FROM sales.orders").rows, "sees": part.snapshot}
+
+            orders >> returns >> check(txn.output)
+
+        @task
+        def after() -> str:
+            return "after"
+
+        txn >> after()
+
+    spark.answer = [[1]]
+    how, told = finished(dag)
+    assert set(how.values()) == {"success"}
+    begun, committed = told["load.begin"], told["load.commit"]
+    assert begun["tables"] == TABLES
+    assert (committed["txn_id"], committed["inserted"]) == (begun["txn_id"], 2)
+    assert [s["kind"] for s in committed["statements"]] == ["insert", "insert", "select"]
+    assert told["load.check"]["rows"] == [[1]]
+    assert told["load.end"] == {"txn_id": begun["txn_id"], "state": "committed", "error": None, "reason": None}
+    assert told["load.keeper"]["state"] == "not kept"
+    assert states(client) == ["COMMITTED"]
+    (view,) = spark.specs[-1].views
+    assert begun["write_ids"]["sales.orders"] == 1
+    assert view.snapshot.write_ids.startswith("sales.orders:1:")
+    assert client.show_locks() == []
+
+
+@pytest.mark.rule("R2")
+@pytest.mark.rule("R14")
+def test_group_is_tried_again_as_a_whole_after_a_conflict(client: Any, spark: Any, finished: Any) -> None:
+    """
+    t1  try 1: a task fails in Spark, is tried again in the same transaction, and succeeds
+    t2                  somebody else changes the same table, and commits
+    t3  try 1: the commit is refused, and gives up at once; its keeper and end know why
+    t4  try 2 begins with a snapshot of its own, and commits; try 3 is skipped
+    """
+    failures: list[Any] = []
+
+    def fail_once(spec: Any) -> None:
+        if not failures:
+            failures.append(spec)
+            raise JobFailedError("out of memory")
+
+    spark.meanwhile = fail_once
+
+    @task
+    def rival(attempt: int) -> None:
+        if attempt == 1:
+            with Engine(client, FakeSpark(), "", agent_info="airflow/rival/run/task#1") as engine:
+                engine.run("UPDATE sales.orders SET id = 2")
+
+    with DAG("shared_tries", schedule=None) as dag:
+        groups = hive_acid_transaction_tries("load", tables=TABLES, tries=3, retry_delay=timedelta())
+        for number, txn in enumerate(groups, start=1):
+            with txn:
+                update = HiveAcidOperator(
+                    task_id="update", sql="UPDATE sales.orders SET id = 1", retries=1, retry_delay=timedelta()
+                )
+                update >> rival(number)
+
+    spark.is_alive = True
+    how, told = finished(dag)
+    assert how[""] == "success"
+    assert [how[f"load.try_{n}.commit"] for n in (1, 2, 3)] == ["failed", "success", "skipped"]
+    assert [how[f"load.try_{n}.end"] for n in (1, 2, 3)] == ["success", "success", "skipped"]
+    assert how["load.outcome"] == "success"
+    ended = told["load.try_1.end"]
+    assert (ended["state"], ended["error"]) == ("aborted", "WriteConflictError")
+    assert "airflow/rival/run/task#1" in ended["reason"]
+    assert told["load.outcome"]["try"] == 2
+    assert told["load.outcome"]["txn_id"] == told["load.try_2.begin"]["txn_id"]
+    # The failed try of the member was undone within the transaction: its retry wrote under other statement ids.
+    assert failures
+    assert states(client) == ["ABORTED", "COMMITTED"]
+    assert client.show_locks() == []
+
+
+def test_group_with_a_task_that_fails_shows_nothing(client: Any, spark: Any, finished: Any) -> None:
+    """The end is a teardown: it runs, and aborts, although the task that failed is none of our operators."""
+    with DAG("shared_failure", schedule=None) as dag, hive_acid_transaction("load", tables=TABLES):
+        orders = HiveAcidOperator(task_id="orders", sql="INSERT INTO sales.orders VALUES (1)")
+
+        @task
+        def broken() -> None:
+            raise ValueError("a reason of its own")
+
+        late = HiveAcidOperator(task_id="late", sql="INSERT INTO sales.returns VALUES (1)")
+        orders >> broken() >> late
+
+    how, told = finished(dag)
+    assert {name: how[name] for name in ("", "load.orders", "load.late", "load.commit", "load.end")} == {
+        "": "failed", "load.orders": "success", "load.late": "upstream_failed", "load.commit": "upstream_failed",
+        "load.end": "success",
+    }  # fmt: skip
+    assert told["load.end"]["reason"] == "a task of its group failed, timed out or was skipped"
+    assert client.shared_txns.get(told["load.begin"]["txn_id"]).state is SharedState.ABORTED
+    assert states(client) == ["ABORTED"]
+    assert not visible(client, "sales.orders")
+    assert client.show_locks() == []
