@@ -229,7 +229,7 @@ def _rank(n: Any, order: str) -> sa.ColumnElement[int]:
         case "bytes":
             return func.coalesce(n.base_bytes + n.delta_bytes, -1)
         case "delete_ratio":
-            everything = func.nullif(n.base_bytes + n.delta_bytes, 0)
+            everything = func.nullif(n.base_bytes + n.delta_bytes, 0, type_=BigInteger)
             return func.coalesce(cast(n.delete_bytes * _MILLION // everything, BigInteger), -1)
         case _:
             return sa.literal(0, BigInteger)

@@ -47,6 +47,8 @@ _LOCKS_WITH_TXNS = select(
     _H.HL_AGENT_INFO,
     _H.HL_USER,
     TXNS.c.TXN_STARTED,
+    TXNS.c.TXN_AGENT_INFO,
+    TXNS.c.TXN_USER,
 ).join(TXNS, sa.and_(TXNS.c.TXN_ID == _H.HL_TXNID, _H.HL_TXNID > 0), isouter=True)
 #: Only databases in which somebody waits can hold an edge.
 _QUEUE = _LOCKS_WITH_TXNS.where(_H.HL_DB.in_(select(_WAITING_DATABASES.c.HL_DB))).order_by(
@@ -71,7 +73,7 @@ _WRITES = (
 
 @dataclass(frozen=True, slots=True)
 class PartyInfo:
-    """Who a party of the wait-for graph is.
+    """Who a party of the wait-for graph is: what its txn says, else what its locks say.
 
     :param since: when its txn was opened, ms; None outside txns.
     """
@@ -95,7 +97,10 @@ def read_wait_graph(conn: Connection) -> tuple[WaitGraph, dict[Party, PartyInfo]
     for some in chunks(tables):
         _collect(rows, conn.execute(_LOCKS_WITH_TXNS.where(sa.tuple_(_H.HL_DB, _H.HL_TABLE).in_(list(some)))))
     queue = _queue(list(rows.values()))
-    about = {Party.of(q.lock): PartyInfo(r[9], r[8], r[10]) for q, r in zip(queue, rows.values(), strict=True)}
+    about = {
+        Party.of(q.lock): PartyInfo(r[12] or r[9], r[11] or r[8], r[10])
+        for q, r in zip(queue, rows.values(), strict=True)
+    }
     return wait_graph(queue), about
 
 
