@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parent))
 
 from ui_airflow import REPOSITORY, UiAirflow
-from ui_data import DAYS, OrcTable, Shop, exclusive, shared, task, write_tables
+from ui_data import DAYS, OrcTable, Shop, queue_for, task, write_tables
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore import MetastoreClient
@@ -111,13 +111,9 @@ class Load:
         """A holder, and a queue behind it, for a minute and a half; then anew."""
         with self.client("worker-3") as client:
             for _ in self._turns(10):
-                txns = [client.open_txn(agent_info=task("shop_returns", f"book_{i}")) for i in range(5)]
-                for txn in txns:
-                    client.heartbeats.add(txn)
+                txns = [queue_for(client, "shop.returns", task("shop_returns", f"book_{i}")) for i in range(4)]
+                txns.append(queue_for(client, "shop.returns", task("shop_report", "returns_by_day"), exclusive=False))
                 try:
-                    for txn in txns[:4]:
-                        exclusive(client, txn, "shop", "returns")
-                    shared(client, txns[4], "shop", "returns")
                     self.stopped.wait(90)
                 finally:
                     for txn in txns:

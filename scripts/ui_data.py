@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import orc
-from sqlalchemy import insert
+from sqlalchemy import insert, select, update
 
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.format.buckets import encode_bucket
@@ -27,7 +27,7 @@ from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema_extensions import HIVE_ACID_MEASURE
-from airflow_hive_acid.metastore.schema_transactions import COMPLETED_COMPACTIONS
+from airflow_hive_acid.metastore.schema_transactions import COMPLETED_COMPACTIONS, NEXT_COMPACTION_QUEUE_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 DAYS = tuple(f"day=2026-11-{day:02}" for day in range(16, 21))
 HOUR = 3_600_000
+_NEXT = NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT
 _TYPES = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string()}
 
 
@@ -185,33 +186,33 @@ def write_tables(shop: Shop, rounds: int = 6) -> None:
 def open_work(shop: Shop, waiters: int = 3) -> list[Transaction]:
     """A writer that holds its locks, who waits behind it, a reader, and leases; returns what must be ended."""
     client = shop.client
-    holder = client.begin({"shop.customers": "insert"}, agent_info=task("shop_customers", "merge_changes", 2))
+    agent = task("shop_customers", "merge_changes", 2)
+    holder = client.begin({"shop.customers": "insert"}, agent_info=agent)
     reader = client.begin(
         {"shop.orders": "select"}, partitioned=["shop.orders"], agent_info=task("shop_report", "revenue")
     )
-    exclusive(client, holder.txn_id, "shop", "returns")
+    ask(client, holder.txn_id, "shop.returns", agent)
     for i in range(waiters):
-        txn = client.open_txn(agent_info=task("shop_returns", f"book_{i}"))
-        client.heartbeats.add(txn)
-        exclusive(client, txn, "shop", "returns")
-    other = client.open_txn(agent_info=task("shop_report", "returns_by_day"))
-    client.heartbeats.add(other)
-    shared(client, other, "shop", "returns")
+        queue_for(client, "shop.returns", task("shop_returns", f"book_{i}"))
+    queue_for(client, "shop.returns", task("shop_report", "returns_by_day"), exclusive=False)
     client.leases.grab_lease(["shop.customers"], 3600, user="ann", lease_type="s")
     client.leases.grab_lease([f"shop.orders/{DAYS[0]}"], 1800, user="night load")
     return [holder, reader]
 
 
-def exclusive(client: MetastoreClient, txn: int, database: str, table: str, partition: str | None = None) -> int:
-    """Ask for an exclusive lock without waiting for it; returns the lock's id."""
-    component = LockComponent(database, table, partition, LockType.EXCLUSIVE, Operation.NO_TXN)
-    return client.lock(component, txn_id=txn, agent_info="ui load").lock_id
+def queue_for(client: MetastoreClient, table: str, agent: str, *, exclusive: bool = True) -> int:
+    """Open a txn that asks for a lock and does not wait for it here; returns its id."""
+    txn = client.open_txn(agent_info=agent)
+    client.heartbeats.add(txn)
+    ask(client, txn, table, agent, exclusive=exclusive)
+    return txn
 
 
-def shared(client: MetastoreClient, txn: int, database: str, table: str) -> int:
-    """The same for a shared lock."""
-    component = LockComponent(database, table, None, LockType.SHARED_READ, Operation.SELECT)
-    return client.lock(component, txn_id=txn, agent_info="ui load").lock_id
+def ask(client: MetastoreClient, txn: int, table: str, agent: str, *, exclusive: bool = True) -> int:
+    """Ask for a lock on a table, without a wait; returns the lock's id."""
+    kind, operation = (LockType.EXCLUSIVE, Operation.NO_TXN) if exclusive else (LockType.SHARED_READ, Operation.SELECT)
+    component = LockComponent(*table.split("."), None, kind, operation)
+    return client.lock(component, txn_id=txn, agent_info=agent).lock_id
 
 
 def queue_work(shop: Shop, warehouse: str) -> None:
@@ -240,7 +241,7 @@ def write_history(client: MetastoreClient, table: str = "customers", days: int =
         now = now_ms(connection)
         first = now - days * 24 * HOUR
         base, deltas, deletes, measures, done = 40_000_000, 0, 0, [], []
-        number = 100_000
+        number = int(connection.execute(select(_NEXT)).scalar_one()) - 1
         for step in range(days * 8):
             time = first + step * 3 * HOUR
             deltas += chance.randint(1, 3)
@@ -260,6 +261,7 @@ def write_history(client: MetastoreClient, table: str = "customers", days: int =
             })  # fmt: skip
         connection.execute(insert(HIVE_ACID_MEASURE), measures)
         connection.execute(insert(COMPLETED_COMPACTIONS), done)
+        connection.execute(update(NEXT_COMPACTION_QUEUE_ID).values({_NEXT: number + 1}))
 
     client.database.run(operation)
 

@@ -70,8 +70,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             shop = Shop.open(client)
             write_tables(shop)
             open_work(shop)
-            queue_work(shop, warehouse)
             write_history(client)
+            queue_work(shop, warehouse)
             airflow.wait_until_it_answers()
             yield World(airflow, client, shop, warehouse)
     finally:

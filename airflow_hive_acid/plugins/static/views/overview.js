@@ -1,7 +1,7 @@
 // Overview: what is wrong and what to do next, the numbers that say how the metastore is, and the worst of each kind.
 
 import { under } from "../api.js";
-import { count, duration } from "../format.js";
+import { capital, count, duration, percent } from "../format.js";
 import { useClock, useData, usePage } from "../hooks.js";
 import { Age, Badge, ObjectLink, PageLink, Section, Status, TaskLink, Time, h } from "../kit.js";
 import { viewQuery } from "../state.js";
@@ -66,14 +66,16 @@ function Health({ findings }) {
     const of = Object.entries(one.labels).map(([key, value]) => `${key} ${value}`).join(", ");
     return h("li", { key: `${one.name} ${of}`, className: `ha-finding ha-finding-${one.level}` },
       h(Badge, { tone: one.level }, one.level),
-      h("div", null, h("p", null, one.advice),
-        h("p", { className: "ha-muted" }, [words(one.name.replace(/_in_sec$/, "")), of && ` (${of})`, ": ", measure(one.name, one.value),
-          one.limit !== null && `, limit ${measure(one.name, one.limit)}`, one.setting && ` (${one.setting})`].filter(Boolean).join(""))),
+      h("div", null,
+        h("p", null, h("strong", null, `${capital(words(one.name.replace(/_in_sec$/, "")))}${of && ` of ${of}`}: ${measure(one.name, one.value)}`),
+          one.limit !== null && h("span", { className: "ha-muted", title: one.setting }, ` limit ${measure(one.name, one.limit)}`)),
+        h("p", null, capital(one.advice))),
       one.view && h(PageLink, { to: viewQuery(one.view, connection) }, "Show"));
   }));
 }
 
 function measure(name, value) {
+  if (name.endsWith("_ratio")) return percent(value);
   return name.endsWith("_in_sec") ? duration(value) : count(value);
 }
 
@@ -87,9 +89,9 @@ function Tiles({ data, clock }) {
     ["Oldest open txn", oldest ? h(Age, { since: oldest.started, clock }) : "none",
       oldest ? `txn ${oldest.txn_id} of ${count(value("num_open_non_repl_transactions"))} open` : "no txn is open",
       viewQuery("transactions", connection, oldest ? { txn_id: oldest.txn_id } : {}), level("oldest_open_non_repl_txn_age_in_sec", "num_open_non_repl_transactions")],
-    ["Waiting locks", count(value("num_waiting_locks")),
-      value("num_waiting_locks") ? `the longest for ${duration(value("oldest_waiting_lock_age_in_sec"))}` : `${count(value("num_locks"))} held`,
-      viewQuery("locks", connection, { graph: 1 }), level("num_waiting_locks", "oldest_waiting_lock_age_in_sec")],
+    ["Waiting locks", count(value("num_waiting_lock_requests")),
+      value("num_waiting_lock_requests") ? `the longest for ${duration(value("oldest_waiting_txn_age_in_sec"))}` : `${count(value("num_locks"))} held`,
+      viewQuery("locks", connection, { graph: 1 }), level("num_waiting_lock_requests", "oldest_waiting_txn_age_in_sec")],
     ["Compaction queue", count((value("compaction_num_initiated") ?? 0) + (value("compaction_num_working") ?? 0)),
       `${count(value("compaction_num_working"))} running, ${count(value("compaction_num_initiated"))} waiting`,
       viewQuery("compactions", connection, { queued: "true" }), level("compaction_num_initiated", "compaction_oldest_enqueue_age_in_sec")],
