@@ -58,7 +58,13 @@ def get_provider_info() -> dict[str, Any]:
             {"name": "hive_acid_sql", "class-name": "airflow_hive_acid.decorators.tasks.hive_acid_sql_task"},
             {"name": "hive_acid_pyspark", "class-name": "airflow_hive_acid.decorators.tasks.hive_acid_pyspark_task"},
         ],
-        "asset-uris": [{"schemes": ["hiveacid"], "handler": "airflow_hive_acid.hooks.assets.check_uri"}],
+        "asset-uris": [
+            {
+                "schemes": ["hiveacid"],
+                "handler": "airflow_hive_acid.hooks.assets.check_uri",
+                "to_openlineage_converter": "airflow_hive_acid.hooks.lineage.to_openlineage",
+            }
+        ],
         "connection-types": [_connection_type()],
         "cli": ["airflow_hive_acid.airflow_cli.get_cli_commands"],
         "config": {"hive_acid": {"description": _CONFIG_DESCRIPTION, "options": _options()}},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow.providers.openlineage.extractors import OperatorLineage
-from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
+from openlineage.client.event_v2 import InputDataset, OutputDataset
 from openlineage.client.facet_v2 import (
     DatasetFacet,
     column_lineage_dataset,
@@ -258,8 +258,3 @@ def _statistics(rows: int, size: int | None, files: int | None) -> dict[str, Out
         rowCount=rows, size=size, fileCount=files
     )
     return {"outputStatistics": facet}
-
-
-def asset_dataset(namespace: str, name: str) -> Dataset:
-    """A table as a dataset without facets, for assets."""
-    return Dataset(namespace, name)

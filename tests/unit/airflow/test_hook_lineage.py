@@ -1,0 +1,78 @@
+"""What a hook that one uses oneself tells Airflow's hook lineage, and what an asset is in OpenLineage."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import lineage, plugins_manager
+
+from airflow_hive_acid.engine.events import JobFinished, Published, TransactionCommitted, TransactionOpened
+from airflow_hive_acid.hooks.assets import table_asset
+from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.hooks.lineage import Collected, report_to_airflow, to_openlineage
+
+SECRET = "do-not-tell-31aa"
+
+
+@pytest.fixture
+def connection(monkeypatch):
+    given = {
+        "conn_type": "hive_acid", "login": "u", "password": SECRET,
+        "extra": {"metastore_url": "postgresql://db:5432/metastore", "warehouse": "/w"},
+    }  # fmt: skip
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(given))
+
+
+@pytest.fixture
+def collected():
+    """One txn that was committed, and one that was not."""
+    found = Collected()
+    for event in (
+        TransactionOpened(1, {"w.t": "insert"}, {"w.t": 4}, 0.0),
+        JobFinished("insert", "w.t", 3, 0, 0, 0, 0.1),
+        Published("w.t", 1, 2, 99, 0.1),
+        TransactionCommitted(1, 0.1),
+        TransactionOpened(2, {"w.u": "update"}, {"w.u": 9}, 0.0),
+        JobFinished("update", "w.u", 0, 5, 0, 0, 0.1),
+    ):
+        found(event)
+    return found
+
+
+def test_without_a_reader_nothing_is_imported_and_nothing_told(monkeypatch, collected):
+    monkeypatch.setattr(plugins_manager, "get_hook_lineage_readers_plugins", list)
+    monkeypatch.setattr(lineage, "get_hook_lineage_collector", lambda: pytest.fail("made a collector"))
+    report_to_airflow(HiveAcidHook("lake"), collected, "lake")
+
+
+def test_a_hook_tells_its_tables_when_it_is_closed(monkeypatch, connection, collected):
+    told = lineage.HookLineageCollector()
+    monkeypatch.setattr(plugins_manager, "get_hook_lineage_readers_plugins", lambda: [object])
+    monkeypatch.setattr(lineage, "get_hook_lineage_collector", lambda: told)
+    read = SimpleNamespace(table="w.s")
+    collected.planned.append(SimpleNamespace(plan=SimpleNamespace(reads=[read])))
+    with HiveAcidHook("lake") as hook:
+        hook.lineage = collected
+    found = told.collected_assets
+    assert [info.asset.uri for info in found.inputs] == ["hiveacid://lake/w/s"]
+    # The second one is left open, as in a transaction across tasks.
+    assert {info.asset.uri: info.asset.extra for info in found.outputs} == {
+        "hiveacid://lake/w/t": {"write_id": 4, "rows": 3},
+        "hiveacid://lake/w/u": {"write_id": 9, "rows": 5},
+    }
+    assert SECRET not in repr(found)
+
+
+def test_an_operator_tells_itself(monkeypatch, connection, collected):
+    monkeypatch.setattr(plugins_manager, "get_hook_lineage_readers_plugins", lambda: pytest.fail("asked for readers"))
+    with HiveAcidHook("lake") as hook:
+        hook.tells_lineage, hook.lineage = False, collected
+    assert hook.lineage is collected
+
+
+def test_an_asset_is_the_dataset_of_its_table(connection):
+    asset = table_asset("w.t", "lake", partition="day=2026-01-01")
+    dataset = to_openlineage(asset, None)
+    assert (dataset.namespace, dataset.name) == ("hive://db:5432", "w.t")
