@@ -87,6 +87,19 @@ class Catalog:
         self._ids = IdPool(database)
         self._user = user or getpass.getuser()
 
+    def _change(self, operation: Callable[[Connection], T]) -> T:
+        """A verb that is a transaction of its own, with its events; under a lease only while that is held (R8)."""
+
+        def fenced(connection: Connection) -> T:
+            result = operation(connection)
+            self._fence(connection)
+            return result
+
+        return self._database.run(self.events.finishing(fenced))
+
+    def _fence(self, connection: Connection) -> None:
+        """Refuse a change when the lease under which it is made has ended; here nobody has one."""
+
     # --- databases ------------------------------------------------------------------------------------------------
 
     def set_warehouse(self, location: str) -> str:
@@ -193,7 +206,7 @@ class Catalog:
                 return []
             return self.drop_database_in(connection, lowered, cascade=cascade)
 
-        return self._database.run(self.events.finishing(operation))
+        return self._change(operation)
 
     def drop_database_in(self, connection: Connection, name: str, *, cascade: bool = False) -> list[DroppedTable]:
         """The same inside a transaction; the database must exist."""
@@ -315,7 +328,7 @@ class Catalog:
                 return None
             return self.drop_table_in(connection, key, purge=purge)
 
-        return self._database.run(self.events.finishing(operation))
+        return self._change(operation)
 
     # --- partitions -----------------------------------------------------------------------------------------------
 
@@ -387,7 +400,7 @@ class Catalog:
         def operation(connection: Connection) -> list[str]:
             return self.add_partitions_in(connection, key, wanted, if_not_exists=if_not_exists)
 
-        return self._database.run(self.events.finishing(operation))
+        return self._change(operation)
 
     def add_partitions_in(
         self,
@@ -430,7 +443,7 @@ class Catalog:
             forget_object(connection, table.db, table.name, partition.name)
             return partition
 
-        return self._database.run(self.events.finishing(operation))
+        return self._change(operation)
 
     def require_fenced(self, connection: Connection, key: TableName, besides: int | None = None) -> None:
         """Refuse to go on while jobs of other txns than ``besides`` may still write into a table (R4)."""
@@ -443,7 +456,7 @@ class Catalog:
         """Run a change with the ids it may need fetched before."""
         for kind in kinds:
             self._ids.reserve(kind, 1)
-        return self._database.run(self.events.finishing(operation))
+        return self._change(operation)
 
     def _external_root(self, connection: Connection) -> str:
         default = read_database(connection, "default")

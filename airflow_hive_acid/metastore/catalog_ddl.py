@@ -37,6 +37,7 @@ from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
 from airflow_hive_acid.metastore.compaction_queue_cleaning import insert_soft_delete
 from airflow_hive_acid.metastore.compaction_queue_model import Resource
 from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, partition_lock, table_lock
+from airflow_hive_acid.metastore.leases_holding import fence
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.objects import database_name, table_name
 from airflow_hive_acid.metastore.thrift_read import read_partition_objects
@@ -70,6 +71,11 @@ class CatalogDdl(Catalog):
         super().__init__(client.database, client.user, client.notifications)
         self._client = client
 
+    def _fence(self, connection: Connection) -> None:
+        lease = self._client.leases.current
+        if lease is not None:
+            fence(connection, lease)
+
     # --- databases ------------------------------------------------------------------------------------------------
 
     def alter_database(
@@ -95,7 +101,7 @@ class CatalogDdl(Catalog):
                 rows.write_database_parameters(connection, found.id, found.properties, after)
             return require_database(connection, lowered)
 
-        return self._database.run(self.events.finishing(operation))
+        return self._change(operation)
 
     # --- properties and columns of tables -------------------------------------------------------------------------
 

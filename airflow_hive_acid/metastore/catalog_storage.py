@@ -181,7 +181,7 @@ class CatalogStorage(CatalogDdl):
             with self.events.altering_partitions(connection, table.id, [part.id], write_id=None):
                 write_partition(connection, part.id, table, before, same, None, self._user)
 
-        self._database.run(self.events.finishing(operation))
+        self._change(operation)
 
 
 def check_storage(

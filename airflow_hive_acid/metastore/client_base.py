@@ -149,7 +149,7 @@ class ClientBase:
     @cached_property
     def leases(self) -> Leases:
         """Leases on tables and partitions."""
-        return Leases(self.database, self.settings, self.user, self.host)
+        return Leases(self.database, self.settings, self.user, self.host, self.housekeeping.end_dead)
 
     @cached_property
     def jobs(self) -> Jobs:

@@ -15,6 +15,7 @@ from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
 from airflow_hive_acid.metastore.commits import CommitHooks
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
+from airflow_hive_acid.metastore.leases_holding import commit_hooks
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 
 if TYPE_CHECKING:
@@ -54,10 +55,14 @@ class DdlFiles(Protocol):
 
 
 class DdlTransaction:
-    """The txn of one DDL statement, with its locks granted."""
+    """The txn of one DDL statement, with its locks granted.
+
+    Under a lease its locks pass what stands for that (R6), and it commits only while the lease is held (R8).
+    """
 
     def __init__(self, client: MetastoreClient, txn_id: int) -> None:
         self._client = client
+        self._lease = client.leases.current
         self.txn_id = txn_id
         self.ended = False
         self._writes: list[tuple[str, int]] = []
@@ -72,13 +77,15 @@ class DdlTransaction:
         """Make the change in the commit's own transaction: both happen, or neither.
 
         :raises TxnAbortedError: when the txn was reaped meanwhile; nothing was changed.
+        :raises LeaseEndedError: when the lease under which it began has ended; nothing was changed (R8).
         """
         done: list[T] = []
 
         def hook(connection: Connection) -> None:
             done[:] = [change(connection)]
 
-        self._client.commit_txn(self.txn_id, hooks=CommitHooks(checks=(hook,), writes=tuple(self._writes)))
+        hooks = CommitHooks(checks=(hook,), writes=tuple(self._writes))
+        self._client.commit_txn(self.txn_id, hooks=commit_hooks(self._lease, hooks))
         self.ended = True
         return done[0]
 

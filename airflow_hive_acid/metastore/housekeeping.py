@@ -33,6 +33,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
     TXNS,
     WRITE_SET,
 )
+from airflow_hive_acid.metastore.txns import lock_txn_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,9 @@ _NOT_REGISTERED = ~exists().where(MIN_HISTORY_WRITE_ID.c.MH_TXNID == TXNS.c.TXN_
 _NO_LIVE_JOB = or_(
     TXNS.c.TXN_STATE == "c",
     ~exists().where(HIVE_ACID_JOB.c.HAJ_TXNID == TXNS.c.TXN_ID, HIVE_ACID_JOB.c.HAJ_STATE.in_(("r", "p"))),
+)
+_LIVE_JOBS = select(func.count()).where(
+    HIVE_ACID_JOB.c.HAJ_TXNID == bindparam("txn_id", type_=sa.BigInteger), HIVE_ACID_JOB.c.HAJ_STATE.in_(("r", "p"))
 )
 _DELETE_TXNS = delete(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE.in_(("a", "c")))
 
@@ -200,6 +204,29 @@ class Housekeeping:
             txn_events.aborted(conn, self._notifications, aborted)
             return aborted
 
+        return self._database.run(operation)
+
+    def end_dead(self, txn_id: int) -> bool:
+        """Abort a txn that has sent no heartbeat for longer than its time-out, without waiting for the reaper.
+
+        R4: not while a job of it may write; the reaper fences that first. None can be recorded behind the row's lock.
+
+        :return: whether it was; others, and those that live, are left alone.
+        """
+
+        def operation(conn: Connection) -> bool:
+            features = self._database.features(conn)
+            lock = lock_txn_step(txn_id)
+            conn.execute(lock.statement, dict(lock.parameters))
+            if features.extensions and conn.execute(_LIVE_JOBS, {"txn_id": txn_id}).scalar_one():
+                return False
+            aborted = abort_timed_out(conn, [txn_id], features, self._timeout, self._repl_timeout)
+            note_incompatible(conn, aborted)
+            txn_events.aborted(conn, self._notifications, aborted)
+            return bool(aborted)
+
+        if txn_id not in self.find_timed_out():
+            return False
         return self._database.run(operation)
 
     def expire_rebuild_locks(self) -> int:

@@ -71,12 +71,14 @@ class Blocked:
     :param in_ms: when the lease in the way ends unless it is extended, from now; None for what has no end.
     :param ticket: our place in the queue now.
     :param by_hive: it is a lock of Hive's: nobody will call us when it goes.
+    :param txn_id: whose lock that is.
     """
 
     text: str
     in_ms: int | None = None
     ticket: int | None = None
     by_hive: bool = False
+    txn_id: int | None = None
 
     def error(self, objects: Sequence[LeaseObject], waited: float) -> LeaseAlreadyExistsError:
         """What the caller hears."""
@@ -170,7 +172,8 @@ def judge(request: Request, found: Sequence[Result], now: int) -> Free | Blocked
     for wanted, results in zip(request.objects, by_object, strict=True):
         for lock in (*results[2].rows, *results[3].rows):
             whose = f"txn {lock[4]}" if lock[4] else f"lock {lock[0]}.{lock[1]}"
-            return Blocked(f"{whose} of {lock[3]} ({lock[5] or 'Hive'}) writes {wanted.describe()}", by_hive=True)
+            text = f"{whose} of {lock[3]} ({lock[5] or 'Hive'}) writes {wanted.describe()}"
+            return Blocked(text, by_hive=True, txn_id=lock[4] or None)
     shared = {
         number: (r[0], r[1])
         for number, (each, results) in enumerate(zip(request.objects, by_object, strict=True), 1)

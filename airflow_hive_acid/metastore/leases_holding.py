@@ -7,7 +7,7 @@ behind the global lock. R7: a lease whose lock in HIVE_LOCKS is gone has ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import LeaseEndedError
@@ -19,6 +19,7 @@ from airflow_hive_acid.metastore.leases_granting import utc
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
+    from airflow_hive_acid.metastore.commits import CommitHooks
     from airflow_hive_acid.metastore.leases import Lease
 
 
@@ -56,6 +57,20 @@ def lock_and_look(conn: Connection, lease: Lease) -> tuple[int, list[rows.LeaseR
     *_, now, found = execute_batch(conn, [*rows.guard_steps(lease.objects), rows.NOW, held_step(lease)])
     moment = int(now.rows[0][0])
     return moment, check_held(lease, rows.lease_rows([found]), moment)
+
+
+def commit_hooks(lease: Lease | None, hooks: CommitHooks) -> CommitHooks:
+    """What a commit does, and that it does so only while a lease is held (R8); without one the same."""
+    if lease is None:
+        return hooks
+
+    def locked(conn: Connection) -> None:
+        fence(conn, lease)
+
+    def looked(conn: Connection) -> None:
+        look(conn, lease)
+
+    return replace(hooks, leases=(*hooks.leases, locked), behind_lock=(*hooks.behind_lock, looked))
 
 
 def fence(conn: Connection, lease: Lease) -> None:

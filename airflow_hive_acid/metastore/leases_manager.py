@@ -60,10 +60,14 @@ class Leases:
     """Grab, confirm, extend, list and drop leases.
 
     :param user: whose leases they are, if a verb is not told.
+    :param end_dead: aborts a txn whose owner is gone, and says whether it did.
     """
 
-    def __init__(self, database: Database, settings: Settings, user: str, host: str) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, user: str, host: str, end_dead: Callable[[int], bool]
+    ) -> None:
         self._database = database
+        self._end_dead = end_dead
         self._user, self._host = user, host
         self._longest_ms = settings.milliseconds("hive.acid.lease.max.time")
         self._mirror = settings.string("hive.acid.lease.mirror")
@@ -354,6 +358,13 @@ class Leases:
             return answer
 
     def _try(self, request: Request, *, queue: bool, again: bool = False) -> Granted | Blocked:
+        """Be granted a lease, or be told what is in the way; txns whose owners are gone are not."""
+        answer = self._try_once(request, queue=queue, again=again)
+        while isinstance(answer, Blocked) and answer.txn_id is not None and self._end_dead(answer.txn_id):
+            answer = self._try_once(replace(request, ticket=answer.ticket), queue=queue)
+        return answer
+
+    def _try_once(self, request: Request, *, queue: bool, again: bool = False) -> Granted | Blocked:
         tried = again
 
         def operation(conn: Connection) -> Granted | Blocked:

@@ -16,7 +16,7 @@ from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.by_table import ByTable
 from airflow_hive_acid.metastore.codes import AbortReason, Operation
 from airflow_hive_acid.metastore.commits import CommitHooks
-from airflow_hive_acid.metastore.leases_holding import fence, look
+from airflow_hive_acid.metastore.leases_holding import commit_hooks
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.objects import TableName, canonical_partition, table_name
 
@@ -203,13 +203,12 @@ class Transaction(_Alive):
             checks=tuple(self._checks),
             partitions=(self._record_partitions,) if self._partitions else (),
             claims=tuple(self._claims),
-            leases=(*self._leases, *self._fences(fence)),
-            behind_lock=self._fences(look),
+            leases=tuple(self._leases),
         )
         # No heartbeat meanwhile: it would wait for the row, and then find the txn committed.
         self._client.heartbeats.remove(self.txn_id)
         try:
-            self._client.commit_txn(self.txn_id, snapshot=self.valid_txns, hooks=hooks)
+            self._client.commit_txn(self.txn_id, snapshot=self.valid_txns, hooks=commit_hooks(self._lease, hooks))
         except InvalidArgumentsError:  # refused, and still open
             self._client.heartbeats.add(self.txn_id)
             raise
@@ -255,16 +254,6 @@ class Transaction(_Alive):
             table_name(t): {name: {Operation(k) for k in kinds} for name, kinds in named.items()}
             for t, named in document["partitions"].items()
         }
-
-    def _fences(self, check: Callable[[Connection, Lease], object]) -> tuple[Callable[[Connection], None], ...]:
-        lease = self._lease
-        if lease is None:
-            return ()
-
-        def checked(conn: Connection) -> None:
-            check(conn, lease)
-
-        return (checked,)
 
     def _record_partitions(self, conn: Connection) -> None:
         for table, named in self._partitions.items():
