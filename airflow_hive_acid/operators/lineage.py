@@ -92,17 +92,16 @@ class TellsLineage:
         return found
 
     def _told(self) -> OperatorLineage[Any, Any]:
+        from sqlalchemy import URL
+
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
         from airflow_hive_acid.hooks.lineage import namespace_of
         from airflow_hive_acid.operators.openlineage import Place, operator_lineage
 
         hook = self._lineage_hook or HiveAcidHook(self.hive_acid_conn_id)  # type: ignore[attr-defined]
-        url = hook.connection.metastore_url.set(username=None, password=None, query={})
-        place = Place(
-            namespace_of(hook.connection, hook.settings),
-            hook.hive_acid_conn_id,
-            url.render_as_string(hide_password=True),
-        )
+        url = hook.connection.metastore_url
+        address = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database)
+        place = Place(namespace_of(hook.connection, hook.settings), hook.hive_acid_conn_id, str(address))
         return operator_lineage(
             place,
             self.lineage_touched(),

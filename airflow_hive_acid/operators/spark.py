@@ -40,6 +40,7 @@ class HiveAcidSparkOperator(HiveAcidOperator):
         "tables", "application", "module", "arguments", "lease", "transaction", "hive_acid_conn_id", "spark_conn_id",
     )  # fmt: skip
     template_fields_renderers = {"tables": "json", "arguments": "json"}  # noqa: RUF012 - Airflow reads it from the class
+    lineage_literals = False
 
     def __init__(
         self,

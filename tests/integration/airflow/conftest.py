@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -69,3 +70,31 @@ def run(airflow_db: None) -> Callable[[DAG], dict[str, str]]:
 def registered(airflow_db: None) -> Callable[[DAG], DAG]:
     """Makes a DAG that is not in dags/ known to Airflow, as ``dag.test()`` wants it."""
     return register
+
+
+@pytest.fixture
+def lineage_events(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The events of tasks that OpenLineage's provider writes to a file, in their order.
+
+    The provider's listener is as it is, except that it works in a thread: by default it forks, and a fork beside the
+    threads of a test may never end. Its events of whole DAG runs are left out, which it sends from a forked pool.
+    """
+    # Imported while nothing is configured, the provider's plugin registers no listener of its own beside ours.
+    import airflow.providers.openlineage.plugins.openlineage
+
+    assert airflow.providers.openlineage.plugins.openlineage.OpenLineageProviderPlugin.listeners == []
+    file = tmp_path / "lineage.jsonl"
+    transport = {"type": "file", "log_file_path": str(file), "append": True}
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__EXECUTE_IN_THREAD", "True")
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT", "300")
+    from airflow.providers.openlineage.plugins.listener import OpenLineageListener
+    from airflow.sdk.listener import get_listener_manager
+
+    class OfTasks(OpenLineageListener):
+        on_dag_run_running = on_dag_run_success = on_dag_run_failed = on_starting = before_stopping = None
+
+    listener, manager = OfTasks(), get_listener_manager()
+    manager.add_listener(listener)
+    yield lambda: [json.loads(line) for line in file.read_text().splitlines()]
+    manager.pm.unregister(listener)
