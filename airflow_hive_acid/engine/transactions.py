@@ -308,7 +308,7 @@ class StatementTransaction:
         started = time.monotonic()
         filesystem = context.filesystem
         manifest = read_staging(filesystem, staging, result, target)
-        context.client.jobs.record_manifest(job_id, manifest.to_document())
+        context.client.jobs.record_manifest(job_id, manifest.to_document(), result.counts())
         if joins_base:
             add_to_published(filesystem, staging, manifest, table.location)
         else:
@@ -400,7 +400,7 @@ class StatementTransaction:
             _, staged = self._plain.publish(table, staging, result, target, overwrite=True)
             return tuple(directory.place for directory in staged.directories)
         manifest = read_staging(context.filesystem, staging, result, target)
-        context.client.jobs.record_manifest(result.job_id, manifest.to_document())
+        context.client.jobs.record_manifest(result.job_id, manifest.to_document(), result.counts())
         written = self._written.setdefault(name, Written(table))
         again = written.without(frozenset(d.uri for d in manifest.directories))
         publish(context.filesystem, staging, manifest, table.location, again)

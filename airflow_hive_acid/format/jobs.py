@@ -386,6 +386,10 @@ class JobResult:
     rows: int = 0
     seconds: float = 0.0
 
+    def counts(self) -> dict[str, int]:
+        """Rows by what became of them."""
+        return {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
+
 
 T = TypeVar("T")
 

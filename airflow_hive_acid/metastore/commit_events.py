@@ -12,6 +12,7 @@ transactions have INSERT events of their own.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -64,10 +65,10 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What COMPLETED_TXN_COMPONENTS says of a txn and table.
+    """A row of COMPLETED_TXN_COMPONENTS of a txn and table.
 
     :param partition: its name, empty without partitions.
-    :param changes: rows that were there were updated or deleted.
+    :param changes: the txn has updated or deleted rows, there or elsewhere.
     """
 
     partition: str
@@ -79,15 +80,15 @@ class CommitFacts:
     """What is known of txns beside their events.
 
     :param write_ids: write id of each table a txn has one of; it need not have written anything.
-    :param components: what was written.
-    :param changes: ``update`` and ``delete``.
+    :param components: what was written, a row for each operation on a partition.
+    :param changes: partitions and what was done there, ``update`` or ``delete``, as long as WRITE_SET is kept.
     :param tidied: written tables whose components are gone, because of later commits or a compaction.
     :param owners: user and agent info.
     """
 
     write_ids: Mapping[Written, int] = field(default_factory=dict)
-    components: Mapping[Written, frozenset[Component]] = field(default_factory=dict)
-    changes: Mapping[Written, frozenset[str]] = field(default_factory=dict)
+    components: Mapping[Written, Sequence[Component]] = field(default_factory=dict)
+    changes: Mapping[Written, frozenset[tuple[str, str]]] = field(default_factory=dict)
     volumes: Mapping[Written, Volume] = field(default_factory=dict)
     tidied: frozenset[Written] = frozenset()
     owners: Mapping[int, tuple[str, str | None]] = field(default_factory=dict)
@@ -246,20 +247,30 @@ def commit_of(
 ) -> TableCommit | None:
     """What a txn did to a table; None when it got a write id and wrote nothing."""
     key = (txn_id, table)
-    components = facts.components.get(key, frozenset())
+    components = facts.components.get(key, ())
     if not components and key not in facts.tidied:
         return None
-    operations: set[str] = set()
-    if any(not component.changes for component in components):
-        operations.add("insert")
-    if any(component.changes for component in components):
-        operations |= facts.changes.get(key) or {CHANGE}
+    operations = _operations(txn_id, components, facts.changes.get(key, frozenset()), facts)
     user, agent = facts.owners.get(txn_id, (None, None))
     partitions = tuple(sorted({component.partition for component in components} - {""})) if components else None
     return TableCommit(
         event_id, time, table, txn_id, facts.write_ids.get(key), tuple(sorted(operations)), partitions,
         facts.volumes.get(key), user, agent,
     )  # fmt: skip
+
+
+def _operations(
+    txn_id: int, components: Sequence[Component], changes: frozenset[tuple[str, str]], facts: CommitFacts
+) -> set[str]:
+    """The mark of COMPLETED_TXN_COMPONENTS is the txn's; WRITE_SET says what it means for a partition."""
+    if not any(component.changes for component in components):
+        return {"insert"} if components else set()
+    if not any(changed == txn_id for changed, _ in facts.changes):
+        return {CHANGE}
+    rows = Counter(component.partition for component in components)
+    rows.subtract(partition for partition, _ in changes)
+    inserted = {"insert"} if any(left > 0 for left in rows.values()) else set()
+    return inserted | {operation for _, operation in changes}
 
 
 def _table(database: Any, name: Any) -> TableName:

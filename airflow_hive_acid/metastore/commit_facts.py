@@ -48,13 +48,17 @@ _WRITE_IDS_OF_COMPONENTS = (
     .distinct()
 )
 _CHANGES = (
-    select(_W.WS_TXNID, _W.WS_OPERATION_TYPE)
+    select(_W.WS_TXNID, _W.WS_PARTITION, _W.WS_OPERATION_TYPE)
     .where(_W.WS_DATABASE == _DB, _W.WS_TABLE == _TBL, _W.WS_TXNID.in_(_IDS))
     .distinct()
 )
+_LETTERS = {"u": "update", "d": "delete"}
 _OWNERS = select(TXNS.c.TXN_ID, TXNS.c.TXN_USER, TXNS.c.TXN_AGENT_INFO).where(TXNS.c.TXN_ID.in_(_IDS))
-_JOBS = select(_J.HAJ_TXNID, _J.HAJ_DATABASE, _J.HAJ_TABLE, _J.HAJ_MANIFEST).where(
-    _J.HAJ_TXNID.in_(_IDS), _J.HAJ_STATE == "c", _J.HAJ_MANIFEST.is_not(None)
+#: In the order of attempts: of each statement the last one counts (R5).
+_JOBS = (
+    select(_J.HAJ_TXNID, _J.HAJ_DATABASE, _J.HAJ_TABLE, _J.HAJ_STATEMENT, _J.HAJ_MANIFEST)
+    .where(_J.HAJ_TXNID.in_(_IDS), _J.HAJ_STATE == "c", _J.HAJ_MANIFEST.is_not(None))
+    .order_by(_J.HAJ_ATTEMPT)
 )
 _Q, _D = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
 #: A later commit lets a Hive drop older components; a compaction drops those up to its highest write id.
@@ -88,15 +92,16 @@ def read_facts(
     for statement in (_WRITE_IDS, *((_WRITE_IDS_OF_COMPONENTS,) if late else ())):
         told = {txn_id for txn_id, _ in write_ids}
         write_ids |= _write_ids(conn, statement, [txn_id for txn_id in txn_ids if txn_id not in told])
-    components: dict[Written, set[Component]] = defaultdict(set)
-    changes: dict[Written, set[str]] = defaultdict(set)
+    components: dict[Written, list[Component]] = defaultdict(list)
+    changes: dict[Written, set[tuple[str, str]]] = defaultdict(set)
     for table, ids in _by_table(write_ids).items():
         named = {"db": table.database, "tbl": table.name}
         for part in chunks(ids):
             for txn_id, partition, changed in conn.execute(_COMPONENTS, {**named, "ids": part}):
-                components[txn_id, table].add(Component(partition or "", changed == "Y"))
-            for txn_id, letter in conn.execute(_CHANGES, {**named, "ids": part}):
-                changes[txn_id, table].add("update" if letter == "u" else "delete")
+                components[txn_id, table].append(Component(partition or "", changed == "Y"))
+            for txn_id, partition, letter in conn.execute(_CHANGES, {**named, "ids": part}):
+                if letter in _LETTERS:
+                    changes[txn_id, table].add((partition or "", _LETTERS[letter]))
     volumes = _volumes(conn, txn_ids) if features.extensions else {}
     # Of ours it is known when they wrote nothing.
     unwritten = {
@@ -106,7 +111,7 @@ def read_facts(
     }
     return CommitFacts(
         write_ids=write_ids,
-        components={key: frozenset(found) for key, found in components.items()},
+        components=components,
         changes={key: frozenset(found) for key, found in changes.items()},
         volumes=volumes,
         tidied=frozenset(key for key, write_id in unwritten.items() if _is_tidied(conn, key, write_id)),
@@ -154,15 +159,19 @@ def _owners(conn: Connection, txn_ids: Iterable[int]) -> dict[int, tuple[str, st
 
 
 def _volumes(conn: Connection, txn_ids: Sequence[int]) -> dict[Written, Volume]:
+    last = {
+        (txn_id, TableName(database, name), statement): manifest
+        for part in chunks(txn_ids)
+        for txn_id, database, name, statement, manifest in conn.execute(_JOBS, {"ids": part})
+    }
     found: dict[Written, Volume] = {}
-    for part in chunks(txn_ids):
-        for txn_id, database, name, manifest in conn.execute(_JOBS, {"ids": part}):
-            key, volume = (txn_id, TableName(database, name)), _volume(json.loads(manifest))
-            found[key] = found[key] + volume if key in found else volume
+    for (txn_id, table, _), manifest in last.items():
+        key, volume = (txn_id, table), _volume(json.loads(manifest))
+        found[key] = found[key] + volume if key in found else volume
     return found
 
 
 def _volume(manifest: Mapping[str, Any]) -> Volume:
-    sizes = [int(size) for directory in manifest["directories"] for _, size in directory["files"]]
+    sizes = [int(size) for directory in manifest.get("directories", ()) for _, size in directory["files"]]
     rows = manifest.get("rows") or {}
     return Volume(rows.get("inserted"), rows.get("updated"), rows.get("deleted"), len(sizes), sum(sizes))

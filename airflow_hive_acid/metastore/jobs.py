@@ -223,13 +223,15 @@ class Jobs:
         """Note which Spark application runs it."""
         self._update(job_id, _SET_APPLICATION, {"application_id": info(application_id, 256)})
 
-    def record_manifest(self, job_id: str, manifest: Mapping[str, Any]) -> None:
+    def record_manifest(self, job_id: str, manifest: Mapping[str, Any], rows: Mapping[str, int] | None = None) -> None:
         """Note what will be published, before the first rename (R5).
 
+        :param rows: ``inserted``, ``updated`` and ``deleted``, for whoever is told of the commit.
         :raises PublishError: when the job was fenced: it must not publish any more (R4), even where the fence itself
             has gone with a dropped table's directory.
         """
-        values = {"job_id": job_id, "manifest": json.dumps(manifest, ensure_ascii=False)}
+        document = dict(manifest) if rows is None else {**manifest, "rows": dict(rows)}
+        values = {"job_id": job_id, "manifest": json.dumps(document, ensure_ascii=False)}
 
         def operation(conn: Connection) -> None:
             if conn.execute(_SET_MANIFEST, values).rowcount:

@@ -19,7 +19,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.triggers.shared import question_room, shared_client
+from airflow_hive_acid.triggers.shared import in_thread, question_room, shared_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -104,7 +104,7 @@ class MetastoreWaitTrigger(BaseTrigger):
 
     async def look(self, client: MetastoreClient) -> dict[str, Any] | None:
         """Look once without holding up the others of this triggerer."""
-        return await asyncio.to_thread(self.check, client)
+        return await in_thread(self.check, client)
 
     async def pause(self) -> None:
         """Until the next look."""

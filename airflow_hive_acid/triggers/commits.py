@@ -29,7 +29,7 @@ from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome, SharedSt
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.hooks.assets import EVENTS_SETTING, WATCHER, table_asset
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.triggers.shared import shared_client
+from airflow_hive_acid.triggers.shared import in_thread, shared_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable, Sequence
@@ -323,10 +323,8 @@ class CommitHub:
     """
 
     def __init__(self, key: tuple[int, str], client: MetastoreClient) -> None:
-        from airflow_hive_acid.metastore.commit_log import CommitLog  # not needed to parse a DAG file
-
         self.client = client
-        self.log: CommitLog = CommitLog(client)
+        self.log = _new_log(client)
         self.behind = asyncio.Event()
         self.producers = 0
         self._key = key
@@ -370,12 +368,18 @@ def _hub(conn_id: str, client: MetastoreClient) -> CommitHub:
     return hub
 
 
+def _new_log(client: MetastoreClient) -> CommitLog:
+    from airflow_hive_acid.metastore.commit_log import CommitLog  # not needed to parse a DAG file
+
+    return CommitLog(client)
+
+
 async def _patiently(look: Any, *arguments: Any) -> Any:
     """Ask the metastore, however long it is away: commits do not get lost meanwhile."""
     pause = _LOOK_SECONDS
     while True:
         try:
-            return await asyncio.to_thread(look, *arguments)
+            return await in_thread(look, *arguments)
         except HiveAcidError as error:
             log.warning("Commits cannot be looked for; next try in %.0f s: %s", pause, error)
         await asyncio.sleep(pause)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_hive_acid.errors import HiveAcidError, LockTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.locks.watching import GivenUp, Granted, LockWatch, Watched
@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[..., T], *arguments: object) -> T:
+    """Call what blocks. Who is cancelled meanwhile waits for its end, because the connection it uses is closed next."""
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # nobody will ask for it any more
+        raise
 
 
 class _Shared:
@@ -133,7 +146,7 @@ class LockRoom:
         while self._waiting:
             requests = [request for request, _ in self._waiting.values()]
             try:
-                outcomes = await asyncio.to_thread(self._watch.look, requests)
+                outcomes = await in_thread(self._watch.look, requests)
             except HiveAcidError as error:
                 # Nothing is decided while the database is away; the txns live on for a while, and waits end in time.
                 log.warning("%d requests for locks could not be looked at: %s", len(requests), error)
@@ -192,7 +205,7 @@ class QuestionRoom:
         while self._asking:
             asking, self._asking = self._asking, {}
             try:
-                found = await asyncio.to_thread(_ask, self._client, list(asking))
+                found = await in_thread(_ask, self._client, list(asking))
             except HiveAcidError as error:
                 found = dict.fromkeys(asking, error)
             except BaseException:
