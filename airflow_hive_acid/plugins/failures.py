@@ -61,8 +61,9 @@ def failure_of(error: Exception) -> Failure:
     if isinstance(error, CsrfError):
         return Failure(403, "csrf", str(error.detail))
     if isinstance(error, StarletteHTTPException | HTTPException):
-        code = _OF_STATUS.get(error.status_code, "invalid" if error.status_code < 500 else "internal")
-        return Failure(error.status_code, code, str(error.detail))
+        status = 422 if error.status_code == 400 else error.status_code  # FastAPI: a body that is no JSON at all
+        code = _OF_STATUS.get(status, "invalid" if status < 500 else "internal")
+        return Failure(status, code, str(error.detail))
     if isinstance(error, RequestValidationError):
         return Failure(422, "invalid", "; ".join(map(_problem, error.errors()[:5])))
     for kind, status, code in _OF_ERROR:

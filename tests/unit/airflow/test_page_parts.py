@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 import types
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +21,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.hooks.tasks import agent_info, worker_id
 from airflow_hive_acid.plugins import cursors, description
 from airflow_hive_acid.plugins.access import _Bucket
+from airflow_hive_acid.plugins.application import STATIC
 from airflow_hive_acid.plugins.failures import failure_of
 from airflow_hive_acid.plugins.shaping import properties, public_uri
 from airflow_hive_acid.plugins.task_links import TaskOf, compaction_of, task_of
@@ -157,3 +162,19 @@ def test_the_description_escapes_what_it_shows() -> None:
         assert tag not in text
     assert '<a href="#A">A</a>' in text
     assert "list of string" in text
+
+
+def test_airflow_finds_the_plugin_and_makes_its_application_when_it_is_needed() -> None:
+    """Airflow imports it at the start of nearly every process."""
+    (entry,) = [one for one in entry_points(group="airflow.plugins") if one.name == "hive_acid"]
+    plugin = entry.load()
+    (mounted,) = plugin.fastapi_apps
+    assert (mounted["url_prefix"], mounted["name"]) == ("/hive-acid", "Hive ACID")
+    (app,) = plugin.react_apps
+    for url in (app["bundle_url"], app["icon"], app["icon_dark_mode"]):
+        path = url.partition("?")[0].removeprefix("hive-acid/static/")
+        assert (STATIC / path).is_file(), url
+    assert (app["url_route"], app["destination"]) == ("hive-acid", "nav")
+    tree = ast.parse(Path(sys.modules[plugin.__module__].__file__ or "").read_text())
+    imported = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
+    assert imported == {"__future__", "typing", "airflow.plugins_manager", "airflow_hive_acid"}

@@ -1,0 +1,148 @@
+"""What the page shows, and that its API keeps what its description promises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.compaction_queue_model import Resource
+from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.measures import Measure
+from airflow_hive_acid.metastore.schema_transactions import TXNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    from airflow_hive_acid.metastore import MetastoreClient
+
+pytestmark = pytest.mark.backends("sqlite")
+
+CONN = "hive_acid_default"
+BASE = f"/api/v1/connections/{CONN}"
+HEADER = {"X-Hive-Acid": "1"}
+ROLES = ("anonymous", "viewer", "user", "op", "admin")
+
+
+def lock(client: MetastoreClient, txn_id: int = 0, place: str = "t", type: LockType = LockType.EXCLUSIVE) -> int:
+    return client.lock(LockComponent("db", place, None, type, Operation.NO_TXN), txn_id=txn_id).lock_id
+
+
+def test_a_txn_leads_to_its_task_and_says_whom_it_waits_for(
+    metastore: MetastoreClient, ask: Callable[..., Any]
+) -> None:
+    holder = metastore.open_txn()
+    waiter = metastore.open_txn(agent_info="airflow/sales/manual__2026/load[3]#2")
+    lock(metastore, holder)
+    lock(metastore, waiter)
+    found = ask(f"/transactions/{waiter}").json()
+    assert found["txn"]["task"]["log_url"] == "dags/sales/runs/manual__2026/tasks/load/mapped/3?try_number=2"
+    edge = {"source": f"txn:{waiter}", "target": f"txn:{holder}", "object": "db.t", "in_cycle": False}
+    assert (found["waits_for"], found["waited_by"]) == ([edge], [])
+    assert found["sentence"] == f"txn {waiter} waits for db.t behind txn {holder}"
+    assert ask(f"/transactions/{holder}").json()["waited_by"] == [edge]
+    graph = ask("/locks/graph?database=db&table=t&limit=1").json()
+    assert (graph["total_nodes"], graph["waiters"], graph["truncated"], len(graph["nodes"])) == (2, 1, True, 1)
+    assert ask("/locks/graph?database=other").json()["nodes"] == []
+
+
+def test_the_overview_names_what_is_wrong_and_where_to_look(
+    metastore: MetastoreClient, ask: Callable[..., Any]
+) -> None:
+    txn = metastore.open_txn()
+    with metastore.database.transaction() as conn:
+        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == txn).values(TXN_STARTED=1))
+    lock(metastore, txn)
+    lock(metastore)
+    failed = metastore.compactions.enqueue("db.t")
+    metastore.compactions.claim("w")
+    metastore.compactions.mark_failed(metastore.compactions.get(failed.id), "no space")
+    metastore.compactions.enqueue("db.u", pool="etl")
+    metastore.leases.grab_lease("db.v", 600)
+    found = ask("/overview").json()
+    assert found["oldest_txn"]["txn_id"] == txn
+    assert [one["state"] for one in found["waiting_locks"]] == ["waiting"]
+    assert [(one["id"], one["error"]) for one in found["failures"]] == [(failed.id, "no space")]
+    assert [(one["pool"], one["state"], one["count"]) for one in found["queue"]] == [("etl", "initiated", 1)]
+    assert [one["object"] for one in found["leases"]] == ["db.v"]
+    wrong = {one["name"]: one for one in found["findings"]}
+    assert wrong["oldest_open_non_repl_txn_age_in_sec"]["level"] == "error"
+    assert wrong["oldest_open_non_repl_txn_age_in_sec"]["advice"]
+
+
+def test_a_table_shows_its_size_over_time_and_why_it_is_not_compacted(
+    metastore: MetastoreClient, ask: Callable[..., Any]
+) -> None:
+    metastore.measures.store([(Resource("db", "t"), Measure(3, 2, 1, 60, 40, 25))])
+    (row,) = ask("/tables?database=db").json()["items"]
+    assert (row["object"], row["transactional"], row["deltas"], row["delete_ratio"]) == ("db.t", "full", 2, 0.25)
+    series = ask("/tables/series?database=db&table=t").json()
+    assert [(point["deltas"], point["base_bytes"]) for point in series["points"]] == [(2, 60)]
+    detail = ask("/tables/detail?database=DB&table=T").json()
+    assert (detail["row"], detail["properties"]["transactional"]) == (row, "true")
+    told = ask("/tables/explain?database=db&table=t").json()
+    assert (told["object"], told["writes"], told["decision"]["kind"]) == ("db.t", 0, "nothing to do")
+
+
+def test_pages_follow_each_other_by_their_cursors(metastore: MetastoreClient, ask: Callable[..., Any]) -> None:
+    ids = metastore.open_txns(5)
+    found, cursor = [], ""
+    while cursor is not None:
+        answer = ask(f"/transactions?limit=2{cursor and f'&cursor={cursor}'}").json()
+        assert answer["total"] == (None if cursor else 5)
+        found += [one["txn_id"] for one in answer["items"]]
+        cursor = answer["next"]
+    assert found == ids
+
+
+def test_the_page_for_plain_browsers_and_its_files_need_no_login(page: TestClient) -> None:
+    shell = page.get("/")
+    assert (shell.status_code, shell.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    script = page.get("/static/page.js")
+    assert script.status_code == 200
+    assert script.headers["cache-control"] == "no-cache"
+    assert page.get("/static/page.js", headers={"If-None-Match": script.headers["etag"]}).status_code == 304
+    for path in ("/static/../application.py", "/static/%2e%2e/application.py", "/static//etc/passwd"):
+        assert page.get(path).status_code == 404
+
+
+def test_the_api_keeps_what_its_description_promises(
+    application: FastAPI, metastore: MetastoreClient, tokens: dict[str, str]
+) -> None:
+    """Random requests made from the OpenAPI document: no answer is a 500, every answer is of a documented shape."""
+    import schemathesis
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.checks import not_a_server_error, response_schema_conformance, status_code_conformance
+
+    metastore.open_txn()
+    metastore.compactions.enqueue("db.t")
+    metastore.leases.grab_lease("db.t", 600)
+    document = application.openapi()
+    schema = schemathesis.openapi.from_dict(document)
+    schema.app = application
+    headers = {"Authorization": f"Bearer {tokens['op']}", **HEADER}
+    checked = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+
+        @given(case=operation.as_strategy())
+        @settings(
+            max_examples=5, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        def check(case: Any) -> None:
+            if "conn_id" in (case.path_parameters or {}):
+                case.path_parameters["conn_id"] = CONN
+            response = case.call(app=application, headers=headers)
+            case.validate_response(
+                response, checks=(not_a_server_error, status_code_conformance, response_schema_conformance)
+            )
+
+        check()
+        checked += 1
+    assert checked == sum(len(verbs) for verbs in document["paths"].values()) == 22
