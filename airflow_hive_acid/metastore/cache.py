@@ -380,8 +380,8 @@ class CachedCatalog:
                 if (verdict is Verdict.MISSING or untold) and not self._state.offer(key, entry, looking):
                     self._refused(key, entry)
                 known = self._state.store.table(key)
-                if known is None:
-                    self._state.seen(key, as_of)
+                if known is None or known is entry or known.table.id != entry.table.id:
+                    self._state.seen(entry.table.id, as_of)  # it may be in memory under an earlier name
             if known is not None and known is not entry and not _agrees(known, cached, answer):
                 with self._lock:
                     self._state.differs(key, known, as_of)

@@ -66,7 +66,8 @@ class CacheState:
     keep_new: bool = True
     writes: OpenWrites = field(default_factory=OpenWrites)
     _again: set[TableName] = field(default_factory=set)
-    _floors: dict[TableName, int] = field(default_factory=dict)
+    _floors: dict[TableName | int, int] = field(default_factory=dict)
+    _names: dict[int, TableName] = field(default_factory=dict)
     _looking: dict[int, int] = field(default_factory=dict)
     _recent: deque[Changes] = field(default_factory=deque)
     _numbers: int = 0
@@ -86,12 +87,13 @@ class CacheState:
             return Verdict.OFF, None
         if entry is None:
             return Verdict.MISSING, None
-        floor = self._floors.get(key, 0) if self._floors else 0
         if not isinstance(entry, TableEntry):
+            floor = self._floors.get(key, 0)
             usable = entry.freshness.is_usable(self.position) and self.position >= floor
             return (Verdict.HIT if usable else Verdict.UNCONFIRMED), entry
         if table_id is not None and entry.table.id != table_id:
             return Verdict.REPLACED, entry
+        floor = self._floors.get(entry.table.id, 0) if self._floors else 0
         return decide(entry.freshness, self.position, entry.write_ids, reader, floor=floor), entry
 
     def begin_looking(self) -> Looking:
@@ -126,14 +128,15 @@ class CacheState:
                 entry = entry.touched(touch)
         if known is not None and known.freshness.as_of > entry.freshness.as_of:
             return False
-        kept = self.store.put(key, entry)
-        self._note(key)
-        return kept
+        return self._put(key, entry)
 
-    def seen(self, key: TableName, as_of: int) -> None:
-        """A reader was shown the database as of an event, which differs from the entry: nothing older is shown now."""
+    def seen(self, what: TableName | int, as_of: int) -> None:
+        """A reader was shown the database as of an event, which may differ from an entry: nothing older is shown now.
+
+        :param what: a table's id, whatever its name was then; or the key of anything else.
+        """
         if self.position is not None and as_of > self.position:
-            self._floors[key] = max(as_of, self._floors.get(key, 0))
+            self._floors[what] = max(as_of, self._floors.get(what, 0))
 
     def differs(self, key: TableName, entry: Entry, as_of: int) -> None:
         """The database showed something else as of an event than an entry holds.
@@ -144,10 +147,9 @@ class CacheState:
         if self.position is None or self.store.peek(key) is not entry or entry.freshness.as_of > as_of:
             return
         if as_of > self.position:
-            self.seen(key, as_of)
+            self.seen(entry.table.id if isinstance(entry, TableEntry) else key, as_of)
         elif isinstance(entry, TableEntry):
-            self.store.put(key, entry.doubted(as_of))
-            self._note(key)
+            self._put(key, entry.doubted(as_of))
         else:
             self.store.pop(key)
 
@@ -158,6 +160,7 @@ class CacheState:
         self.store.clear()
         self._again.clear()
         self._floors.clear()
+        self._names.clear()
         self._recent.clear()
         self.generation += 1
         self.position, self.writes = position, writes
@@ -192,7 +195,7 @@ class CacheState:
             if entry is None:
                 loaded = found.loads.get(key)
                 if loaded is not None:
-                    self.store.put(key, TableEntry.of(loaded))
+                    self._put(key, TableEntry.of(loaded))
                 continue
             if not isinstance(entry, TableEntry):
                 if touch is not None and touch.last > entry.freshness.as_of:
@@ -207,10 +210,11 @@ class CacheState:
                     self._again.discard(key)
                     continue
                 entry = entry.refreshed(loaded)
-            self.store.put(key, entry)
-            self._note(key)
+            self._put(key, entry)
         self.position, self.writes = found.end, found.writes
         self._floors = {key: floor for key, floor in self._floors.items() if floor > found.end}
+        if len(self._names) > 2 * len(self.store) + MOST_CREATED:
+            self._names = {i: key for i, key in self._names.items() if key in self.store}
         if self._looking:
             self._recent.append(found.changes)
         else:
@@ -241,12 +245,18 @@ class CacheState:
         fresh = entry.freshness
         return fresh.since is not None or bool(fresh.pending) or fresh.as_of > (self.position or 0)
 
-    def _note(self, key: TableName) -> None:
-        entry = self.store.table(key)
-        if entry is not None and entry.freshness.since is not None:
+    def _put(self, key: TableName, entry: Entry) -> bool:
+        kept = self.store.put(key, entry)
+        if isinstance(entry, TableEntry):
+            former = self._names.get(entry.table.id)
+            if former is not None and former != key:
+                self.store.pop(former, None)  # it was renamed: what is known by the former name is older
+            self._names[entry.table.id] = key
+        if isinstance(entry, TableEntry) and entry.freshness.since is not None and key in self.store:
             self._again.add(key)
         else:
             self._again.discard(key)
+        return kept
 
 
 def _adds_partitions(known: Entry, offered: Entry) -> bool:
