@@ -251,7 +251,7 @@ def hive_acid_transaction_tries(
 
 def pause_before(number: int, delay: timedelta) -> timedelta:
     """Pause before a try, by its number: doubling from the second one on."""
-    return min(delay * (1 << max(0, number - 2)), max(delay, _LONGEST_PAUSE))
+    return min(delay * (1 << min(max(0, number - 2), 30)), max(delay, _LONGEST_PAUSE))
 
 
 def _seconds(given: timedelta | None) -> float | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import JobFailedError
@@ -17,6 +20,13 @@ from airflow_hive_acid.metastore.shared_rules import SharedState
 from airflow_hive_acid.operators.changes import HiveAcidInsertOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.transaction_groups import hive_acid_transaction, hive_acid_transaction_tries
+from airflow_hive_acid.operators.transactions import (
+    BeginTransactionOperator,
+    CommitTransactionOperator,
+    EndTransactionOperator,
+    KeepTransactionOperator,
+)
+from airflow_hive_acid.triggers.shared_transactions import TransactionKeptTrigger
 from tests.integration.engine.conftest import FakeSpark
 
 if TYPE_CHECKING:
@@ -189,3 +199,74 @@ def test_group_with_a_task_that_fails_shows_nothing(client: Any, spark: Any, fin
     assert states(client) == ["ABORTED"]
     assert not visible(client, "sales.orders")
     assert client.show_locks() == []
+
+
+def context_of(task_id: str, try_number: int = 1) -> Any:
+    """What Airflow tells a task."""
+    ti = SimpleNamespace(
+        dag_id="dag", run_id="run", task_id=task_id, map_index=-1, try_number=try_number, max_tries=1,
+        xcom_push=lambda **_kwargs: None,
+    )  # fmt: skip
+    return {"ti": ti}
+
+
+@pytest.mark.rule("R9")
+def test_keeper_and_members_wait_without_a_worker_slot(client: Any, spark: Any) -> None:
+    """
+    t1  begin; the keeper leaves for the triggerer, and beats
+    t2  a member is at work: another one, whose turn comes later, leaves for the triggerer, too
+    t3  the first has finished: the trigger of the other fires, and it goes on
+    t4  commit: the keeper's trigger fires
+    """
+    begun = BeginTransactionOperator(task_id="load.begin", tables=TABLES).execute(context_of("load.begin"))
+    with pytest.raises(TaskDeferred) as kept:
+        KeepTransactionOperator(task_id="keeper", transaction=begun).execute(context_of("keeper"))
+    keeper: Any = kept.value.trigger
+    assert keeper.check(client) is None
+    assert client.shared_txns.get(begun["txn_id"]).kept is not None
+
+    scope = ("airflow", "dag", "run", "first", "-1")
+    second = HiveAcidOperator(task_id="second", sql="INSERT INTO sales.orders VALUES (1)", transaction=begun)
+    with Engine(client, FakeSpark(), "") as engine, engine.joined(begun["txn_id"], scope) as joined:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AIRFLOW__HIVE_ACID__HIVE_ACID_LOCK_DEFER_AFTER", "0s")
+            with pytest.raises(TaskDeferred) as turn:
+                second.execute(context_of("second"))
+        trigger: Any = turn.value.trigger
+        assert trigger.check(client) is None
+        engine.run("INSERT INTO sales.returns VALUES (1)")
+        assert not joined.is_done
+    event = {"status": "success", **trigger.check(client)}
+    assert second.resume(context_of("second"), event)["inserted"] == 1
+    trigger.until = 0.0
+    assert trigger.check(client) == {"txn_id": begun["txn_id"]}
+
+    # A worker that died after its work: the retry returns what was done, and applies nothing.
+    specs = len(spark.specs)
+    assert second.execute(context_of("second", 2))["inserted"] == 1
+    assert len(spark.specs) == specs
+
+    commit = CommitTransactionOperator(task_id="commit", transaction=json.dumps(begun))
+    assert [commit.execute(context_of("commit", n))["inserted"] for n in (1, 2)] == [2, 2]
+    event = {"status": "success", **keeper.check(client)}
+    ended = KeepTransactionOperator(task_id="k", transaction=begun).ended(context_of("k"), event)
+    assert ended["state"] == "committed"
+    with pytest.raises(AirflowFailException, match="its age"):
+        KeepTransactionOperator(task_id="k", transaction=begun).ended(
+            context_of("k"), {"status": "success", "limit": True, "reason": "its age"}
+        )
+
+
+@pytest.mark.rule("R9")
+def test_who_ends_the_keeper_ends_the_transaction(client: Any, spark: Any) -> None:
+    """Marking it as failed in Airflow aborts the transaction, and nobody works in it any more."""
+    begun = BeginTransactionOperator(task_id="load.begin", tables=TABLES).execute(context_of("load.begin"))
+    asyncio.run(TransactionKeptTrigger(begun["txn_id"]).on_kill())
+    assert states(client) == ["ABORTED"]
+    member = HiveAcidOperator(task_id="m", sql="INSERT INTO sales.orders VALUES (1)", transaction=begun)
+    with pytest.raises(AirflowFailException, match="its keeper was ended or cleared in Airflow"):
+        member.execute(context_of("m"))
+    end = EndTransactionOperator(task_id="end", transaction=begun).execute(context_of("end"))
+    assert end is not None
+    assert (end["state"], end["error"]) == ("aborted", "TransactionLimitError")
+    assert EndTransactionOperator(task_id="end", transaction="None").execute(context_of("end")) is None
