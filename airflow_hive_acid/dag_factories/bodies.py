@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_hive_acid.hooks import stats
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
@@ -32,7 +34,7 @@ def initiate(conn_id: str) -> list[Decision]:
     from airflow_hive_acid.maintenance.initiator import look_once
 
     requests: list[Decision] = []
-    with HiveAcidHook(conn_id) as hook:
+    with HiveAcidHook(conn_id) as hook, stats.cycle("initiator", conn_id):
         for step in look_once(hook.get_conn(), hook.get_filesystem()):
             _tell(step)
             requests += [decision for decision in step if decision.kind in (Kind.MAJOR, Kind.MINOR)]
@@ -76,6 +78,7 @@ def compact(conn_id: str, worker_id: str, limit: int | None = None) -> list[Comp
 
     with HiveAcidHook(conn_id) as hook, hook.get_engine(agent_info=worker_id) as engine:
         outcomes = engine.run_compactions(worker_id, limit)
+    stats.tell_compactions(outcomes, conn_id)
     failed = [str(outcome) for outcome in outcomes if outcome.kind is Kind.FAILED]
     report_failures([[{"served": len(outcomes), "failed": failed}]])
     return outcomes
@@ -89,8 +92,9 @@ def clean(conn_id: str) -> list[CleaningOutcome]:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.cleaner import run_cleaner
 
-    with HiveAcidHook(conn_id) as hook:
+    with HiveAcidHook(conn_id) as hook, stats.cycle("cleaner", conn_id):
         outcomes = run_cleaner(hook.get_conn(), hook.get_filesystem())
+    stats.tell_cleaning(outcomes, conn_id)
     _tell(outcomes)
     return outcomes
 
@@ -100,8 +104,25 @@ def reap(conn_id: str) -> None:
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.reaper import run_reaper
 
+    with HiveAcidHook(conn_id) as hook, stats.cycle("reaper", conn_id):
+        report = run_reaper(hook.get_conn(), hook.get_filesystem())
+    stats.count("total_num_timed_out_transactions", conn_id, len(report.aborted))
+    stats.count("expired_locks", conn_id, report.expired_locks)
+    _tell([report])
+
+
+def measure(conn_id: str) -> list[str]:
+    """Send the metastore's metrics to Airflow's, and say what is beyond a threshold.
+
+    :return: the warnings and errors, with what to do.
+    """
+    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.maintenance.health import findings, read_health
+
     with HiveAcidHook(conn_id) as hook:
-        _tell([run_reaper(hook.get_conn(), hook.get_filesystem())])
+        readings = read_health(hook.get_conn())
+    stats.tell_health(readings, conn_id)
+    return [str(reading) for reading in findings(readings)]
 
 
 def purge_history(conn_id: str) -> None:

@@ -18,6 +18,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import AnyFilesystem
+from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
@@ -279,6 +280,7 @@ class HiveAcidHook(BaseHook):
         # Not self.log: a handler can see what kind of event it is. What is planned is said by what is done.
         level = logging.DEBUG if type(event).__name__ == "StatementPlanned" else logging.INFO
         log.log(level, "%s", event, extra={"hive_acid_event": event})
+        stats.tell_event(event, self.hive_acid_conn_id)
 
 
 def _read(connection: Connection) -> HiveAcidConnection:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_hive_acid import errors
+from airflow_hive_acid.hooks import stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,6 +106,7 @@ def fail_task(error: HiveAcidError) -> NoReturn:
     :raises AirflowFailException: when it cannot; the task fails at once, whatever retries it has.
     """
     text = f"{type(error).__name__}: {error}"
+    stats.count("task_failures", None, labels={"error": type(error).__name__})
     if error.retryable:
         raise AirflowException(text) from error
     raise AirflowFailException(text) from error

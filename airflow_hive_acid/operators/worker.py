@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias, BaseOperator
 
 from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.assets import COMPACTIONS, announce
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill, worker_id
@@ -149,6 +150,7 @@ class CompactionWorkerOperator(BaseOperator):
         finally:
             self._running = None
         announce(context["outlet_events"], self.hive_acid_conn_id, outcomes)
+        stats.tell_compactions(outcomes, self.hive_acid_conn_id)
         failed = [str(outcome) for outcome in outcomes if outcome.kind is Kind.FAILED]
         return {"served": len(outcomes), "failed": failed}
 
@@ -230,12 +232,13 @@ class CleanOperator(BaseOperator):
         from airflow_hive_acid.maintenance.cleaner import run_cleaner
 
         try:
-            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+            with HiveAcidHook(self.hive_acid_conn_id) as hook, stats.cycle("cleaner", self.hive_acid_conn_id):
                 outcomes = run_cleaner(hook.get_conn(), hook.get_filesystem())
         except HiveAcidError as error:
             fail_task(error)
         for outcome in outcomes:
             self.log.info("%s", outcome)
+        stats.tell_cleaning(outcomes, self.hive_acid_conn_id)
         removed = sum(len(outcome.removed) for outcome in outcomes)
         if removed:
             context["outlet_events"][_MAYBE_CLEANED].add(CLEANED, extra={"removed": removed})

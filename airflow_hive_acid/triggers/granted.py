@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 from airflow.triggers.base import TriggerEvent
 
 from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.triggers.base import MetastoreWaitTrigger, failed
 from airflow_hive_acid.triggers.shared import lock_room, shared_client
@@ -47,6 +49,7 @@ class LocksGrantedTrigger(MetastoreWaitTrigger):
         """Wait, then fire one event: ``status`` ``success``, or ``error`` with a ``message``."""
         from airflow_hive_acid.metastore.locks.watching import GivenUp, Watched  # not needed to defer
 
+        started = time.monotonic()
         try:
             async with lock_room(self.hive_acid_conn_id) as room:
                 outcome = await room.wait(Watched(self.txn_id, self.lock_id, self.until))
@@ -56,6 +59,7 @@ class LocksGrantedTrigger(MetastoreWaitTrigger):
         if isinstance(outcome, GivenUp):
             yield failed(outcome.error)
         else:
+            stats.duration("lock_wait", time.monotonic() - started, self.hive_acid_conn_id)
             event = {"status": "success", "txn_id": self.txn_id, "lock_id": self.lock_id}
             event["handed_back"] = self.handed_back
             yield TriggerEvent(event)  # type: ignore[no-untyped-call]

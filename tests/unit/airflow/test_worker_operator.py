@@ -159,7 +159,7 @@ def test_plan_counts_what_waits_and_defers_while_nothing_does(client, table, con
 
 def test_cleaner_cleans_after_a_wait_in_vain_and_tells_only_of_what_it_removed(client, conn_id, context, monkeypatch):
     removed = []
-    result = [SimpleNamespace(removed=removed)]
+    result = [SimpleNamespace(kind=Kind.CLEANED, removed=removed)]
     monkeypatch.setattr("airflow_hive_acid.maintenance.cleaner.run_cleaner", lambda client, fs: result)
     operator = CleanOperator(task_id="t", wait_seconds=60, hive_acid_conn_id=conn_id)
     with pytest.raises(TaskDeferred) as deferred:
