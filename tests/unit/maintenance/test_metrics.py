@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from airflow_hive_acid.maintenance import health
 from airflow_hive_acid.maintenance.health import Level, findings, judge
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
 from airflow_hive_acid.metastore.metric_rows import DeltaCount, LastGroup, MetricRows, QueueGroup, TxnGroup, Waiting
@@ -163,6 +166,16 @@ def test_what_is_well_tells_from_where_on_it_is_not() -> None:
     told = readings["oldest_open_non_repl_txn_age_in_sec"]
     assert (told.setting, told.limit) == ("hive.compactor.oldest.open.txn.threshold.warning", 86_400)
     assert (readings["num_locks"].setting, readings["num_locks"].limit) == ("", None)
+
+
+def test_the_manual_names_every_metric_that_has_a_threshold_and_its_setting() -> None:
+    manual = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    table = manual[manual.index("### Metrics") : manual.index("**In Airflow's metrics.**")]
+    for name, rule in health._RULES.items():
+        assert f"`{name}`" in table
+        for limit in rule.limits(Settings()):
+            key = limit.setting.removesuffix(".warning").removesuffix(".error")
+            assert key in table or "." not in key
 
 
 def test_a_threshold_of_0_is_off() -> None:
