@@ -85,6 +85,7 @@ class StatementPlanned:
     :param views: the session's temporary views, by name.
     :param txn_id: the txn it runs in, None when it needs none, or when it is not run again.
     :param snapshot: up to which write id it sees each transactional table that it reads or changes.
+    :param write_ids: write ids of its txn, by table.
     """
 
     plan: Plan
@@ -92,6 +93,7 @@ class StatementPlanned:
     views: Mapping[str, Source]
     txn_id: int | None = None
     snapshot: Mapping[str, int] = field(default_factory=dict)
+    write_ids: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         reads = ", ".join(

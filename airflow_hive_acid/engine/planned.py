@@ -48,4 +48,4 @@ def tell(
             marks[name] = min(mark, own.get(name, mark + 1) - 1)
     txn_id = None if seen is None else seen.txn_id
     # A copy: views come and go with later statements.
-    context.emit(StatementPlanned(plan, tables, dict(context.views), txn_id, marks))
+    context.emit(StatementPlanned(plan, tables, dict(context.views), txn_id, marks, own))

@@ -60,13 +60,13 @@ class Output:
 class Txn:
     """One txn of the task.
 
-    :param state: ``open``, ``committed`` or ``aborted``, as far as this task knows.
+    :param state: ``open``, ``committed`` or ``aborted``, as far as this task knows; ``read`` when it only read.
     :param operations: what it was declared for, by table.
     :param snapshot: up to which write id it saw each table.
     """
 
     txn_id: int
-    state: str = "open"
+    state: str = "read"
     operations: dict[str, str] = field(default_factory=dict)
     write_ids: dict[str, int] = field(default_factory=dict)
     snapshot: dict[str, int] = field(default_factory=dict)
@@ -93,11 +93,15 @@ class Collected:
             case StatementPlanned():
                 self.planned.append(event)
                 if event.txn_id is not None:
-                    self._txn(event.txn_id).snapshot.update(event.snapshot)
+                    txn = self._txn(event.txn_id)
+                    txn.snapshot.update(event.snapshot)
+                    if event.plan.write is not None and txn.state == "read":
+                        txn.state, txn.write_ids = "open", dict(event.write_ids)  # opened by another task
             case TransactionOpened():
                 self._pending.clear()
                 txn = self._txn(event.txn_id)
                 txn.operations, txn.write_ids = dict(event.operations), dict(event.write_ids)
+                txn.state = "open"
             case JobFinished() | Published():
                 self._ran = True
                 self._pending.append(event)

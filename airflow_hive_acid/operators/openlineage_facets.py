@@ -17,7 +17,7 @@ class HiveAcidTransaction(RedactMixin):
     """One txn of the run.
 
     :param txnId: its id in the metastore.
-    :param state: ``open``, ``committed`` or ``aborted``; a txn that several tasks share is open until the last one.
+    :param state: ``read``, ``open``, ``committed`` or ``aborted``; one that several tasks share is open until the last.
     :param operations: what it was declared for, by table.
     :param writeIds: its write id, by table that it may have written.
     :param snapshot: highest write id that it saw, by table; of those below some may have been open or aborted.

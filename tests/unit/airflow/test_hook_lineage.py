@@ -8,7 +8,13 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk import lineage, plugins_manager
 
-from airflow_hive_acid.engine.events import JobFinished, Published, TransactionCommitted, TransactionOpened
+from airflow_hive_acid.engine.events import (
+    JobFinished,
+    Published,
+    StatementPlanned,
+    TransactionCommitted,
+    TransactionOpened,
+)
 from airflow_hive_acid.hooks.assets import table_asset
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.lineage import Collected, report_to_airflow, to_openlineage
@@ -76,3 +82,17 @@ def test_an_asset_is_the_dataset_of_its_table(connection):
     asset = table_asset("w.t", "lake", partition="day=2026-01-01")
     dataset = to_openlineage(asset, None)
     assert (dataset.namespace, dataset.name) == ("hive://db:5432", "w.t")
+
+
+def test_a_member_of_a_transaction_across_tasks_tells_what_another_one_will_commit():
+    """It has not opened the txn, and does not see its end."""
+    found = Collected()
+    plan = SimpleNamespace(write=SimpleNamespace(table="w.t"), reads=[])
+    found(StatementPlanned(plan, {}, {}, 7, {"w.t": 3}, {"w.t": 4}))
+    found(JobFinished("insert", "w.t", 3, 0, 0, 0, 0.1))
+    found(Published("w.t", 1, 2, 99, 0.1))
+    (txn,) = found.txns.values()
+    assert (txn.state, txn.write_ids, txn.snapshot) == ("open", {"w.t": 4}, {"w.t": 3})
+    output = found.still_open()["w.t"]
+    assert (output.write_id, output.inserted, output.bytes) == (4, 3, 99)
+    assert found.outputs == {}

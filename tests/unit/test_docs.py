@@ -1,0 +1,83 @@
+"""The documents: every link leads somewhere, every decision is listed, every word of the glossary stands once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DECISIONS = ROOT / "docs" / "decisions"
+PAGES = sorted(
+    page
+    for place in ("*.md", "docs/**/*.md", "accelerator/*.md", "examples/*.md")
+    for page in ROOT.glob(place)
+    if not page.name.startswith(".")
+)
+_FENCED = re.compile(r"^(```|~~~).*?^\1", re.S | re.M)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def _prose(page: Path) -> str:
+    """The text without blocks of code and without code inside of lines, which may look like links."""
+    return re.sub(r"`[^`\n]*`", "`code`", _FENCED.sub("", page.read_text(encoding="utf-8")))
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#{1,6} +(.*?) *$", _FENCED.sub("", page.read_text(encoding="utf-8")), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        number, name = 0, slug
+        while name in found:
+            number += 1
+            name = f"{slug}-{number}"
+        found.add(name)
+    return found
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links of a page to files or headings that are not there."""
+    broken = []
+    for link in _LINK.findall(_prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page if not path else page.parent / path
+        if not target.exists():
+            broken.append(f"{link}: no such file")
+        elif anchor and target.suffix == ".md" and anchor not in _anchors(target):
+            broken.append(f"{link}: no such heading")
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A `b` (c)\n[x](#a-b-c) [y](#nothing) [z](other.md) `[no](link.md)`\n```\n[no](link.md)\n```\n")
+    assert broken_links(page) == ["#nothing: no such heading", "other.md: no such file"]
+
+
+def test_every_decision_is_listed_under_its_number_and_title() -> None:
+    """Those up to the last one that is listed: each has one number, and none is left out."""
+    listed = re.findall(r"^\| \[(\d+)\]\(([^)]+)\) \| (.+?) \|$", (DECISIONS / "README.md").read_text(), re.M)
+    found = []
+    for page in sorted(DECISIONS.glob("[0-9]*.md")):
+        title = re.match(r"# (\d+)\. (.+)", page.read_text(encoding="utf-8"))
+        assert title is not None, page.name
+        assert int(title.group(1)) == int(page.name[:4])
+        found.append((title.group(1), page.name, title.group(2)))
+    assert [number for number, *_ in found] == [str(i + 1) for i in range(len(found))]
+    assert listed == found[: len(listed)]
+    assert len(listed) >= 24
+
+
+def test_the_glossary_says_each_word_once() -> None:
+    words = re.findall(r"^\| ([^|]+?) \|", (ROOT / "docs" / "glossary.md").read_text(), re.M)[2:]
+    assert sorted(set(words)) == sorted(words)
