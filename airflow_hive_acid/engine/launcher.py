@@ -117,11 +117,7 @@ class SparkSubmitLauncher:
         :raises ConfigurationError: no Java, no spark-submit, a cluster without a spool it can reach, or one that
             cannot run our driver.
         """
-        if self.deploy_mode == "cluster" and self.master.startswith("spark://"):
-            raise ConfigurationError(
-                f"{self.master} is a standalone master, which runs no Python drivers in deploy mode cluster; "
-                "use deploy mode client (YARN and Kubernetes run both)"
-            )
+        require_driver_place(self.master, self.deploy_mode)
         if self.deploy_mode == "cluster" and self.spool is None:
             raise ConfigurationError(
                 f"deploy mode cluster on {self.master} needs a spool directory that the cluster can reach; "
@@ -163,6 +159,19 @@ class SparkSubmitLauncher:
         directory.mkdir(parents=True, exist_ok=True)
         _forget_old_logs(directory)
         return directory / f"spark-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{uuid.uuid4().hex[:8]}.log"
+
+
+def require_driver_place(master: str, deploy_mode: str, where: str = "") -> None:
+    """Refuse a driver on a standalone cluster, as spark-submit would after the start of a JVM.
+
+    :param where: what says so, and how to change it there.
+    :raises ConfigurationError: names the remedy.
+    """
+    if deploy_mode == "cluster" and master.startswith("spark://"):
+        raise ConfigurationError(
+            f"{master} is a standalone master, which runs no Python drivers in deploy mode cluster; "
+            f"use deploy mode client{where} (YARN and Kubernetes run both)"
+        )
 
 
 def job_environment(master: str, deploy_mode: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from airflow_hive_acid import resources
 from airflow_hive_acid.engine.java import find_spark_submit, require_java
-from airflow_hive_acid.engine.launcher import job_environment
+from airflow_hive_acid.engine.launcher import job_environment, require_driver_place
 from airflow_hive_acid.engine.packages import cluster_package
 from airflow_hive_acid.engine.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.spool import SpoolSession
@@ -76,8 +76,8 @@ class AirflowSparkLauncher:
 
         :param application: its name, and what it must be like; an application that another task has given back serves
             whatever it is called.
-        :raises ConfigurationError: no such connection, no Java, no spark-submit, or a driver on the cluster without a
-            spool it can reach.
+        :raises ConfigurationError: no such connection, no Java, no spark-submit, a driver on the cluster without a
+            spool it can reach, or on one that cannot run it.
         """
         target = spark_target(self.spark_conn_id)
         if not self.share:
@@ -90,6 +90,8 @@ class AirflowSparkLauncher:
         return with_application(target.master, self.conf, application)
 
     def _start(self, target: SparkTarget, application: Application) -> SpoolSession:
+        remedy = f': put "deploy-mode": "client" into the extra of Spark connection {self.spark_conn_id!r}'
+        require_driver_place(target.master, target.deploy_mode, remedy)
         if target.deploy_mode == "cluster" and self.spool is None:
             raise ConfigurationError(
                 f"Spark connection {self.spark_conn_id!r} runs drivers on the cluster ({target.master}), so specs and "

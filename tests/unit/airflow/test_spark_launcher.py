@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import stat
 import textwrap
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,11 +71,17 @@ def test_driver_on_the_cluster_needs_a_spool(spark_connection):
         AirflowSparkLauncher(conn_id).start()
 
 
+def test_driver_on_a_standalone_cluster_is_refused_with_the_remedy(spark_connection, tmp_path):
+    conn_id = spark_connection(host="spark://master", port=7077, extra={"deploy-mode": "cluster"})
+    with pytest.raises(ConfigurationError, match=r"spark://master:7077 .*\"deploy-mode\": \"client\".*'spark_test'"):
+        AirflowSparkLauncher(conn_id, spool=tmp_path.as_uri()).start()
+
+
 @pytest.fixture
 def fake_spark_submit(monkeypatch, tmp_path, spark_connection):
     """A spark-submit that writes down its arguments and environment, then runs a script of the test."""
 
-    def define(script: str) -> tuple[AirflowSparkLauncher, Path]:
+    def define(script: str, spool: str | None = None, **connection: Any) -> tuple[AirflowSparkLauncher, Path]:
         program = tmp_path / "spark-submit"
         program.write_text(
             "#!/bin/sh\n"
@@ -82,8 +92,9 @@ def fake_spark_submit(monkeypatch, tmp_path, spark_connection):
         monkeypatch.setattr(spark_launcher, "find_spark_submit", lambda environment: str(program))
         monkeypatch.setattr(spark_launcher, "require_java", lambda environment: "java")
         monkeypatch.setattr(spark_launcher.resources, "spark_job", lambda name: Path(f"/jobs/{name}.py"))
-        conn_id = spark_connection(host="local[1]")
-        return AirflowSparkLauncher(conn_id, conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"}), tmp_path
+        conn_id = spark_connection(**({"host": "local[1]"} | connection))
+        conf = {"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.executor.memory": "3g"}
+        return AirflowSparkLauncher(conn_id, conf=conf, spool=spool), tmp_path
 
     return define
 
@@ -117,6 +128,42 @@ def test_secrets_stand_neither_in_arguments_nor_in_the_environment(fake_spark_su
     assert arguments[:2] == ["--master", "local[1]"]
     assert "--load-spark-defaults" in arguments
     assert "/jobs/session.py" in arguments
+
+
+def test_driver_on_yarn_gets_everything_it_needs_and_no_secret(fake_spark_submit, monkeypatch, tmp_path):
+    """In deploy mode cluster nothing of this machine is there: what the driver imports goes along, and the rest is on
+    shared storage; settings travel in the file that spark-submit reads and ships."""
+    monkeypatch.setenv("HIVE_ACID_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HIVE_ACID_METASTORE_URL", "postgresql://u:hunter2@h/m")
+    shared = tmp_path / "shared"
+    launcher, _ = fake_spark_submit(
+        READY.replace("DIR", str(tmp_path))
+        + f"""
+    cp $(sed -n '/^--properties-file$/{{n;p}}' {tmp_path}/arguments) {tmp_path}/properties
+    while [ ! -e $spool/close ]; do sleep 0.05; done
+    """,
+        spool=shared.as_uri(),
+        host="yarn",
+        extra={"deploy-mode": "cluster", "queue": "etl; rm -rf /"},
+    )
+    session = launcher.start()
+    assert session.wait_ready() == "local-1"
+    session.close()
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    options = dict(itertools.pairwise(arguments))
+    assert (options["--master"], options["--deploy-mode"], options["--queue"]) == ("yarn", "cluster", "etl; rm -rf /")
+    assert Path(options["--py-files"]).parent == tmp_path / "cache"
+    assert zipfile.is_zipfile(options["--py-files"])
+    assert arguments[-5] == "/jobs/session.py"
+    assert options["--spool"].startswith(f"{shared.as_uri()}/session-")
+    assert list(shared.iterdir()) == []
+    properties = (tmp_path / "properties").read_text()
+    assert "spark.yarn.maxAppAttempts=1\n" in properties  # R5
+    assert "spark.executor.memory=3g\n" in properties
+    assert not re.search(r"spark\.(local\.dir|driver\.memory|sql\.warehouse\.dir)=", properties)
+    assert "hunter2" in properties
+    assert "hunter2" not in (tmp_path / "arguments").read_text() + (tmp_path / "environment").read_text()
+    assert "PYSPARK_DRIVER_PYTHON" not in (tmp_path / "environment").read_text()
 
 
 def test_program_that_ends_early_is_reported_with_its_last_lines(fake_spark_submit):

@@ -1,5 +1,6 @@
 """The subprocess launcher and its session, against a driver that speaks the spool protocol without Spark."""
 
+import itertools
 import json
 import os
 import signal
@@ -260,6 +261,28 @@ def test_cluster_gets_the_package_as_py_files(launcher, tmp_path, monkeypatch):
 def test_cluster_deploy_mode_wants_a_spool_it_can_reach(launcher, tmp_path):
     with pytest.raises(ConfigurationError, match="spool directory that the cluster can reach"):
         launcher(master="yarn", deploy_mode="cluster").start()
+
+
+def test_driver_on_kubernetes_gets_the_package_the_settings_and_no_secret(launcher, tmp_path, monkeypatch):
+    monkeypatch.setenv("HIVE_ACID_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HIVE_ACID_METASTORE_URL", "postgresql://u:hunter2@h/m")
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    shared = tmp_path / "shared"
+    conf = {"spark.kubernetes.container.image": "spark:4", "spark.hadoop.fs.s3a.secret.key": "hunter2"}
+    started = launcher(master="k8s://https://api:443", deploy_mode="cluster", spool=shared.as_uri(), conf=conf)
+    session = started.start()
+    session.run(select(f"environment {tmp_path / 'seen'}"))
+    session.close()
+    seen = json.loads((tmp_path / "seen").read_text())
+    argv = seen["argv"]
+    options = dict(itertools.pairwise(argv))
+    assert (options["--master"], options["--deploy-mode"]) == ("k8s://https://api:443", "cluster")
+    assert Path(options["--py-files"]).parent == tmp_path / "cache"
+    assert options["--spool"].startswith(f"{shared.as_uri()}/session-")
+    assert "hunter2" not in json.dumps([argv, seen["environment"]])
+    assert "PYSPARK_DRIVER_PYTHON" not in seen["environment"]
+    assert "spark.kubernetes.container.image=spark:4\n" in seen["properties"]
+    assert "spark.hadoop.fs.s3a.secret.key=hunter2\n" in seen["properties"]
 
 
 def test_shared_spool_gets_a_directory_per_session_that_goes_at_the_end(launcher, tmp_path):
