@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SECONDS = 60
 #: How long a test waits for something on the page, in milliseconds.
-PATIENCE = SECONDS * 1000
+PATIENCE = int(os.environ.get("HIVE_ACID_BROWSER_SECONDS", SECONDS)) * 1000
 HOSTILE = '<img src=x onerror="window.__injected=1"><script>window.__injected=1</script>\'"&amp;'
 
 
@@ -48,6 +48,7 @@ class World:
     client: MetastoreClient
     shop: Shop
     warehouse: str
+    url: str
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +74,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             write_history(client)
             queue_work(shop, warehouse)
             airflow.wait_until_it_answers()
-            yield World(airflow, client, shop, warehouse)
+            yield World(airflow, client, shop, warehouse, url)
     finally:
         airflow.stop()
 
@@ -108,6 +109,16 @@ class Visit:
     page: Page
     url: str
     complaints: list[str] = field(default_factory=list)
+    tolerated: set[int] = field(default_factory=set)
+
+    def tolerate(self, status: int) -> None:
+        """The browser writes answers that are errors to its console; those of this status are meant."""
+        self.tolerated.add(status)
+
+    def heard(self, text: str) -> None:
+        """Note what the console says, unless it is about an answer that is meant."""
+        if not any(f"the server responded with a status of {status} " in text for status in self.tolerated):
+            self.complaints.append(text)
 
     def open(self, **query: object) -> Visit:
         """Go to a view by its address, and wait until it has data or says why not."""
@@ -158,7 +169,7 @@ def visit(world: World, browser: Browser, states: dict[str, Any]) -> Iterator[Ca
         page = context.new_page()
         made = Visit(page, world.airflow.url)
         page.on("pageerror", lambda error: made.complaints.append(str(error)))
-        page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda said: made.heard(said.text) if said.type == "error" else None)
         visits.append(made)
         return made
 

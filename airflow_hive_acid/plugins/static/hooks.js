@@ -144,7 +144,7 @@ export function useFilters(defaults) {
   const values = useMemo(() => fromQuery(search, { ...defaults, cursor: "" }), [search]);
   const change = (some, replace = false) => {
     const next = { cursor: "", ...values, ...("cursor" in some ? {} : { cursor: "" }), ...some };
-    go(toQuery({ ...Object.fromEntries(new URLSearchParams(search)), ...next }, { view: "overview", ...defaults }), replace);
+    go(toQuery({ ...Object.fromEntries(new URLSearchParams(search)), ...next }, { ...defaults, view: "overview" }), replace);
   };
   return [values, change];
 }
