@@ -19,6 +19,7 @@ from airflow.sdk.log import mask_secret
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError, NoSuchObjectError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection
+from airflow_hive_acid.maintenance.health import Reading, read_health
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.plugins import server_database
 
@@ -32,8 +33,18 @@ AT_ONCE = 6
 _WAIT_SECONDS = 5.0
 _READ_AGAIN_SECONDS = 30.0
 """So long a connection of Airflow is taken to be what it was."""
+_COUNTED_AGAIN_SECONDS = 3.0
 _LEFT_ALONE_SECONDS = 3.0
 """So long a metastore that did not answer is not asked again."""
+
+
+@dataclass(slots=True)
+class _Health:
+    """What was counted last, and when; whoever counts holds the lock."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    readings: tuple[Reading, ...] = ()
+    at: float | None = None
 
 
 @dataclass(slots=True)
@@ -44,6 +55,7 @@ class _Known:
     client: MetastoreClient
     read_at: float
     room: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(AT_ONCE))
+    health: _Health = field(default_factory=_Health)
     checked: bool = False
     failed_at: float | None = None
     failure: str = ""
@@ -85,6 +97,14 @@ class Metastores:
             raise
         finally:
             known.room.release()
+
+    def readings(self, conn_id: str, client: MetastoreClient) -> tuple[Reading, ...]:
+        """The health of a metastore, counted at most every few seconds, however many look at it."""
+        health = self._find(conn_id).health
+        with health.lock:
+            if health.at is None or self._clock() - health.at >= _COUNTED_AGAIN_SECONDS:
+                health.readings, health.at = read_health(client), self._clock()
+            return health.readings
 
     def close(self) -> None:
         """Close all connections."""

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 
 from airflow_hive_acid import __version__
 from airflow_hive_acid.errors import HiveAcidError, NoSuchObjectError, NoSuchTxnError
-from airflow_hive_acid.maintenance.health import findings, read_health
+from airflow_hive_acid.maintenance.health import findings
 from airflow_hive_acid.metastore import MetastoreClient, pages, pages_leases
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState
@@ -88,9 +88,9 @@ def _connection(conn_id: str, default: str, user: Any) -> models.Connection:
 
 
 @router.get("/{conn_id}/overview", tags=["overview"])
-def overview(client: Client) -> models.Overview:
-    """What one looks at first: metrics with advice, and the rows that they are about."""
-    readings = read_health(client)
+def overview(request: Request, client: Client, conn_id: ConnId) -> models.Overview:
+    """What one looks at first: metrics with advice (counted every three seconds), and the rows that they are about."""
+    readings = request.app.state.metastores.readings(conn_id, client)
 
     def read(conn: Any) -> models.Overview:
         few, features = Slice(_FEW), client.database.features(conn)
