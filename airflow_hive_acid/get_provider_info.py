@@ -36,7 +36,6 @@ def get_provider_info() -> dict[str, Any]:
             "operators.worker",
             "operators.leases",
             "operators.transactions",
-            "operators.transaction_groups",
         ),
         "sensors": _modules(
             "sensors.locks", "sensors.compactions", "sensors.leases", "sensors.transactions", "sensors.commits"

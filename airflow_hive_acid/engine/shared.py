@@ -346,7 +346,11 @@ def commit_shared(context: Context, txn_id: int) -> tuple[SharedTxn, list[dict[s
             "task's work must not become visible"
         )
     token, claim = taken.token, Claim.from_document(taken.txn.document["claim"])
-    transaction = SharedTransaction(context, taken.txn, Freely())
+    try:
+        transaction = SharedTransaction(context, taken.txn, Freely())
+    except (TxnAbortedError, NoSuchTxnError) as gone:
+        give_up(context.client, context.filesystem, txn_id, type(gone).__name__, str(gone))
+        raise
     transaction.at_commit(context.client.claims.at_commit(claim, txn_id, results))
     transaction.at_commit(shared.at_commit(txn_id, token))
     transaction.commit()

@@ -95,6 +95,7 @@ def test_group_commits_two_tables_and_its_tasks_see_each_other(client: Any, spar
     with DAG("shared_commit", schedule=None) as dag:
         with hive_acid_transaction("load", tables=TABLES) as txn:
             orders = HiveAcidOperator(task_id="orders", sql="INSERT INTO sales.orders VALUES (1)")
+            more = HiveAcidOperator.partial(task_id="more").expand(sql=["INSERT INTO sales.orders VALUES (2)"] * 2)
             returns = HiveAcidInsertOperator(task_id="returns", table="sales.returns", rows=[[1]])
 
             @task
@@ -102,7 +103,7 @@ def test_group_commits_two_tables_and_its_tasks_see_each_other(client: Any, spar
                 with HiveAcidHook() as hook, hook.join(transaction) as part:
                     return {"rows": part.query("SELECT count(*) FROM sales.orders").rows, "sees": part.snapshot}
 
-            orders >> returns >> check(txn.output)
+            orders >> more >> returns >> check(txn.output)
 
         @task
         def after() -> str:
@@ -115,8 +116,8 @@ def test_group_commits_two_tables_and_its_tasks_see_each_other(client: Any, spar
     assert set(how.values()) == {"success"}
     begun, committed = told["load.begin"], told["load.commit"]
     assert begun["tables"] == TABLES
-    assert (committed["txn_id"], committed["inserted"]) == (begun["txn_id"], 2)
-    assert [s["kind"] for s in committed["statements"]] == ["insert", "insert", "select"]
+    assert (committed["txn_id"], committed["inserted"]) == (begun["txn_id"], 4)
+    assert [s["kind"] for s in committed["statements"]] == ["insert"] * 4 + ["select"]
     assert told["load.check"]["rows"] == [[1]]
     assert told["load.end"] == {"txn_id": begun["txn_id"], "state": "committed", "error": None, "reason": None}
     assert told["load.keeper"]["state"] == "not kept"

@@ -1,11 +1,14 @@
 """Transactions that several tasks work in, on a real metastore. The Spark side is made up."""
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
 
+from airflow_hive_acid.engine import shared
 from airflow_hive_acid.engine.claiming import Once
 from airflow_hive_acid.engine.programs import Call
 from airflow_hive_acid.errors import (
@@ -18,6 +21,7 @@ from airflow_hive_acid.errors import (
     TransactionEndedError,
     TransactionLimitError,
     TurnPendingError,
+    TxnAbortedError,
     UnsupportedStatementError,
     WriteConflictError,
 )
@@ -255,6 +259,47 @@ def test_member_that_was_killed_is_undone_by_whoever_comes_next(engine, other, c
         other.commit_shared(txn_id)
 
 
+@pytest.mark.rule("R5")
+def test_members_that_run_at_the_same_time_take_turns(engine, other, fake, listing):
+    """
+    t1  A is at work; B wants to begin, and waits
+    t2  A goes on when B is known to wait, and finishes
+    t3  B works: the statement ids of both are different
+    """
+    txn_id, waits = begin(engine), threading.Event()
+    fake.meanwhile = lambda spec: waits.wait(60) and None
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        patch.setattr(shared, "_POLL_SECONDS", 0.01)
+        at_work = threading.Event()
+
+        def first():
+            with engine.joined(txn_id, name("load.a")):
+                at_work.set()
+                return engine.run(INSERT)
+
+        def second():
+            assert at_work.wait(60)
+            patch.setattr(shared.time, "sleep", lambda seconds: (waits.set(), threading.Event().wait(seconds)))
+            return member(other, txn_id, "load.b", INSERT, patience=60)
+
+        for done in [pool.submit(first), pool.submit(second)]:
+            assert [result.inserted for result in done.result(120)] == [1]
+    engine.commit_shared(txn_id)
+    assert [entry for entry in listing("w.t") if "/" not in entry] == [
+        "delta_0000001_0000001_0000", "delta_0000001_0000001_0001",
+    ]  # fmt: skip
+
+
+def test_commit_of_a_txn_that_was_aborted_from_outside_says_so(engine, client):
+    txn_id = begin(engine)
+    member(engine, txn_id, "load.t", INSERT)
+    client.abort_txns([txn_id])
+    with pytest.raises(TxnAbortedError, match="abort"):
+        engine.commit_shared(txn_id)
+    record = client.shared_txns.get(txn_id)
+    assert (record.state, record.error) == (SharedState.ABORTED, "TxnAbortedError")
+
+
 def test_failure_for_good_gives_everything_up_at_once(engine, other, client, fake, states):
     txn_id = begin(engine)
     member(engine, txn_id, "load.first", INSERT)
@@ -414,7 +459,8 @@ def test_limits_on_age_and_on_what_is_held_back(engine, client, fake, states):
     assert why in str(report)
     with pytest.raises(TransactionLimitError, match="longer than it may be"), engine.joined(reaped, name("x", "r3")):
         raise AssertionError("not reached")
-    assert set(states().values()) == {"ABORTED", "COMMITTED"}
+    assert {client.shared_txns.get(txn_id).state for txn_id in (held, old, reaped)} == {SharedState.ABORTED}
+    assert "OPEN" not in states().values()
     assert client.show_locks() == []
 
 
