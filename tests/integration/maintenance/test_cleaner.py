@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.maintenance import run_cleaner, run_worker
+from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
@@ -69,6 +69,25 @@ def test_a_running_reader_keeps_its_files_and_is_named(
     assert table.directories() == [base]
     with client.snapshot(["default.t"]) as last:
         assert len(table.read(last)) == 4
+
+
+def test_sizes_are_noted_by_the_initiator_before_and_by_the_cleaner_after_a_compaction(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: RunJob
+) -> None:
+    """What a chart of the table is made of: two deltas, then a base alone; looks without a change add nothing."""
+    table.insert(lines=2)
+    table.insert(lines=2)
+    for _ in range(2):
+        run_initiator(client, fs)
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    table.settle()
+    run_cleaner(client, fs)
+    deltas, base = client.measures.of_table("default", "t")
+    assert (deltas.measure.deltas, deltas.measure.files, deltas.measure.base_bytes) == (2, 2, 0)
+    assert (base.measure.deltas, base.measure.files, base.measure.delta_bytes) == (0, 1, 0)
+    assert base.measure.base_bytes > 0
+    assert deltas.until <= base.since
 
 
 def test_a_reader_that_only_registered_its_history_is_respected(client: MetastoreClient, fs: Filesystem,

@@ -101,6 +101,24 @@ def test_a_connection_lost_before_the_commit_repeats_everything(database: Databa
 
 
 @pytest.mark.rule("R17")
+def test_who_is_not_patient_hears_at_once_of_a_lost_connection(metastore_url: str) -> None:
+    """A server whose threads others wait for; and what its pool holds is tried before it is used."""
+    pauses: list[float] = []
+    database = Database(metastore_url, sleep=pauses.append, patient=False)
+    assert database.read(lambda conn: conn.execute(sa.select(sa.literal(1))).scalar()) == 1
+    tries = []
+
+    def lose(conn: Any) -> None:
+        tries.append(1)
+        raise sa.exc.DBAPIError("x", None, ConnectionError("gone"), connection_invalidated=True)
+
+    with pytest.raises(MetastoreUnavailableError, match="cannot be reached"):
+        database.read(lose)
+    assert (len(tries), pauses) == (1, [])
+    assert database.dialect == "sqlite" or database.engine.pool._pre_ping  # type: ignore[attr-defined]
+    database.close()
+
+
 def test_a_connection_lost_at_the_commit_of_an_open_is_an_unknown_outcome(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
