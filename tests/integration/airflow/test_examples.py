@@ -91,7 +91,7 @@ def looked_up(*queries):
         return [engine.query(query).rows for query in queries]
 
 
-def test_examples_change_rows_run_pyspark_and_export(warehouse_on_postgresql, registered, tmp_path):
+def test_examples_change_rows_run_pyspark_and_export(warehouse_on_postgresql, registered, lineage_events, tmp_path):
     (tmp_path / "prices").mkdir()
     (tmp_path / "prices" / "1.csv").write_text("item,price\ncake,5.25\ncoffee,4.00\n")
     finished = registered(example("change_rows")).test()
@@ -130,10 +130,78 @@ def test_examples_change_rows_run_pyspark_and_export(warehouse_on_postgresql, re
     assert sorted(part.read_text().splitlines()) == ["3,IT'S ${COLD}; --", "4,CAKE", "id,item"]
     assert part.stat().st_size == told["orders"]["bytes"]
 
+    _lineage_is_told(lineage_events())
+
+    _four_tasks_are_one_transaction(registered)
+
     with HiveAcidHook() as hook, hook.get_engine() as engine:
         _values_are_values(engine, warehouse_on_postgresql)
         _jobs_that_fail_change_nothing(engine)
         _exports_replace_only_exports(engine, tmp_path)
+
+
+def _lineage_is_told(events):
+    """What OpenLineage's provider has sent: each task's beginning by names, its end with numbers and columns; S6."""
+    ended = {e["job"]["name"].partition(".")[2]: e for e in events if e["eventType"] == "COMPLETE"}
+    began = {e["job"]["name"].partition(".")[2]: e for e in events if e["eventType"] == "START"}
+    assert set(began) == set(ended) == {
+        "tables", "rows", "files", "query", "update", "delete", "merge", "totals", "correct", "orders",
+    }  # fmt: skip
+    assert not [e for e in events if e["eventType"] == "FAIL"]
+
+    def datasets(event, side):
+        return {d["name"]: d for d in event[side]}
+
+    query = datasets(ended["query"], "outputs")["shop.orders"]
+    assert query["namespace"] == "hive://hive_acid_default"  # the server of the tests has no address but a socket
+    assert query["facets"]["dataSource"]["uri"].startswith("postgresql:///examples_")
+    fields = query["facets"]["columnLineage"]["fields"]
+    (used,) = fields["amount"]["inputFields"]
+    assert (used["name"], used["field"], used["transformations"][0]["subtype"]) == ("shop.prices", "price", "IDENTITY")
+    assert query["outputFacets"]["outputStatistics"]["rowCount"] == 1
+    assert query["outputFacets"]["outputStatistics"]["size"] > 0
+    written = query["facets"]["hiveAcid_written"]
+    assert (written["rowsInserted"], query["facets"]["version"]["datasetVersion"]) == (1, str(written["writeId"]))
+    assert datasets(ended["query"], "inputs")["shop.prices"]["facets"]["version"]["datasetVersion"] == "1"
+    assert datasets(began["query"], "inputs").keys() == {"shop.prices"}
+    (files,) = ended["files"]["inputs"]
+    assert files["namespace"] == "file"
+    assert files["name"].endswith("/prices/*.csv")
+    merge = datasets(ended["merge"], "outputs")["shop.orders"]["facets"]["columnLineage"]
+    assert {(f["name"], f["field"]) for f in merge["dataset"] if f["transformations"][0]["subtype"] == "JOIN"} == {
+        ("shop.orders", "item"), ("shop.prices", "item"),
+    }  # fmt: skip
+    exported = [o for o in ended["orders"]["outputs"] if o["namespace"] == "file"]
+    assert [o["outputFacets"]["outputStatistics"]["rowCount"] for o in exported] == [2]
+    assert datasets(ended["totals"], "inputs")
+    for name in ended.keys() - {"tables"}:
+        (txn,) = ended[name]["run"]["facets"]["hiveAcid_transactions"]["transactions"]
+        assert txn["state"] == ("read" if name in ("orders", "totals") else "committed")  # an export writes no table
+    assert "cold" not in json.dumps([e["job"]["facets"].get("sql") for e in events])
+
+
+def _four_tasks_are_one_transaction(registered):
+    """Two tables, four Spark jobs of as many tasks, each of which sees what those before it wrote."""
+    acid = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    with HiveAcidHook() as hook, hook.get_engine() as engine:
+        engine.run(
+            f"CREATE DATABASE bank; CREATE TABLE bank.accounts (id INT, amount DECIMAL(10,2), closed BOOLEAN) {acid}"
+        )
+        engine.run(f"CREATE TABLE bank.journal (id INT, amount DECIMAL(10,2)) PARTITIONED BY (day STRING) {acid}")
+        engine.run("INSERT INTO bank.accounts VALUES (1, 100.00, false), (2, 50.00, false)")
+    finished = registered(example("transaction_dag")).test()
+    assert str(finished.state) == "success"
+    told = results(finished)
+    committed = told["book.commit"]
+    assert (told["book.check"], told["book.close"]["returned"]) == ("151.50 booked", {"booked": 2})
+    assert told["report"] == f"txn {committed['txn_id']}: 4 updated, 2 inserted"
+    assert {s["txn_id"] for s in committed["statements"]} == {told["book.begin"]["txn_id"]}
+    accounts, journal = looked_up(
+        "SELECT id, amount, closed FROM bank.accounts ORDER BY id",
+        "SELECT id, amount, day FROM bank.journal ORDER BY id",
+    )
+    assert accounts == [[1, Decimal("101.00"), True], [2, Decimal("50.50"), True]]
+    assert journal == [[1, Decimal("101.00"), "2026-01-31"], [2, Decimal("50.50"), "2026-01-31"]]
 
 
 def _values_are_values(engine, client):
