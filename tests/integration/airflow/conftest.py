@@ -10,6 +10,7 @@ import pytest
 
 from airflow_hive_acid.testing import HiveAcidTestbed
 from airflow_hive_acid.testing.dags import make_database, register
+from tests.conftest import new_postgresql_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +53,18 @@ def connections(monkeypatch: pytest.MonkeyPatch, metastore_url: str, tmp_path: P
     for name, value in HiveAcidTestbed(tmp_path, metastore_url=metastore_url).connections.items():
         monkeypatch.setenv(name, value)
     return metastore_url
+
+
+@pytest.fixture
+def postgresql_testbed(
+    postgresql_server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[HiveAcidTestbed]:
+    """A metastore on PostgreSQL whatever ``--backend`` says, and Airflow's connections to it and to local Spark."""
+    testbed = HiveAcidTestbed(tmp_path, metastore_url=new_postgresql_database(postgresql_server))
+    for name, value in testbed.connections.items():
+        monkeypatch.setenv(name, value)
+    yield testbed
+    testbed.client.close()
 
 
 @pytest.fixture

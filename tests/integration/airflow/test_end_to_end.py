@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-import sqlalchemy as sa
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.testing import HiveAcidTestbed
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark]
 
@@ -41,20 +38,9 @@ AFTER = [{"id": 1, "amount": "4.50"}, {"id": 3, "amount": "5.00"}]
 
 
 @pytest.fixture
-def client(postgresql_server, monkeypatch, tmp_path) -> Iterator[MetastoreClient]:
+def client(postgresql_testbed: HiveAcidTestbed) -> MetastoreClient:
     """A metastore on PostgreSQL, and the connections to it and to Spark."""
-    name = f"airflow_{uuid.uuid4().hex}"
-    engine = sa.create_engine(postgresql_server, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-    with engine.connect() as connection:
-        connection.execute(sa.DDL(f'CREATE DATABASE "{name}"'))
-    engine.dispose()
-    url = sa.make_url(postgresql_server).set(database=name).render_as_string(hide_password=False)
-    extra = {"metastore_url": url, "warehouse": str(tmp_path / "warehouse")}
-    monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", json.dumps({"conn_type": "hive_acid", "extra": extra}))
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
-    with MetastoreClient(url) as client:
-        client.create_schema()
-        yield client
+    return postgresql_testbed.client
 
 
 @pytest.fixture

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import sqlalchemy as sa
 
 from airflow_hive_acid.engine.claiming import Once
 from airflow_hive_acid.engine.exports import Destination
@@ -19,7 +17,6 @@ from airflow_hive_acid.engine.programs import Call
 from airflow_hive_acid.errors import AlreadyExistsError, HiveAcidError
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.sql.building import insert_statement, update_statement
 from airflow_hive_acid.sql.records import rows_query
 
@@ -56,22 +53,11 @@ def main(job, what):
 
 
 @pytest.fixture
-def warehouse_on_postgresql(postgresql_server, monkeypatch, tmp_path):
+def warehouse_on_postgresql(postgresql_testbed, monkeypatch, tmp_path):
     """Connections to a metastore on PostgreSQL and to Spark on this machine; all tasks share one application."""
-    name = f"examples_{uuid.uuid4().hex}"
-    engine = sa.create_engine(postgresql_server, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-    with engine.connect() as connection:
-        connection.execute(sa.DDL(f'CREATE DATABASE "{name}"'))
-    engine.dispose()
-    url = sa.make_url(postgresql_server).set(database=name).render_as_string(hide_password=False)
-    extra = {"metastore_url": url, "warehouse": str(tmp_path / "warehouse")}
-    monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", json.dumps({"conn_type": "hive_acid", "extra": extra}))
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     monkeypatch.setenv("AIRFLOW__HIVE_ACID__SHARE_SPARK", "True")
     monkeypatch.setenv("EXAMPLE_DATA", str(tmp_path))
-    with MetastoreClient(url) as client:
-        client.create_schema()
-        yield client
+    yield postgresql_testbed.client
     shared_spark.close_all()
 
 
