@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _OWN_RETRIES = 3
 _OWN_DELAY = timedelta(seconds=10)
+_KEEPER_PRIORITY = 10_000
 _LONGEST_PAUSE = timedelta(minutes=10)
 
 
@@ -106,7 +107,10 @@ class HiveAcidTransaction(TaskGroup):
             "retries": _OWN_RETRIES,
             "retry_delay": _OWN_DELAY,
         }
-        self.keeper = KeepTransactionOperator(task_id="keeper", **common)
+        # It needs a worker only to leave for the triggerer; until it has, nobody keeps the txn between members.
+        self.keeper = KeepTransactionOperator(
+            task_id="keeper", priority_weight=_KEEPER_PRIORITY, weight_rule="absolute", **common
+        )
         self.commit = CommitTransactionOperator(task_id="commit", **common)
         self.end = EndTransactionOperator(task_id="end", **common)
         self.begin >> self.keeper
