@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
+from fastapi.responses import FileResponse, HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 
@@ -85,8 +85,9 @@ def _description(application: FastAPI) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get("/openapi.json")
-    def openapi(user: Reader) -> Any:
-        return application.openapi()
+    def openapi(request: Request, user: Reader) -> Any:
+        # Paths are relative to where Airflow has mounted this.
+        return {**application.openapi(), "servers": [{"url": request.scope.get("root_path", "")}]}
 
     @router.get("/docs")
     def docs(user: Reader) -> HTMLResponse:
@@ -95,8 +96,6 @@ def _description(application: FastAPI) -> APIRouter:
     return router
 
 
-def _fallback(request: Request) -> Any:
+def _fallback() -> FileResponse:
     """The page in plain HTML. It holds no data: its script asks for that, as whoever is logged in."""
-    if not request.url.path.endswith("/"):
-        return RedirectResponse(f"{request.url.path}/")
     return FileResponse(STATIC / "index.html", media_type="text/html")
