@@ -27,8 +27,27 @@ const VIEWS = [
 /** A notice of something done goes by itself after so many milliseconds. */
 const NOTICE = 12000;
 
+let settled = false;
+
+/**
+ * What Airflow shows.
+ *
+ * Airflow draws a module's component through a lazy wrapper at first, and directly from the next navigation on; React
+ * takes that for another component and begins anew, and whoever was typing into a filter lost the focus. So the first
+ * navigation is one of ours, to where we are, before there is anything to lose.
+ */
 export function App() {
-  return h("div", { className: "ha" }, h(Guard, null, h(Shell)));
+  const [search, go] = useAddress();
+  const [ready, setReady] = useState(settled);
+  useEffect(() => {
+    if (ready) return undefined;
+    settled = true;
+    go(search ? `?${search}` : "", true);
+    // Where that began nothing anew, it goes on here.
+    const timer = setTimeout(() => setReady(true), 50);
+    return () => clearTimeout(timer);
+  }, []);
+  return h("div", { className: "ha" }, ready ? h(Guard, null, h(Shell)) : h(Waiting));
 }
 
 /** What went wrong while drawing is told, with the way on; the rest of Airflow is not touched. */

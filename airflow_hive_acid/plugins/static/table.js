@@ -5,8 +5,10 @@ import { Button, Status, h } from "./kit.js";
 import { rowKey } from "./state.js";
 
 const { React, ChakraUI: Chakra = {} } = globalThis;
-const { memo, useRef } = React;
+const { memo } = React;
 const Native = Chakra.Table?.Root ? Chakra.Table : null;
+/** Cursors lead forward only: the cursor of the page before, by list and cursor. An address that is opened has none. */
+const BEFORE = new Map();
 
 /**
  * Rows under column heads.
@@ -44,20 +46,20 @@ const Row = memo(function Row({ row, columns, context }) {
  */
 export function List({ label, state, columns, context, empty, filters, noun }) {
   const [values, change] = filters ?? [{ cursor: "" }, () => {}];
-  // Cursors lead forward only: the way back is what was gone through.
-  const trail = useRef([]);
   const rows = state.data?.items ?? [];
-  if (!values.cursor) trail.current = [];
-  const forward = () => { trail.current.push(values.cursor); change({ cursor: state.data.next }); };
-  const back = () => change({ cursor: trail.current.pop() ?? "" });
+  const known = BEFORE.has(`${label} ${values.cursor}`);
+  let page = 1;
+  for (let at = values.cursor; BEFORE.has(`${label} ${at}`); at = BEFORE.get(`${label} ${at}`)) page += 1;
+  const forward = () => { BEFORE.set(`${label} ${state.data.next}`, values.cursor); change({ cursor: state.data.next }); };
+  const back = () => change({ cursor: BEFORE.get(`${label} ${values.cursor}`) ?? "" });
   const total = state.data?.total;
   return h(React.Fragment, null,
     h(Status, { state, empty, isEmpty: rows.length === 0 }),
     rows.length > 0 && h(Table, { label, columns, rows, context, stale: state.stale || (state.error !== null) }),
     (values.cursor || state.data?.next) && h("nav", { className: "ha-pages", "aria-label": `Pages of ${label}` },
-      h(Button, { disabled: !values.cursor || state.stale, onClick: back }, values.cursor && !trail.current.length ? "First page" : "Previous"),
+      h(Button, { disabled: !values.cursor || state.stale, onClick: back }, values.cursor && !known ? "First page" : "Previous"),
       h(Button, { disabled: !state.data?.next || state.stale, onClick: forward }, "Next"),
       h("span", { className: "ha-muted" }, total !== null && total !== undefined
-        ? `${count(rows.length)} of ${count(total)} ${noun}` : `Page ${values.cursor ? trail.current.length + 1 : 1}`)),
+        ? `${count(rows.length)} of ${count(total)} ${noun}` : known || !values.cursor ? `Page ${page}` : "")),
     !values.cursor && !state.data?.next && rows.length > 1 && h("p", { className: "ha-muted ha-total" }, `${count(rows.length)} ${noun}`));
 }
