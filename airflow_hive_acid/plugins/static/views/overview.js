@@ -6,7 +6,7 @@ import { useClock, useData, usePage } from "../hooks.js";
 import { Age, Badge, ObjectLink, PageLink, Section, Status, TaskLink, Time, h } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { Table } from "../table.js";
-import { COMPACTION_COLUMNS, TxnLink, Who, words } from "./shared.js";
+import { COMPACTION_COLUMNS, TxnLink, words } from "./shared.js";
 
 const { React } = globalThis;
 const EMPTY = Object.freeze({ clock: 0 });
@@ -15,7 +15,6 @@ const LOCKS = [
   { id: "object", title: "Waits for", cell: (row) => h(ObjectLink, { row }) },
   { id: "type", title: "Mode", cell: (row) => words(row.type) },
   { id: "txn", title: "Txn", cell: (row) => h(TxnLink, { id: row.txn_id }) },
-  { id: "who", title: "Who", cell: (row) => h(Who, { row }) },
   { id: "task", title: "Task", cell: (row) => h(TaskLink, { task: row.task }) },
 ];
 const LEASES = [
