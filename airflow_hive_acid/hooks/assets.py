@@ -3,7 +3,7 @@
 The connection id stands for the metastore: it is known where a DAG is written, and holds nothing secret. The asset of a
 table has the events of all its partitions; one of a partition is for DAGs that care for nothing else.
 
-Who tells of commits is said by ``hive.acid.commit.events``, so that no asset is told of one twice (decision 25): by
+Who tells of commits is said by ``hive.acid.commit.events``, so that no asset is told of one twice (decision 26): by
 default watchers (``triggers.commits.watched_table``), which hear of every engine's commits from the notification log;
 or our operators, when they succeed. Both tell the same: :func:`commits` reads either. Compactions are told of by the
 Worker, and by nobody else.

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.notifications import LoggedEvent
 
 CHANGE = "change"
-"""Rows were updated or deleted, and nobody knows any more which of both."""
+"""Rows that were there were updated, deleted or replaced. A Hive's records do not say which: to them an UPDATE may be a
+delete, and INSERT OVERWRITE an update."""
+CHANGES = frozenset({"update", "delete", "overwrite", CHANGE})
 COMPACTIONS = EventType.COMMIT_COMPACTION.value
 COMMITS = EventType.COMMIT_TXN.value
 ALLOCATIONS = EventType.ALLOC_WRITE_ID.value
@@ -81,14 +83,16 @@ class CommitFacts:
 
     :param write_ids: write id of each table a txn has one of; it need not have written anything.
     :param components: what was written, a row for each operation on a partition.
-    :param changes: partitions and what was done there, ``update`` or ``delete``, as long as WRITE_SET is kept.
+    :param changes: partitions in which rows were changed, as often as WRITE_SET names them and as long as it is kept.
+    :param maybe: partitions whose notes of a txn that was long ago may have been tidied up.
     :param tidied: written tables whose components are gone, because of later commits or a compaction.
     :param owners: user and agent info.
     """
 
     write_ids: Mapping[Written, int] = field(default_factory=dict)
     components: Mapping[Written, Sequence[Component]] = field(default_factory=dict)
-    changes: Mapping[Written, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    changes: Mapping[Written, Sequence[str]] = field(default_factory=dict)
+    maybe: Mapping[Written, frozenset[str]] = field(default_factory=dict)
     volumes: Mapping[Written, Volume] = field(default_factory=dict)
     tidied: frozenset[Written] = frozenset()
     owners: Mapping[int, tuple[str, str | None]] = field(default_factory=dict)
@@ -101,8 +105,9 @@ class TableCommit:
     :param event_id: of its event; None when it was not read from the log.
     :param time: seconds since 1970.
     :param txn_id: and ``write_id``: None for a table without transactions.
-    :param operations: ``insert``, ``update``, ``delete``, ``overwrite`` or ``change``; empty when not known.
+    :param operations: ``insert``, ``change``, and of ours ``update`` and ``delete``; empty when not known.
     :param partitions: names; empty for a table without partitions, None when not known any more.
+    :param maybe: partitions that it may have touched, too: housekeeping was faster than whoever reads.
     :param volume: rows, files and bytes; None for a commit that was not ours.
     """
 
@@ -116,6 +121,7 @@ class TableCommit:
     volume: Volume | None = None
     user: str | None = None
     agent_info: str | None = None
+    maybe: tuple[str, ...] = ()
 
     def concerns(self, table: TableName, partition: str | None, operations: Sequence[str] | None) -> bool:
         """Whether somebody who watches this wants to know; what is not known counts as yes.
@@ -127,13 +133,13 @@ class TableCommit:
             return False
         if partition is not None and self.partitions is not None:
             below = f"{partition}/"
-            if not any(name == partition or name.startswith(below) for name in self.partitions):
+            if not any(name == partition or name.startswith(below) for name in (*self.partitions, *self.maybe)):
                 return False
         if operations is None or not self.operations:
             return True
         wanted = set(operations)
-        if wanted & {"update", "delete"}:
-            wanted.add(CHANGE)
+        if wanted & CHANGES:
+            wanted |= CHANGES if CHANGE in wanted else {CHANGE}
         return not wanted.isdisjoint(self.operations)
 
     def to_document(self) -> dict[str, Any]:
@@ -146,6 +152,7 @@ class TableCommit:
             "time": self.time,
             "table": str(self.table),
             "partitions": None if self.partitions is None else list(self.partitions),
+            "maybe": list(self.maybe),
             "operations": list(self.operations),
             "txn_id": self.txn_id,
             "write_id": self.write_id,
@@ -250,27 +257,35 @@ def commit_of(
     components = facts.components.get(key, ())
     if not components and key not in facts.tidied:
         return None
-    operations = _operations(txn_id, components, facts.changes.get(key, frozenset()), facts)
+    volume = facts.volumes.get(key)
+    operations = _operations(txn_id, components, facts.changes.get(key, ()), facts)
     user, agent = facts.owners.get(txn_id, (None, None))
-    partitions = tuple(sorted({component.partition for component in components} - {""})) if components else None
+    known = {component.partition for component in components} - {""}
     return TableCommit(
-        event_id, time, table, txn_id, facts.write_ids.get(key), tuple(sorted(operations)), partitions,
-        facts.volumes.get(key), user, agent,
+        event_id, time, table, txn_id, facts.write_ids.get(key), tuple(sorted(_refined(operations, volume))),
+        tuple(sorted(known)) if components else None, volume, user, agent,
+        tuple(sorted(facts.maybe.get(key, frozenset()) - known - {""})) if components else (),
     )  # fmt: skip
 
 
-def _operations(
-    txn_id: int, components: Sequence[Component], changes: frozenset[tuple[str, str]], facts: CommitFacts
-) -> set[str]:
-    """The mark of COMPLETED_TXN_COMPONENTS is the txn's; WRITE_SET says what it means for a partition."""
+def _operations(txn_id: int, components: Sequence[Component], changes: Sequence[str], facts: CommitFacts) -> set[str]:
+    """The mark of COMPLETED_TXN_COMPONENTS is the txn's; WRITE_SET says which partitions it means."""
     if not any(component.changes for component in components):
         return {"insert"} if components else set()
     if not any(changed == txn_id for changed, _ in facts.changes):
         return {CHANGE}
     rows = Counter(component.partition for component in components)
-    rows.subtract(partition for partition, _ in changes)
-    inserted = {"insert"} if any(left > 0 for left in rows.values()) else set()
-    return inserted | {operation for _, operation in changes}
+    rows.subtract(changes)
+    return ({"insert"} if any(left > 0 for left in rows.values()) else set()) | ({CHANGE} if changes else set())
+
+
+def _refined(operations: set[str], volume: Volume | None) -> set[str]:
+    """Of our txns it is known what was done; a change of no row is one that replaces them all."""
+    if volume is None or volume.inserted is None:
+        return operations
+    counts = {"insert": volume.inserted, "update": volume.updated, "delete": volume.deleted}
+    done = {name for name, count in counts.items() if count}
+    return done | ({CHANGE} if CHANGE in operations and not done & CHANGES else set()) or operations
 
 
 def _table(database: Any, name: Any) -> TableName:

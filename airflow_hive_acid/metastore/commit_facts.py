@@ -52,7 +52,7 @@ _CHANGES = (
     .where(_W.WS_DATABASE == _DB, _W.WS_TABLE == _TBL, _W.WS_TXNID.in_(_IDS))
     .distinct()
 )
-_LETTERS = {"u": "update", "d": "delete"}
+_CHANGING = ("u", "d")
 _OWNERS = select(TXNS.c.TXN_ID, TXNS.c.TXN_USER, TXNS.c.TXN_AGENT_INFO).where(TXNS.c.TXN_ID.in_(_IDS))
 #: In the order of attempts: of each statement the last one counts (R5).
 _JOBS = (
@@ -74,6 +74,16 @@ _TIDIED = select(
     )
 )  # fmt: skip
 
+_MAYBE = sa.union(
+    select(_C.CTC_PARTITION).where(_C.CTC_DATABASE == _DB, _C.CTC_TABLE == _TBL, _C.CTC_TXNID > bindparam("txn_id")),
+    select(_Q.CQ_PARTITION).where(
+        _Q.CQ_DATABASE == _DB, _Q.CQ_TABLE == _TBL, _Q.CQ_HIGHEST_WRITE_ID >= bindparam("write_id")
+    ),
+    select(_D.CC_PARTITION).where(
+        _D.CC_DATABASE == _DB, _D.CC_TABLE == _TBL, _D.CC_HIGHEST_WRITE_ID >= bindparam("write_id")
+    ),
+)
+
 
 def read_facts(
     conn: Connection,
@@ -86,22 +96,22 @@ def read_facts(
     """What is known of txns that have committed.
 
     :param allocated: write ids of those txns that events told of; the others are looked up.
-    :param late: minutes have passed since, so that they may have to be looked up in more places.
+    :param late: minutes have passed since, so that housekeeping may have tidied up some of it.
     """
     write_ids = dict(allocated)
     for statement in (_WRITE_IDS, *((_WRITE_IDS_OF_COMPONENTS,) if late else ())):
         told = {txn_id for txn_id, _ in write_ids}
         write_ids |= _write_ids(conn, statement, [txn_id for txn_id in txn_ids if txn_id not in told])
     components: dict[Written, list[Component]] = defaultdict(list)
-    changes: dict[Written, set[tuple[str, str]]] = defaultdict(set)
+    changes: dict[Written, list[str]] = defaultdict(list)
     for table, ids in _by_table(write_ids).items():
         named = {"db": table.database, "tbl": table.name}
         for part in chunks(ids):
             for txn_id, partition, changed in conn.execute(_COMPONENTS, {**named, "ids": part}):
                 components[txn_id, table].append(Component(partition or "", changed == "Y"))
             for txn_id, partition, letter in conn.execute(_CHANGES, {**named, "ids": part}):
-                if letter in _LETTERS:
-                    changes[txn_id, table].add((partition or "", _LETTERS[letter]))
+                if letter in _CHANGING:
+                    changes[txn_id, table].append(partition or "")
     volumes = _volumes(conn, txn_ids) if features.extensions else {}
     # Of ours it is known when they wrote nothing.
     unwritten = {
@@ -112,7 +122,8 @@ def read_facts(
     return CommitFacts(
         write_ids=write_ids,
         components=components,
-        changes={key: frozenset(found) for key, found in changes.items()},
+        changes=changes,
+        maybe={key: _maybe(conn, key, write_id) for key, write_id in write_ids.items() if late and key in components},
         volumes=volumes,
         tidied=frozenset(key for key, write_id in unwritten.items() if _is_tidied(conn, key, write_id)),
         owners=_owners(conn, {txn_id for txn_id, _ in write_ids}),
@@ -148,6 +159,12 @@ def _is_tidied(conn: Connection, key: Written, write_id: int) -> bool:
     txn_id, table = key
     values = {"db": table.database, "tbl": table.name, "txn_id": txn_id, "write_id": write_id}
     return bool(conn.execute(_TIDIED, values).scalar())
+
+
+def _maybe(conn: Connection, key: Written, write_id: int) -> frozenset[str]:
+    txn_id, table = key
+    values = {"db": table.database, "tbl": table.name, "txn_id": txn_id, "write_id": write_id}
+    return frozenset(name for name in conn.execute(_MAYBE, values).scalars() if name)
 
 
 def _owners(conn: Connection, txn_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:

@@ -132,28 +132,28 @@ class CommitLog:
         txns = committed_txns(heard)
         if not txns:
             return CommitFacts()
-        found, now = self._read_facts(txns, late=False)
+        found, late = self._read_facts(txns)
         unknown = [txn_id for txn_id in txns if not any(known == txn_id for known, _ in found.write_ids)]
-        if not unknown or min(txns[txn_id].time for txn_id in unknown) >= now // 1000 - _SETTLED_SECONDS:
+        if not unknown or not late or self._searched:
             return found
         # Whoever is late may find TXN_TO_WRITE_ID tidied up; the log still knows.
         self._search(heard[0].event_id)
-        return self._read_facts(txns, late=True)[0]
+        return self._read_facts(txns)[0]
 
-    def _read_facts(self, txns: Mapping[int, Heard], *, late: bool) -> tuple[CommitFacts, int]:
+    def _read_facts(self, txns: Mapping[int, Heard]) -> tuple[CommitFacts, bool]:
         database, ids = self._client.database, sorted(txns)
         with self._lock:
             known = {(t, table): w for t in ids for table, w in self._allocated.get(t, {}).items()}
+        oldest = min(event.time for event in txns.values())
 
-        def read(conn: Connection) -> tuple[CommitFacts, int]:
-            return read_facts(conn, database.features(conn), ids, known, late=late), now_ms(conn)
+        def read(conn: Connection) -> tuple[CommitFacts, bool]:
+            late = oldest < now_ms(conn) // 1000 - _SETTLED_SECONDS
+            return read_facts(conn, database.features(conn), ids, known, late=late), late
 
         return database.read(read)
 
     def _search(self, before: int) -> None:
         """Find the allocations of the whole log before a page, once: later pages are read one after the other."""
-        if self._searched:
-            return
         rows: Sequence[Any] = [(before,)]
         while rows:
             values = {"before": rows[-1][0]}

@@ -48,7 +48,7 @@ _LONGEST_PAUSE = 60.0
 _KEEP_SECONDS = 60.0
 #: A watcher that is behind reads so many pages before it lets Airflow confirm what it has told.
 _PAGES_AT_ONCE = 4
-_OPERATIONS = ("insert", "update", "delete", "overwrite")
+_OPERATIONS = ("insert", "update", "delete", "overwrite", "change")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ class HiveCommitTrigger(BaseEventTrigger):
 
     :param table: ``db.table``.
     :param partition: only commits that touch this partition, or partitions below it (``k1=v1`` of ``k1=v1/k2=v2``).
-    :param operations: only commits with one of ``insert``, ``update``, ``delete``, ``overwrite``; None: any.
+    :param operations: only commits with one of ``insert``, ``update``, ``delete``, ``overwrite`` (of a table without
+        transactions) and ``change``, which is any of the last three, or unknown; None: any commit.
     :param hive_acid_conn_id: connection of type ``hive_acid``.
     """
 
@@ -400,7 +401,7 @@ def watched_table(
     :param table: ``db.table``.
     :param conn_id: the connection of type ``hive_acid``.
     :param partition: a partition, or the first keys of several.
-    :param operations: only commits with one of ``insert``, ``update``, ``delete``, ``overwrite``.
+    :param operations: as of :class:`HiveCommitTrigger`.
     """
     trigger = HiveCommitTrigger(table, partition, None if operations is None else sorted(operations), conn_id)
     asset = table_asset(table, conn_id, partition)

@@ -10,6 +10,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.metastore.commit_log import CommitLog
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
@@ -92,6 +93,13 @@ def test_dag_loads_changes_waits_for_locks_and_asks_for_compaction_and_the_worke
     assert worked["rows"] == AFTER
     txns = [s["txn_id"] for s in worked["statements"] if s["kind"] in ("update", "delete")]
     assert txns[0] == txns[1]
+    told = {commit.write_id: commit.to_document() for commit in CommitLog(client).read(0).commits}
+    assert {write_id: document["rows"] for write_id, document in told.items()} == {
+        1: {"inserted": 3, "updated": 0, "deleted": 0},
+        2: {"inserted": 0, "updated": 1, "deleted": 1},
+    }
+    assert told[2]["operations"] == ["delete", "update"]
+    assert told[2]["agent_info"].startswith("airflow/acid_end_to_end/")
     assert results_of(finished, "ask")["accepted"] is True
 
     compacted = dags["hive_acid_worker"].test()

@@ -68,8 +68,8 @@ def test_job_is_recorded_before_it_runs_and_its_manifest_before_it_is_published(
     fake.meanwhile = lambda spec: seen.append(client.jobs.get(spec.job_id))
     record = client.jobs.record_manifest
 
-    def before_rename(job_id, manifest):
-        record(job_id, manifest)
+    def before_rename(job_id, manifest, rows):
+        record(job_id, manifest, rows)
         assert Path(fake.specs[0].staging.removeprefix("file:")).is_dir()
         seen.append(client.jobs.get(job_id))
 
@@ -79,6 +79,7 @@ def test_job_is_recorded_before_it_runs_and_its_manifest_before_it_is_published(
     assert seen[0].staging == fake.specs[0].staging
     assert seen[0].application_id == "fake-1"
     assert seen[1].manifest["directories"][0]["name"] == "delta_0000001_0000001_0000"
+    assert sorted(seen[1].manifest["rows"]) == ["deleted", "inserted", "updated"]
 
 
 def test_job_that_fails_aborts_its_transaction_and_leaves_the_rest(engine, fake, listing, states, events):

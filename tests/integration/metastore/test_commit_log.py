@@ -73,9 +73,9 @@ def test_commits_are_told_with_tables_partitions_and_operations(tables: Metastor
     page = log.read(after)
     assert told(page) == [
         (first, "db.t", 1, ("insert",), ("k=a", "k=b")),
-        (second, "db.t", 2, ("update",), ("k=a",)),
+        (second, "db.t", 2, ("change",), ("k=a",)),
         (txn.txn_id, "db.t", 3, ("insert",), ("k=b",)),
-        (txn.txn_id, "db.u", 1, ("delete",), ()),
+        (txn.txn_id, "db.u", 1, ("change",), ()),
     ]
     assert (page.missed, page.upto, page.more) == ((), log.latest(), False)
     assert [c.agent_info for c in page.commits[2:]] == ["airflow/d", "airflow/d"]

@@ -96,21 +96,22 @@ def test_one_commit_tells_of_each_table_what_is_known():
             (5, U): [Component("", True)],
             (6, T): [Component("k=a", True)],
         },
-        changes={(5, T): frozenset({("k=a", "update")}), (5, U): frozenset({("", "delete")})},
-        volumes={(5, T): Volume(1, 2, 3, 4, 500)},
+        changes={(5, T): ["k=a"], (5, U): [""]},
+        volumes={(5, T): Volume(1, 2, 0, 4, 500)},
+        maybe={(6, T): frozenset({"k=a", "k=c"})},
         owners={5: ("ann", "airflow/d"), 6: ("bob", None)},
     )
     told = commits_of(heard(commit(1, 5), commit(2, 6)), facts)
     assert told == [
-        TableCommit(1, 1001, T, 5, 11, ("insert", "update"), ("k=a", "k=b"), Volume(1, 2, 3, 4, 500), "ann",
+        TableCommit(1, 1001, T, 5, 11, ("insert", "update"), ("k=a", "k=b"), Volume(1, 2, 0, 4, 500), "ann",
                     "airflow/d"),
-        TableCommit(1, 1001, U, 5, 3, ("delete",), (), None, "ann", "airflow/d"),
-        TableCommit(2, 1002, T, 6, 12, ("change",), ("k=a",), None, "bob", None),
+        TableCommit(1, 1001, U, 5, 3, ("change",), (), None, "ann", "airflow/d"),
+        TableCommit(2, 1002, T, 6, 12, ("change",), ("k=a",), None, "bob", None, ("k=c",)),
     ]  # fmt: skip
     assert told[0].to_document() == {
         "kind": "commit", "event_id": 1, "time": 1001, "table": "db.t", "partitions": ["k=a", "k=b"],
-        "operations": ["insert", "update"], "txn_id": 5, "write_id": 11,
-        "rows": {"inserted": 1, "updated": 2, "deleted": 3}, "files": 4, "bytes": 500, "user": "ann",
+        "maybe": [], "operations": ["insert", "update"], "txn_id": 5, "write_id": 11,
+        "rows": {"inserted": 1, "updated": 2, "deleted": 0}, "files": 4, "bytes": 500, "user": "ann",
         "agent_info": "airflow/d",
     }  # fmt: skip
     assert told[1].to_document()["rows"] is None
@@ -120,9 +121,26 @@ def test_one_commit_tells_of_each_table_what_is_known():
 def test_mark_of_a_txn_that_changed_rows_elsewhere_makes_an_insert_no_change():
     facts = CommitFacts(
         components={(5, T): [Component("k=b", True)], (5, U): [Component("", True)]},
-        changes={(5, U): frozenset({("", "delete")})},
+        changes={(5, U): [""]},
     )
-    assert [c.operations for c in commits_of(heard(commit(1, 5)), facts)] == [("insert",), ("delete",)]
+    assert [c.operations for c in commits_of(heard(commit(1, 5)), facts)] == [("insert",), ("change",)]
+
+
+@pytest.mark.parametrize(
+    ("volume", "operations"),
+    [
+        (None, ("change",)),
+        (Volume(files=1), ("change",)),
+        (Volume(0, 1, 0), ("update",)),
+        (Volume(0, 0, 1), ("delete",)),
+        (Volume(5, 0, 0), ("change", "insert")),
+        (Volume(0, 0, 0), ("change",)),
+    ],
+)
+def test_our_own_rows_say_what_a_change_was_and_an_overwrite_stays_one(volume, operations):
+    volumes = {} if volume is None else {(5, T): volume}
+    facts = CommitFacts(components={(5, T): [Component("", True)]}, changes={(5, T): [""]}, volumes=volumes)
+    assert [c.operations for c in commits_of(heard(commit(1, 5)), facts)] == [operations]
 
 
 def test_write_id_without_components_is_a_commit_only_if_they_were_tidied_up():
@@ -164,7 +182,10 @@ def test_what_is_not_known_concerns_everybody_who_watches_the_table():
     changed = TableCommit(1, 1, T, 5, 1, ("change",), ("k=a",))
     assert changed.concerns(T, None, ["delete"])
     assert changed.concerns(T, None, ["update"])
+    assert changed.concerns(T, None, ["change"])
     assert not changed.concerns(T, None, ["insert"])
+    assert TableCommit(1, 1, T, 5, 1, ("delete",), ()).concerns(T, None, ["change"])
+    assert TableCommit(1, 1, T, 5, 1, ("insert",), ("k=a",), maybe=("k=b",)).concerns(T, "k=b", None)
 
 
 def test_hives_own_insert_into_a_plain_table_is_a_commit():
