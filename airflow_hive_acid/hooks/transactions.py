@@ -137,8 +137,19 @@ class JoinedTransaction:
         return self._engine.run(sql)
 
     def query(self, sql: str) -> Rows:
-        """Rows of one SELECT."""
-        return self._engine.query(sql)
+        """Rows of one SELECT.
+
+        :raises InvalidArgumentsError: when an earlier try has finished, and they were too many to be kept (1,000).
+        """
+        if not self.is_done:
+            return self._engine.query(sql)
+        rows = self._engine.run(sql)[0].rows
+        if rows is None:
+            raise InvalidArgumentsError(
+                f"an earlier try of this task has finished, and the rows of {sql.strip()[:80]!r} were too many to be "
+                "kept for this one; clear the task that begins the transaction"
+            )
+        return rows
 
 
 @contextlib.contextmanager

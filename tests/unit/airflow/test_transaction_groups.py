@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.hooks.transactions import is_final, read_transaction
+from airflow_hive_acid.hooks.transactions import JoinedTransaction, is_final, read_transaction
 from airflow_hive_acid.operators.export import HiveAcidExportOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.transaction_groups import (
@@ -125,6 +125,18 @@ def test_document_is_read_in_every_form_that_templates_give_it(given):
 def test_document_of_another_version_or_none_at_all_is_refused(given, words):
     with pytest.raises(InvalidArgumentsError, match=words):
         read_transaction(given)
+
+
+def test_rows_that_were_too_many_to_be_kept_are_not_made_up():
+    """The task died after it had finished: its results are given again, and these are not among them."""
+
+    def joined(rows):
+        engine = SimpleNamespace(run=lambda _sql: [SimpleNamespace(rows=rows)])
+        return JoinedTransaction(engine, SimpleNamespace(is_done=True))
+
+    assert joined([[1]]).query("SELECT 1") == [[1]]
+    with pytest.raises(InvalidArgumentsError, match="'SELECT 1' were too many to be kept"):
+        joined(None).query("SELECT 1")
 
 
 def test_which_failure_is_the_last():
