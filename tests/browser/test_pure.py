@@ -190,3 +190,22 @@ def test_a_line_is_interrupted_where_nothing_is_known(call: Callable[..., Any]) 
 def test_layers_stand_on_each_other(call: Callable[..., Any]) -> None:
     points = [{"time": 1, "a": 2, "b": 3}, {"time": 2, "a": None, "b": 1}]
     assert call("chart", "stacked", points, ["a", "b"]) == [[[1, 0, 2], [2, 0, 0]], [[1, 2, 5], [2, 0, 1]]]
+
+
+def test_2000_waiters_for_700_objects_are_still_few_boxes(call: Callable[..., Any]) -> None:
+    nodes = [{"id": "txn:0", "waiting": False, "objects": ["o1"]}]
+    nodes += [{"id": f"txn:{i}", "waiting": True, "objects": [f"o{i % 700}"]} for i in range(1, 2001)]
+    edges = [{"from": node["id"], "to": "txn:0", "object": node["objects"][0]} for node in nodes[1:]]
+    small = call("graph", "folded", nodes, edges)
+    assert len(small["nodes"]) <= 25
+    assert sum(node.get("count", 1) for node in small["nodes"]) == 2001
+
+
+def test_what_is_small_beside_a_large_queue_is_drawn_as_it_is(call: Callable[..., Any]) -> None:
+    nodes, edges = chain(40)
+    nodes += [{"id": f"lock:{i}", "waiting": True, "objects": ["shop.returns"]} for i in range(4)]
+    edges += [{"from": f"lock:{i}", "to": "txn:0", "object": "shop.returns"} for i in range(4)]
+    small = call("graph", "folded", nodes, edges)
+    assert sorted(node["id"] for node in small["nodes"] if not node.get("group")) == [
+        "lock:0", "lock:1", "lock:2", "lock:3", "txn:0",
+    ]  # fmt: skip

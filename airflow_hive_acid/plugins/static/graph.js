@@ -52,41 +52,72 @@ export function cycles(nodes, edges) {
 }
 
 /**
- * The graph with its large parts folded into groups.
+ * The graph with its large parts folded into groups, the largest first, until it is small enough to read.
  *
  * @param opened ids of groups whose first OPENED members are drawn.
  * @returns `{nodes, edges, folded}`; a group is `{id, group: true, count, members, objects}`, an edge has a count.
  */
 export function folded(nodes, edges, opened = new Set()) {
   const inCycle = new Set(cycles(nodes, edges).flat());
-  const deepest = () => Math.max(0, ...columns(nodes, edges).values());
-  if (nodes.length <= SMALL && deepest() < FLAT) return { nodes: nodes.map((n) => mark(n, inCycle)), edges: counted(edges), folded: false };
-  const waits = new Set(edges.map((edge) => edge.from));
-  const blocked = neighbours(edges, "to", "from");
-  const groups = new Map();
+  const groups = atMost(alike(nodes, edges, inCycle), SMALL);
+  const largest = [...groups.keys()].filter((key) => groups.get(key).length > 2)
+    .sort((a, b) => groups.get(b).length - groups.get(a).length);
+  const away = new Set();
+  let total = nodes.length, drawn = null;
+  for (const key of [...largest, null]) {
+    // Depth is looked at only when the number is small: a queue of 2,000 need not be laid out to be put away.
+    if (total <= SMALL || key === null) {
+      drawn = withGroups(nodes, edges, groups, away, new Set(), inCycle);
+      if (key === null || Math.max(0, ...columns(drawn.nodes, drawn.edges).values()) < FLAT) break;
+    }
+    away.add(key);
+    total -= groups.get(key).length - 1;
+  }
+  return { ...(opened.size ? withGroups(nodes, edges, groups, away, opened, inCycle) : drawn), folded: away.size > 0 };
+}
+
+/** Waiters are alike if they wait for the same objects; blockers, if others want the same of them. */
+function alike(nodes, edges, inCycle) {
+  const waits = new Set(edges.map((edge) => edge.from)), groups = new Map();
   for (const node of nodes) {
     if (inCycle.has(node.id)) continue;
-    // Waiters are alike if they wait for the same objects; blockers, if the same number waits for the same things.
-    const key = waits.has(node.id)
-      ? `w ${objectsOf(node).join("\n")}`
-      : `b ${objectsOf(node).join("\n")} ${(blocked.get(node.id) ?? []).length > 0}`;
+    const key = `${waits.has(node.id) ? "w" : "b"} ${objectsOf(node).join("\n")}`;
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push(node);
   }
+  return groups;
+}
+
+/** Where there are more kinds than can be read, the smallest are one kind of their own. */
+function atMost(groups, most) {
+  for (const kind of ["w", "b"]) {
+    const keys = [...groups.keys()].filter((key) => key.startsWith(`${kind} `));
+    if (keys.length <= most) continue;
+    keys.sort((a, b) => groups.get(b).length - groups.get(a).length);
+    const others = keys.slice(most - 1);
+    const members = others.flatMap((key) => groups.get(key));
+    for (const key of others) groups.delete(key);
+    groups.set(`${kind} \n`, members);
+  }
+  return groups;
+}
+
+function withGroups(nodes, edges, groups, away, opened, inCycle) {
   const place = new Map(), result = [];
-  for (const node of nodes) if (inCycle.has(node.id)) { place.set(node.id, node.id); result.push(mark(node, inCycle)); }
+  const draw = (node) => { place.set(node.id, node.id); result.push({ ...node, cycle: inCycle.has(node.id) }); };
+  for (const node of nodes) if (inCycle.has(node.id)) draw(node);
   for (const [key, members] of groups) {
-    const shown = members.length <= 3 ? members.length : opened.has(key) ? OPENED : 0;
-    for (const node of members.slice(0, shown)) { place.set(node.id, node.id); result.push(mark(node, inCycle)); }
+    const shown = !away.has(key) ? members.length : opened.has(key) ? OPENED : 0;
+    members.slice(0, shown).forEach(draw);
     const rest = members.slice(shown);
     if (!rest.length) continue;
     for (const node of rest) place.set(node.id, key);
     result.push({ id: key, group: true, waiting: key.startsWith("w "), count: rest.length, members: rest,
-      objects: objectsOf(rest[0]), opened: opened.has(key), cycle: false });
+      objects: [...new Set(rest.flatMap(objectsOf))].sort(), opened: opened.has(key), cycle: false });
   }
   const moved = edges.map((edge) => ({ ...edge, from: place.get(edge.from), to: place.get(edge.to) }))
     .filter((edge) => edge.from !== undefined && edge.to !== undefined && edge.from !== edge.to);
-  return { nodes: result, edges: counted(moved), folded: true };
+  return { nodes: result, edges: counted(moved) };
 }
 
 /** The server's graph in the shape of this module: each node knows the objects it waits for or holds. */
@@ -165,9 +196,8 @@ function columns(nodes, edges) {
   const result = new Map(), shift = new Map();
   for (const node of nodes) {
     const home = component.get(node.id), turn = shift.get(home) ?? 0;
-    const inCycle = home !== node.id || shift.has(home) || nodes.some((n) => n.id !== node.id && component.get(n.id) === home);
     shift.set(home, turn + 1);
-    result.set(node.id, at.get(home) + (inCycle ? turn % 2 : 0));
+    result.set(node.id, at.get(home) + turn % 2);
   }
   return result;
 }
@@ -211,8 +241,4 @@ function middle(ids, order) {
 
 function objectsOf(node) {
   return [...new Set(node.objects ?? [])].sort();
-}
-
-function mark(node, inCycle) {
-  return { ...node, cycle: inCycle.has(node.id) };
 }

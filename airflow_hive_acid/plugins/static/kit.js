@@ -138,6 +138,6 @@ export function ErrorBox({ told, kept = false }) {
 
 /** Names and values of one thing. Pairs `[name, value]`; those without a value are left out. */
 export function Facts({ pairs }) {
-  return h("dl", { className: "ha-facts" }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "")
+  return h("dl", { className: "ha-facts" }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false)
     .map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value))));
 }

@@ -75,15 +75,20 @@ function nodeText(node, now) {
 }
 
 function groupText(node) {
-  return [`${count(node.count)} ${node.opened ? "more " : ""}${node.waiting ? "wait" : "hold"}`, node.objects.join(", ") || NOTHING];
+  return [`${count(node.count)} ${node.opened ? "more " : ""}${node.waiting ? "wait" : "hold"}`, objectsOf(node)];
+}
+
+/** What a group is about: its object, or how many there are. */
+function objectsOf(node) {
+  return node.objects.length > 3 ? plural(node.objects.length, "object") : node.objects.join(", ") || NOTHING;
 }
 
 function Chosen({ node, clock, edges, toggle, close }) {
   const now = useTick() + clock;
   const aside = h(Button, { kind: "ghost", onClick: close }, "Close");
   if (node.group) {
-    return h(Section, { title: `${plural(node.count, "request")} on ${node.objects.join(", ")}`, aside },
-      h("p", null, `${node.waiting ? "They wait for the same objects, one behind the other." : "They hold what others wait for."} `,
+    return h(Section, { title: `${plural(node.count, "request")} on ${objectsOf(node)}`, aside },
+      h("p", null, `${node.waiting ? "They wait one behind the other." : "They hold what others wait for."} `,
         h(Button, { onClick: () => toggle(node.id) }, node.opened ? "Fold them again" : `Draw the first ${Math.min(OPENED, node.count)}`)),
       h("ul", { className: "ha-list ha-members" }, node.members.slice(0, 50).map((one) => h("li", { key: one.id },
         h(NodeLink, { id: one.id }), h("span", { className: "ha-muted" }, ` ${nodeText(one, now)[1]}`)))),
@@ -91,7 +96,7 @@ function Chosen({ node, clock, edges, toggle, close }) {
   }
   const [kind, number] = node.id.split(":");
   const on = (from, to) => edges.filter((edge) => edge[from] === node.id).map((edge) => h("li", { key: `${edge[to]} ${edge.object}` },
-    /^(txn|lock):\d+$/.test(edge[to]) ? h(NodeLink, { id: edge[to] }) : `${count(edge.count)} others`, h("span", { className: "ha-muted" }, ` on ${edge.object}`)));
+    /^(txn|lock):\d+$/.test(edge[to]) ? h(NodeLink, { id: edge[to] }) : "those in the box", h("span", { className: "ha-muted" }, ` on ${edge.object}`)));
   const waits = on("from", "to"), waited = on("to", "from");
   return h(Section, { title: `${kind === "txn" ? "Txn" : "Lock"} ${number}`, aside: [h(NodeLink, { key: "link", id: node.id }), h(React.Fragment, { key: "close" }, aside)] },
     h(Facts, { pairs: [
