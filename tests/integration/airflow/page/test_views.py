@@ -145,4 +145,4 @@ def test_the_api_keeps_what_its_description_promises(
 
         check()
         checked += 1
-    assert checked == sum(len(verbs) for verbs in document["paths"].values()) == 22
+    assert checked == sum(len(verbs) for verbs in document["paths"].values()) >= 22
