@@ -1,6 +1,7 @@
 """The DAGs of the tests with a whole Airflow; it reads this file from a copy in its DAGs folder."""
 
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from airflow.sdk import DAG, task
 
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
+from airflow_hive_acid.operators.transaction_groups import hive_acid_transaction
 
 HERE = Path(os.environ["LIVE_TEST_DIRECTORY"])
 
@@ -35,3 +37,16 @@ with DAG("killed", schedule=None):
         retries=8,
         retry_delay=timedelta(0),
     )
+
+with DAG("shared", schedule=None), hive_acid_transaction("both", tables={"w.waited": "overwrite"}):
+
+    @task
+    def held():
+        """Is at its work until the test says so."""
+        for _ in range(600):
+            if (HERE / "let_go").exists():
+                return
+            time.sleep(0.2)
+        raise AssertionError("the test never let go")
+
+    HiveAcidOperator(task_id="empty", sql="TRUNCATE TABLE w.waited") >> held()

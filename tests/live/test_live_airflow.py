@@ -101,6 +101,47 @@ def test_marking_a_waiting_task_as_failed_withdraws_its_request(
     assert [row.txn_id for row in testbed.client.show_transactions() if row.state.name == "OPEN"] == [writer.txn_id]
 
 
+@pytest.mark.rule("R9")
+def test_a_transaction_across_tasks_is_kept_by_the_triggerer(
+    airflow: LiveAirflow, testbed: HiveAcidTestbed, directory: Path
+) -> None:
+    """
+    t1  a task of the group empties a table, another one takes its time; the keeper beats in the triggerer
+    t2  the other one ends: commit, and the keeper has nothing left to do
+    t3  a second run: somebody marks its keeper as failed, and its transaction is aborted at once
+    """
+    shared, sign = testbed.client.shared_txns, directory / "let_go"
+
+    def begun() -> tuple[str, int]:
+        run_id = airflow.run_dag("shared")
+        airflow.wait_for_state("shared", run_id, "both.keeper", "deferred")
+        airflow.wait_for_state("shared", run_id, "both.held", "running")
+        txn_id = int(airflow.xcom("shared", run_id, "both.begin")["txn_id"])
+        first = shared.get(txn_id).kept
+        airflow.wait_for(lambda: shared.get(txn_id).kept not in (None, first), "beats for the transaction")
+        return run_id, txn_id
+
+    run_id, txn_id = begun()
+    sign.touch()
+    try:
+        for name in ("commit", "keeper", "end"):
+            airflow.wait_for_state("shared", run_id, f"both.{name}", "success")
+    finally:
+        sign.unlink()
+    result = airflow.xcom("shared", run_id, "both.commit")
+    assert [statement["txn_id"] for statement in result["statements"]] == [txn_id]
+    assert_committed(testbed, result)
+
+    run_id, txn_id = begun()
+    airflow.api("PATCH", f"dags/shared/dagRuns/{run_id}/taskInstances/both.keeper", {"new_state": "failed"})
+    airflow.wait_for(lambda: shared.get(txn_id).state.name == "ABORTED", "gives the transaction up")
+    sign.touch()
+    airflow.wait_for_state("shared", run_id, "both.commit", "failed")
+    airflow.wait_for_state("shared", run_id, "both.end", "success")
+    assert "its keeper was ended" in airflow.xcom("shared", run_id, "both.end")["reason"]
+    assert_at_rest(testbed)
+
+
 @pytest.fixture
 def driver_of(airflow: LiveAirflow, directory: Path) -> Iterator[object]:
     """Waits for the next driver that has begun, and returns it; whatever a try has started is gone afterwards."""
