@@ -16,7 +16,8 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.aborts import abort_rows
 from airflow_hive_acid.metastore.codes import AbortReason, TxnType
-from airflow_hive_acid.metastore.database import chunks, lock_open_txns, restart_txn_ids
+from airflow_hive_acid.metastore.creating import restart_txn_ids
+from airflow_hive_acid.metastore.database import chunks, lock_open_txns
 from airflow_hive_acid.metastore.objects import free_text
 from airflow_hive_acid.metastore.schema_catalog import DATABASE_PARAMS, DBS
 from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, REPL_TXN_MAP, TXN_TO_WRITE_ID, TXNS

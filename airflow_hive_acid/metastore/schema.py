@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import insert, select
 
 from airflow_hive_acid.errors import SchemaVersionError
-from airflow_hive_acid.metastore.database import all_or_nothing, creation
+from airflow_hive_acid.metastore.creating import all_or_nothing, creation
 from airflow_hive_acid.metastore.schema_catalog import *  # noqa: F403 - this module is the list of all tables
 from airflow_hive_acid.metastore.schema_catalog import CTLGS
 from airflow_hive_acid.metastore.schema_extensions import *  # noqa: F403

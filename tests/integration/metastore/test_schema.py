@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore import MetastoreClient, schema
-from airflow_hive_acid.metastore.database import creation
+from airflow_hive_acid.metastore.creating import creation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
