@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient, Transaction
 
 DAYS = tuple(f"day=2026-11-{day:02}" for day in range(16, 21))
-HOUR = 3_600_000
+HOUR = 3_600
 _NEXT = NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT
 _TYPES = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string()}
 
@@ -240,7 +240,7 @@ def write_history(client: MetastoreClient, table: str = "customers", days: int =
     def operation(connection: Connection) -> None:
         now = now_ms(connection)
         first = now - days * 24 * HOUR
-        base, deltas, deletes, measures, done = 40_000_000, 0, 0, [], []
+        base, deltas, deletes, measures, done = 40_000, 0, 0, [], []
         number = int(connection.execute(select(_NEXT)).scalar_one()) - 1
         for step in range(days * 8):
             time = first + step * 3 * HOUR
@@ -252,12 +252,12 @@ def write_history(client: MetastoreClient, table: str = "customers", days: int =
                 done.append(
                     _done(number, table, time, took, CompactionType.MAJOR if step % 3 else CompactionType.MINOR)
                 )
-                base, deltas, deletes = base + 1_500_000 * deltas - 600_000 * deletes, 0, 0
+                base, deltas, deletes = base + 1_500 * deltas - 600 * deletes, 0, 0
             measures.append({
                 "HME_DATABASE": "shop", "HME_TABLE": table, "HME_PART_NAME": "", "HME_NEWEST": "N", "HME_SINCE": time,
                 "HME_UNTIL": time + 3 * HOUR, "HME_FILES": 1 + deltas + deletes, "HME_DELTAS": deltas + deletes,
                 "HME_DELETE_DELTAS": deletes, "HME_BASE_BYTES": base,
-                "HME_DELTA_BYTES": 1_500_000 * deltas + 600_000 * deletes, "HME_DELETE_BYTES": 600_000 * deletes,
+                "HME_DELTA_BYTES": 1_500 * deltas + 600 * deletes, "HME_DELETE_BYTES": 600 * deletes,
             })  # fmt: skip
         connection.execute(insert(HIVE_ACID_MEASURE), measures)
         connection.execute(insert(COMPLETED_COMPACTIONS), done)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 IMAGES = REPOSITORY / "docs" / "images"
 MOST_BYTES = 150_000
-SIZE = {"width": 1280, "height": 720}
+SIZE = {"width": 1280, "height": 700}
 SETTINGS = {"hive.compactor.delta.num.threshold": "4", "hive.acid.oldest.waiting.threshold.warning": "1s"}
 
 
@@ -49,6 +49,7 @@ def explain(page: Page) -> None:
     """Why it is not compacted."""
     page.get_by_role("button", name="Explain").click()
     page.wait_for_selector(".ha-decision")
+    page.locator("section[aria-label^=Why]").evaluate("section => section.scrollIntoView()")
 
 
 #: Name, address, what to do there, and the themes it is shown in.

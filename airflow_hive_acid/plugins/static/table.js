@@ -18,7 +18,7 @@ const BEFORE = new Map();
  */
 export function Table({ label, columns, rows, context, stale = false }) {
   const head = columns.map((column) => {
-    const props = { key: column.id, scope: "col", className: column.align === "end" ? "ha-end" : undefined, style: { width: column.width } };
+    const props = { key: column.id, scope: "col", className: kindOf(column), style: { width: column.width } };
     const content = column.title || h("span", { className: "ha-hidden" }, "Actions");
     return Native ? h(Native.ColumnHeader, props, content) : h("th", props, content);
   });
@@ -30,9 +30,14 @@ export function Table({ label, columns, rows, context, stale = false }) {
       : h("table", props, h("thead", null, h("tr", null, head)), h("tbody", null, body)));
 }
 
+/** Numbers stand at the right; actions stay in sight where the rest scrolls. */
+function kindOf(column) {
+  return column.id === "act" ? "ha-act" : column.align === "end" ? "ha-end" : undefined;
+}
+
 const Row = memo(function Row({ row, columns, context }) {
   const cells = columns.map((column) => {
-    const props = { key: column.id, className: column.align === "end" ? "ha-end" : undefined };
+    const props = { key: column.id, className: kindOf(column) };
     const content = column.cell(row, context);
     return Native ? h(Native.Cell, props, content) : h("td", props, content);
   });
