@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from urllib.parse import SplitResult
 
+    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
-    from airflow_hive_acid.metastore import MetastoreClient
 
 SCHEME = "hiveacid"
 COMPACTIONS = AssetAlias(name="hive_acid_compactions")
@@ -88,27 +88,32 @@ def commits(triggering_asset_events: Mapping[Any, Iterable[Any]]) -> list[dict[s
     return sorted(found.values(), key=lambda told: (told.get("time") or 0, told.get("event_id") or 0))
 
 
-def tell_commits(task: Any, events: Any, client: MetastoreClient, conn_id: str, txn_ids: Sequence[int]) -> int:
+def tell_commits(
+    task: Any, context: Mapping[str, Any], hook: HiveAcidHook, document: Mapping[str, Any], *, again: bool = False
+) -> int:
     """Have a task tell of its commits when it succeeds, if that is the operators' part.
 
     :param task: the operator; it gets the outlet :data:`COMMITS`.
-    :param events: ``outlet_events`` of its context.
+    :param document: its result, whose ``statements`` name txns and write ids.
+    :param again: it may have told of some of them before.
     :return: how many were told of.
     """
-    if client.settings.string(EVENTS_SETTING) != OPERATORS or not txn_ids:
+    txn_ids = {one["txn_id"] for one in document.get("statements", ()) if one["txn_id"] is not None}
+    if not txn_ids or hook.settings.string(EVENTS_SETTING) != OPERATORS:
         return 0
     from airflow_hive_acid.metastore.clock import now_ms
     from airflow_hive_acid.metastore.commit_facts import commits_of_txns
 
-    database = client.database
+    database, conn_id = hook.get_conn().database, hook.hive_acid_conn_id
     found = database.read(
-        lambda conn: commits_of_txns(conn, database.features(conn), sorted(set(txn_ids)), now_ms(conn) // 1000)
+        lambda conn: commits_of_txns(conn, database.features(conn), sorted(txn_ids), now_ms(conn) // 1000)
     )
     if found and COMMITS not in task.outlets:
         task.outlets = [*task.outlets, COMMITS]
     for commit in found:
-        payload = {**commit.to_document(), "conn_id": conn_id, "redelivered": False}
-        events[COMMITS].add(table_asset(str(commit.table), conn_id), extra={"from_trigger": False, "payload": payload})
+        payload = {**commit.to_document(), "conn_id": conn_id, "redelivered": again}
+        extra = {"from_trigger": False, "payload": payload}
+        context["outlet_events"][COMMITS].add(table_asset(str(commit.table), conn_id), extra=extra)
     return len(found)
 
 

@@ -36,6 +36,17 @@ def object_filters(table: str | None, partition: str | None = None) -> dict[str,
     return {"database": database or None, "table": name or None, "partition": partition}
 
 
+def linked_to(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the result of a task is shown by: its lease, its compaction, or its last txn; None when it has none."""
+    if "lease_id" in document:
+        first = next(iter(document.get("objects", ())), "")
+        return {"view": "leases", "lease_id": document["lease_id"], **object_filters(str(first).partition("/")[0])}
+    for request in document.get("requests", [document] if "request_id" in document else []):
+        return {"view": "compactions", "compaction_id": request["request_id"]}
+    txns = [statement["txn_id"] for statement in document.get("statements", ()) if statement["txn_id"] is not None]
+    return {"view": "transactions", "txn_id": txns[-1]} if txns else None
+
+
 class HiveAcidLink(BaseOperatorLink):
     """Link to what a task of ours has to do with."""
 

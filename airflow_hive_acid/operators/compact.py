@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill
 from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger, cancel_requests, compaction_outcome
 
@@ -53,6 +54,8 @@ class HiveAcidCompactOperator(BaseOperator):
         "table", "partition", "type", "compaction_pool", "order_by", "properties", "lease", "hive_acid_conn_id",
     )  # fmt: skip
     ui_color = "#d5e8d4"
+    operator_extra_links = LINKS
+    linked: dict[str, Any] | None = None
 
     def __init__(
         self,
@@ -102,6 +105,7 @@ class HiveAcidCompactOperator(BaseOperator):
         try:
             with HiveAcidHook(self.hive_acid_conn_id) as hook, kept_lease(hook, self.lease):
                 request = self._ask(hook)
+                self.linked = linked_to(request)
                 waiting = _ids(request)
                 self._asked = _accepted(request) if self.wait else []
                 if not self.wait or not waiting:
@@ -131,6 +135,7 @@ class HiveAcidCompactOperator(BaseOperator):
         kept = event.pop("handed_back", None)
         if request is None:
             request, done, started = kept["request"], kept["done"], kept["started"]
+        self.linked = linked_to(request)
         ended = [*(done or []), event]
         if len(ended) < len(_ids(request)):
             self._defer(request, ended, started)

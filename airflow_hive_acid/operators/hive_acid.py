@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 from airflow.sdk import BaseOperator
 
 from airflow_hive_acid.errors import HiveAcidError, LocksPendingError, TurnPendingError, UnsupportedStatementError
+from airflow_hive_acid.hooks.assets import tell_commits
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import (
     agent_info,
     error_of_event,
@@ -72,6 +74,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - Airflow reads it from the class
     ui_color = "#fdd88a"
+    operator_extra_links = LINKS
+    linked: dict[str, Any] | None = None
     #: Why it cannot be part of a transaction across tasks, and what to do instead.
     never_a_member: ClassVar[str | None] = None
 
@@ -117,9 +121,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         """
         return self._run(context)
 
-    def resume(
-        self, context: Context, event: dict[str, Any], waiting: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def resume(self, context: Context, event: dict[str, Any], waiting: dict[str, Any] | None = None) -> dict[str, Any]:
         """Go on with the statement that has waited for its locks.
 
         :param waiting: document of what was waited for; the event has it as well, as dag.test() passes nothing else.
@@ -157,12 +159,16 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
                 )
                 hook.acknowledge(once)
                 self._lineage_result = document
+                # Cleared, and told to skip what was applied: that was told of, too.
+                again = self.on_rerun == "skip" and once.life != str(self.retries)
+                tell_commits(self, context, hook, document, again=again)
         except LocksPendingError as pending:
             self._wait_elsewhere(pending, hook.settings)
         except HiveAcidError as error:
             fail_task(error)
         finally:
             self._running = None
+        self.linked = linked_to(document)
         return document
 
     def _run_as_member(self, context: Context, hook: HiveAcidHook) -> dict[str, Any]:
@@ -183,6 +189,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
             ):
                 self._running = _Running(hook, engine, agent)
                 document = self._lineage_result = self.work(hook, engine)
+            self.linked = linked_to(document)
             return document
         except TurnPendingError as pending:
             if not self.deferrable:

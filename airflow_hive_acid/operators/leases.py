@@ -15,6 +15,7 @@ from airflow.sdk import BaseOperator, get_current_context
 
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import agent_info, fail_task
 from airflow_hive_acid.triggers.leases import LeaseGrantedTrigger, check_timeout
 
@@ -49,6 +50,8 @@ class GrabLeaseOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("objects", "type", "hive_acid_conn_id")
     ui_color = "#fff2cc"
+    operator_extra_links = LINKS
+    linked: dict[str, Any] | None = None
 
     def __init__(
         self,
@@ -147,6 +150,7 @@ class GrabLeaseOperator(BaseOperator):
         from airflow_hive_acid.hooks.leases import describe
 
         self.log.info("Granted: %s", describe(lease))
+        self.linked = linked_to(sealed)
         return sealed
 
 

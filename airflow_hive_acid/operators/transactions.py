@@ -16,7 +16,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_hive_acid import errors
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.hooks.assets import tell_commits
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import agent_info, error_of_event, fail_task
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document
 from airflow_hive_acid.triggers.shared_transactions import PauseTrigger, TransactionKeptTrigger
@@ -184,6 +186,8 @@ class CommitTransactionOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("transaction", "hive_acid_conn_id")
     ui_color = _UI_COLOR
+    operator_extra_links = LINKS
+    linked: dict[str, Any] | None = None
 
     def __init__(self, *, transaction: Any, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -221,7 +225,11 @@ class CommitTransactionOperator(BaseOperator):
             fail_task(error)
         results = [dataclasses.replace(StatementResult.from_record(record), rows=None) for record in records]
         self.log.info("txn %d is committed: %d statements", txn.txn_id, len(results))
-        return {"txn_id": txn.txn_id, **result_document(results, 0)}
+        document = {"txn_id": txn.txn_id, **result_document(results, 0)}
+        self.linked = linked_to(document)
+        with HiveAcidHook(self.hive_acid_conn_id) as hook:
+            tell_commits(self, context, hook, document)
+        return document
 
 
 class EndTransactionOperator(BaseOperator):

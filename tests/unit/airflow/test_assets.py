@@ -123,8 +123,10 @@ def test_operators_tell_the_same_as_watchers_if_that_is_their_part(metastore_url
             with client.begin({"db.t": "insert"}) as txn:
                 pass
             task, events = BaseOperator(task_id="t", outlets=[table_asset("db.x")]), Told()
-            assert tell_commits(task, events, client, "c", [txn.txn_id, txn.txn_id]) == number
-            assert tell_commits(task, Told(), client, "c", []) == 0
+            hook = SimpleNamespace(settings=settings, get_conn=lambda client=client: client, hive_acid_conn_id="c")
+            document = {"statements": [{"txn_id": None}, {"txn_id": txn.txn_id}, {"txn_id": txn.txn_id}]}
+            assert tell_commits(task, {"outlet_events": events}, hook, document) == number
+            assert tell_commits(task, {}, hook, {"statements": [{"txn_id": None}]}) == 0
     assert task.outlets == [table_asset("db.x"), assets.COMMITS]
     ((uri, extra),) = events[assets.COMMITS].events
     assert uri == "hiveacid://c/db/t"

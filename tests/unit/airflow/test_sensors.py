@@ -21,7 +21,7 @@ from airflow.sdk.module_loading import import_string
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.hooks.links import HiveAcidLink, page_url
+from airflow_hive_acid.hooks.links import HiveAcidLink, linked_to, page_url
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.codes import TxnState, TxnType
 from airflow_hive_acid.metastore.locks.listing import TxnRow
@@ -341,6 +341,21 @@ def test_link_names_the_view_and_what_it_is_restricted_to(conn_id, in_the_way):
     }
 
 
+def test_result_of_a_task_says_what_it_is_shown_by():
+    statements = [{"txn_id": 4}, {"txn_id": 7}, {"txn_id": None}]
+    assert linked_to({"statements": statements}) == {"view": "transactions", "txn_id": 7}
+    assert linked_to({"statements": statements[2:]}) is None
+    assert linked_to({"txn_id": 9, "statements": statements[:1]}) == {"view": "transactions", "txn_id": 4}
+    assert linked_to({"request_id": 3}) == {"view": "compactions", "compaction_id": 3}
+    assert linked_to({"requests": [{"request_id": 5}, {"request_id": 6}]}) == {
+        "view": "compactions",
+        "compaction_id": 5,
+    }
+    assert linked_to({"requests": [], "left_alone": 2}) is None
+    lease = linked_to({"lease_id": 8, "objects": ["Sales.Orders/k=1"]})
+    assert lease == {"view": "leases", "lease_id": 8, "database": "sales", "table": "orders", "partition": None}
+
+
 def test_link_keeps_hostile_names_in_its_query():
     url = page_url("https://h/base/", "locks", "a&b=c", table='"><script>', partition="k=a/b#x", lock_id=None)
     assert url.startswith("https://h/base/plugin/hive-acid?view=locks&conn_id=a%26b%3Dc&table=%22%3E%3Cscript%3E")
@@ -397,7 +412,7 @@ def room(monkeypatch):
     async def connection(conn_id):
         return conn_id
 
-    fake = SimpleNamespace(close=lambda: None)
+    fake = SimpleNamespace(close=lambda: None, cache=SimpleNamespace(start=lambda: None))
     monkeypatch.setattr(HiveAcidHook, "aget_connection", connection)
     monkeypatch.setattr(HiveAcidHook, "client_of", lambda connection: fake)
     monkeypatch.setattr(shared, "_LOOK_SECONDS", 0.0)
