@@ -48,6 +48,8 @@ def initiator(context: typer.Context, once: _Once = False, interval: _Interval =
         for step in look_once(client, session.filesystem()):
             yield from step
 
+    if not once:
+        client.cache.start()
     _repeat("Initiator", look, once, pause)
 
 

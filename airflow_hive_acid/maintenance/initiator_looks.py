@@ -131,7 +131,7 @@ class Looks:
 
     def _known(self, candidates: Sequence[Candidate]) -> _Known:
         catalog, queue = self._client.catalog, self._client.compactions
-        tables = catalog.find_tables(sorted({str(c.resource.table_name) for c in candidates}))
+        tables = self._client.cache.tables(sorted({str(c.resource.table_name) for c in candidates}))
         wanted: dict[str, list[str]] = {}
         for candidate in candidates:
             name, partition = str(candidate.resource.table_name), candidate.resource.partition

@@ -9,16 +9,17 @@ one, tasks and commands never do. ``docs/cache.md`` states each guarantee.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
-from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.errors import HiveAcidError, NoSuchObjectError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore.cache_entries import Store, TableEntry, ValueEntry
+from airflow_hive_acid.metastore.cache_entries import Store, TableEntry, ValueEntry, require_list
 from airflow_hive_acid.metastore.cache_events import ALL_DATABASES, database_key, names_key
 from airflow_hive_acid.metastore.cache_follower import CacheFollower
 from airflow_hive_acid.metastore.cache_partitions import UndecidableError
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.partition_conditions import PartitionFilter
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 _PREWARM_BATCH = 200
 _PREWARM_PART = 0.9
@@ -90,7 +92,12 @@ class CachedCatalog:
 
     def start(self) -> Self:
         """Follow the log in the background; nothing happens when the cache is off, or no events are written."""
-        if self.is_possible():
+        try:
+            possible = self.is_possible()
+        except HiveAcidError as error:
+            log.warning("the cache is started, and will follow the log once the metastore answers: %s", error)
+            possible = True
+        if possible:
             self._follower.start()
         return self
 
@@ -281,6 +288,20 @@ class CachedCatalog:
 
         return CachedView(self, self._client.valid_write_ids_and_table_ids(tables, txn))
 
+    def table(self, name: str) -> Table:
+        """A table by ``db.table`` as it is now: what a service calls in the place of ``client.catalog.get_table``.
+
+        :raises NoSuchObjectError: with the names that look like it.
+        """
+        found = self.tables([name])
+        return next(iter(found.values())) if found else self._client.catalog.get_table(name)
+
+    def tables(self, names: Sequence[str]) -> dict[str, Table]:
+        """Those of the tables that exist, as they are now, by ``db.table``."""
+        if self._state.position is None:
+            return self._client.catalog.find_tables(names)
+        return self.view(names).find_tables(names)
+
     def statistics(self, *, ask_log: bool = False) -> CacheStatistics:
         """What it has done so far, and how it is.
 
@@ -292,7 +313,10 @@ class CachedCatalog:
             counts, store, position = dict(self._counts), self._state.store, self._state.position
             entries, used = len(store), int(store.currsize)
         lag = None if followed.looked_at is None or position is None else self._clock() - followed.looked_at
-        state = "off" if position is None else "behind" if lag is None or lag > self._max_lag else "following"
+        behind = lag is None or lag > self._max_lag
+        state: Literal["off", "following", "behind"] = (
+            "off" if position is None else "behind" if behind else "following"
+        )
         return CacheStatistics(
             state=state, hits=counts[Verdict.HIT], missing=counts[Verdict.MISSING], stale=counts[Verdict.NEWER],
             older=counts[Verdict.OLDER], unconfirmed=counts[Verdict.UNCONFIRMED], replaced=counts[Verdict.REPLACED],
@@ -321,7 +345,7 @@ class CachedCatalog:
         reader = _parsed(given) if isinstance(given, str) else given
         verdict, entry = self._look(key, table_id, reader)
         if verdict is Verdict.HIT and isinstance(entry, TableEntry):
-            _require_list(entry.table, table_id, reader)
+            require_list(entry.table, table_id, reader)
             if asked is None or entry.partitions is not None:
                 with contextlib.suppress(UndecidableError):
                     answer = cached(entry)
@@ -359,7 +383,7 @@ class CachedCatalog:
             loaded = found.get(key)
             if loaded is None:
                 raise no_such_table(conn, *key)
-            _require_list(loaded.table, table_id, reader)
+            require_list(loaded.table, table_id, reader)
             entry = TableEntry.of(loaded)
             if asked is None:
                 return entry, cached(entry)
@@ -436,29 +460,6 @@ def _agrees(known: TableEntry, cached: Callable[[TableEntry], T], answer: T) -> 
         return cached(known) == answer
     except UndecidableError:
         return True
-
-
-def _require_list(table: Table, table_id: int | None, reader: ValidWriteIdList | None) -> None:
-    """The seed's rules of what a reader must say; a wrong id is another table.
-
-    :raises InvalidArgumentsError: naming what is missing, or too much.
-    :raises NoSuchObjectError: when the name belongs to another table.
-    """
-    if table.is_transactional and (reader is None or table_id is None):
-        what = "valid_write_id_list" if reader is None else "table_id"
-        raise InvalidArgumentsError(
-            f"{table.qualified_name} is transactional: it cannot be read without {what}; take both with "
-            "client.valid_write_ids_and_table_ids"
-        )
-    if not table.is_transactional and reader is not None:
-        raise InvalidArgumentsError(
-            f"{table.qualified_name} is not transactional and has no write ids: valid_write_id_list must be None"
-        )
-    if table_id is not None and table.id != table_id:
-        raise NoSuchObjectError(
-            f"there is no table {table.qualified_name} with id {table_id} any more: the name belongs to table "
-            f"{table.id}; take ids and lists anew"
-        )
 
 
 def _copy(entry: TableEntry) -> Table:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cachetools import Cache, LRUCache
 
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.cache_rules import Freshness, WriteIds, pending_of
 from airflow_hive_acid.metastore.objects import TableName
@@ -18,6 +19,7 @@ from airflow_hive_acid.metastore.objects import TableName
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.metastore.cache_events import Touch
     from airflow_hive_acid.metastore.cache_partitions import PartitionSet
     from airflow_hive_acid.metastore.catalog_model import Database, Partition, Table
@@ -136,6 +138,29 @@ def names_of(table: Table, touch: Touch) -> frozenset[str]:
     return frozenset(
         partition_name([(column, dict(spec).get(column)) for column in order]) for spec in touch.partitions
     )
+
+
+def require_list(table: Table, table_id: int | None, reader: ValidWriteIdList | None) -> None:
+    """The seed's rules of what a reader must say; a wrong id is another table.
+
+    :raises InvalidArgumentsError: naming what is missing, or too much.
+    :raises NoSuchObjectError: when the name belongs to another table.
+    """
+    if table.is_transactional and (reader is None or table_id is None):
+        what = "valid_write_id_list" if reader is None else "table_id"
+        raise InvalidArgumentsError(
+            f"{table.qualified_name} is transactional: it cannot be read without {what}; take both with "
+            "client.valid_write_ids_and_table_ids"
+        )
+    if not table.is_transactional and reader is not None:
+        raise InvalidArgumentsError(
+            f"{table.qualified_name} is not transactional and has no write ids: valid_write_id_list must be None"
+        )
+    if table_id is not None and table.id != table_id:
+        raise NoSuchObjectError(
+            f"there is no table {table.qualified_name} with id {table_id} any more: the name belongs to table "
+            f"{table.id}; take ids and lists anew"
+        )
 
 
 def bytes_of_table(table: Table) -> int:

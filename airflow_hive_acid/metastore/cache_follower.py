@@ -75,6 +75,7 @@ class CacheFollower:
         self._one_at_a_time = threading.Lock()
         self._wake = threading.Event()
         self._stopping = False
+        self._failing = False
         self._thread: threading.Thread | None = None
         self.followed = Followed()
 
@@ -106,8 +107,9 @@ class CacheFollower:
         try:
             self.look()
         except HiveAcidError as error:
+            # Once, and not at every look while the database is away.
+            log.log(logging.DEBUG if self._failing else logging.WARNING, "the cache cannot follow the log: %s", error)
             self._failed(error)
-            log.warning("the cache could not look at the notification log: %s", error)
             return False
         except Exception as error:
             # Nobody would hear of it otherwise. The state may be the reason, so it is not used any more.
@@ -116,6 +118,7 @@ class CacheFollower:
             with self._lock:
                 self._state.reset(None, OpenWrites())
             return False
+        self._failing = False
         return True
 
     def look(self) -> None:
@@ -157,6 +160,7 @@ class CacheFollower:
             followed.refreshed += len(found.loads)
 
     def _failed(self, error: Exception) -> None:
+        self._failing = True
         self.followed.failures += 1
         self.followed.last_failure = f"{type(error).__name__}: {error}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class CacheStatistics:
     :param restarts: how often everything was forgotten, ``restarted_because`` of what at last.
     """
 
-    state: str
+    state: Literal["off", "following", "behind"]
     hits: int = 0
     missing: int = 0
     stale: int = 0

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
     from sqlalchemy.engine import Connection
 
+    from airflow_hive_acid.metastore.cache import CachedCatalog
     from airflow_hive_acid.metastore.catalog_storage import CatalogStorage
     from airflow_hive_acid.metastore.client import MetastoreClient
 
@@ -82,6 +83,8 @@ class ClientBase:
 
     def close(self) -> None:
         """Stop heartbeats and close connections; txns that are still open will time out."""
+        if "cache" in self.__dict__:
+            self.cache.close()
         self.heartbeats.close()
         self.mutexes.close()
         self.database.close()
@@ -130,6 +133,13 @@ class ClientBase:
 
         # Every client is one; only its last layer knows.
         return CatalogStorage(cast("MetastoreClient", self))
+
+    @cached_property
+    def cache(self) -> CachedCatalog:
+        """The catalog's reads from memory, once a service has started it: ``client.cache.start()``; ends with this."""
+        from airflow_hive_acid.metastore.cache import CachedCatalog
+
+        return CachedCatalog(cast("MetastoreClient", self))
 
     @cached_property
     def write_events(self) -> WriteEvents:

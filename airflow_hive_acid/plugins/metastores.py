@@ -128,6 +128,7 @@ class Metastores:
                 return known
             client = MetastoreClient(read.metastore_url, settings, patient=False)
             self._known[conn_id] = _Known(read, client, now)
+        client.cache.start()
         if known is not None:
             known.client.close()  # whoever is still at work with it gets its connections anew
         return self._known[conn_id]

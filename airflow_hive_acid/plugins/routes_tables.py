@@ -54,7 +54,7 @@ def tables(
 @router.get("/detail")
 def table_detail(client: Client, database: Name, table: Name) -> tables_models.TableDetail:
     """A table with what was decided about it and asked for."""
-    found = client.catalog.get_table(f"{database}.{table}")
+    found = client.cache.table(f"{database}.{table}")
 
     def read(conn: Any) -> tables_models.TableDetail:
         features = client.database.features(conn)
@@ -88,7 +88,7 @@ def partitions(
     cursor: Cursor = None,
 ) -> models.Page[tables_models.PartitionRow]:
     """The partitions of a table by name, each with what was decided about it last."""
-    client.catalog.get_table(f"{database}.{table}")
+    client.cache.table(f"{database}.{table}")
     part = Slice(limit, cursors.decode(cursor, str))
     page = client.database.read(
         lambda conn: pages_tables.partitions_page(conn, client.database.features(conn), database, table, name, part)
@@ -106,7 +106,7 @@ def series(
     hours: Annotated[int, Query(ge=1, le=2160)] = 720,
 ) -> tables_models.Series:
     """How large a table or partition was, at each change, and when it was compacted."""
-    found = client.catalog.get_table(f"{database}.{table}")
+    found = client.cache.table(f"{database}.{table}")
     resource = Resource(found.db, found.name, partition and found.partition_name(partition))
     now = client.database.read(now_ms)
     start = now - hours * pages.HOUR_MS

@@ -156,7 +156,7 @@ def look_at_compactions(
     database, _, name = str(table).lower().partition(".")
     if not name:
         raise InvalidArgumentsError(f"table {table!r} must be given as db.table")
-    client.catalog.get_table(f"{database}.{name}")
+    client.cache.table(f"{database}.{name}")
     active = [
         request
         for state in (CompactionState.WORKING, CompactionState.INITIATED)

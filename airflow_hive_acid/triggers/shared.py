@@ -78,7 +78,9 @@ async def question_room(conn_id: str) -> AsyncIterator[QuestionRoom]:
     """Where all sensors of this event loop wait for something of one metastore."""
     async with _use(conn_id) as shared:
         if shared.questions is None:
-            shared.questions = QuestionRoom(_opened(shared))
+            client = _opened(shared)
+            shared.questions = QuestionRoom(client)
+            await asyncio.to_thread(client.cache.start)  # they look at the same tables again and again
         yield shared.questions
 
 

@@ -75,7 +75,7 @@ def commits_question(
             f"after_write_id is {after}; write ids begin with 1, and 0 means from the beginning"
         )
     name = table_name(table)
-    found = client.catalog.get_table(str(name))
+    found = client.cache.table(str(name))
     if not found.is_transactional:
         raise InvalidArgumentsError(f"{name} is not transactional: nothing is ever committed to it")
     if partition is not None and not found.is_partitioned:
