@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ from airflow_hive_acid.errors import (
     LeaseEndedError,
 )
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.leases import HiveLease, Lease, LeaseObject, LeaseType
+from airflow_hive_acid.metastore.leases import HiveLease, Lease, LeaseObject, LeaseType, conflicts
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -430,3 +431,34 @@ def test_ten_thousand_guesses_open_nothing(client: MetastoreClient, rows: Any) -
     client.database.read(guess_all)
     assert opened == 0
     assert client.leases.confirm_lease(lease)
+
+
+@pytest.mark.rule("R8")
+def test_many_clients_never_hold_what_excludes_each_other(metastore_url: str, backend: str) -> None:
+    """Real clients at once, on a table and its partitions; whoever is granted looks whether it is alone."""
+    places = ["db.t", "db.t/p=1", "db.t/p=2"]
+    held: dict[int, LeaseObject] = {}
+    crowds: list[tuple[LeaseObject, LeaseObject]] = []
+    guard = threading.Lock()
+    rounds = 6 if backend == "postgresql" else 3
+
+    def work(number: int) -> list[int]:
+        ids = []
+        mirror = Settings({Source.REQUEST: {"hive.acid.lease.mirror": "on" if number % 2 else "off"}})
+        with MetastoreClient(metastore_url, mirror, user=f"client {number}") as client:
+            for turn in range(rounds):
+                wanted = LeaseObject.parse(places[(number + turn) % 3], "s" if (number + turn) % 4 == 0 else "x")
+                lease = client.leases.grab_lease(wanted, 60, 60)
+                ids.append(lease.lease_id)
+                with guard:
+                    crowds.extend((wanted, other) for other in held.values() if conflicts(wanted, other))
+                    held[lease.lease_id] = wanted
+                with guard:
+                    del held[lease.lease_id]
+                client.leases.drop_lease(lease)
+        return ids
+
+    with ThreadPoolExecutor(6) as pool:
+        ids = [i for each in pool.map(work, range(6)) for i in each]
+    assert crowds == []
+    assert len(set(ids)) == 6 * rounds
