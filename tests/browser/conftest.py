@@ -89,9 +89,10 @@ def browser() -> Iterator[Browser]:
             pytrace=False,
         )
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import expect, sync_playwright
     except ImportError:
         pytest.fail("Playwright is not installed; make install puts it into .venv", pytrace=False)
+    expect.set_options(timeout=PATIENCE)
     switches = [
         "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
         "--disable-component-update", "--disable-sync",
