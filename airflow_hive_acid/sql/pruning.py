@@ -135,11 +135,17 @@ def equal_columns(
 
 
 def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    if isinstance(condition, exp.And):
-        return [*_conjuncts(condition.left), *_conjuncts(condition.right)]
-    if isinstance(condition, exp.Paren):
-        return _conjuncts(condition.this)
-    return [condition]
+    """What AND connects, in order; without recursion, because a thousand conditions are a tree as deep."""
+    found, pending = [], [condition]
+    while pending:
+        term = pending.pop()
+        if isinstance(term, exp.And):
+            pending += [term.right, term.left]
+        elif isinstance(term, exp.Paren):
+            pending.append(term.this)
+        else:
+            found.append(term)
+    return found
 
 
 def _unqualified(term: exp.Expr) -> exp.Expr:
@@ -175,12 +181,25 @@ def _evaluate(term: exp.Expr, row: Mapping[str, _Value]) -> Outcomes:
     if isinstance(term, exp.Not):
         return frozenset(None if outcome is None else not outcome for outcome in _evaluate(term.this, row))
     if isinstance(term, exp.And | exp.Or):
-        combine = _and if isinstance(term, exp.And) else _or
-        pairs = itertools.product(_evaluate(term.left, row), _evaluate(term.right, row))
-        return frozenset(combine(one, other) for one, other in pairs)
+        return _evaluate_chain(term, row)
     if isinstance(term, exp.Boolean):
         return frozenset({bool(term.this)})
     return _evaluate_test(term, row)
+
+
+def _evaluate_chain(term: exp.And | exp.Or, row: Mapping[str, _Value]) -> Outcomes:
+    """Of conditions with AND, or with OR, between them: a tree as deep as there are, to the left."""
+    kind, terms = type(term), []
+    first: exp.Expr = term
+    while isinstance(first, kind):
+        terms.append(first.right)
+        first = first.left
+    combine = _and if kind is exp.And else _or
+    outcomes = _evaluate(first, row)
+    for other in reversed(terms):
+        pairs = itertools.product(outcomes, _evaluate(other, row))
+        outcomes = frozenset(combine(one, two) for one, two in pairs)
+    return outcomes
 
 
 def _evaluate_test(term: exp.Expr, row: Mapping[str, _Value]) -> Outcomes:
