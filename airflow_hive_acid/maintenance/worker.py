@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
-from airflow_hive_acid.maintenance.worker_request import JobRunner, Work
+from airflow_hive_acid.maintenance.worker_request import Work
+from airflow_hive_acid.maintenance.worker_runner import JobRunner
 from airflow_hive_acid.metastore.codes import AbortReason
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
 

@@ -48,7 +48,7 @@ from airflow_hive_acid.maintenance.worker_rules import (
     result_names,
     same_definition,
 )
-from airflow_hive_acid.maintenance.worker_watch import LOOK_SECONDS, JobWatch, cancelled
+from airflow_hive_acid.maintenance.worker_watch import JobWatch, cancelled
 from airflow_hive_acid.metastore.beginning import PendingTransaction, prepare
 from airflow_hive_acid.metastore.codes import AbortReason, LockState, LockType, Operation, TxnState, TxnType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
@@ -60,17 +60,14 @@ from airflow_hive_acid.metastore.txns import txn_facts
 from airflow_hive_acid.settings import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.format.acid_state import AcidState
     from airflow_hive_acid.format.jobs import JobResult
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
+    from airflow_hive_acid.maintenance.worker_runner import JobRunner
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
-
-    RunJob = Callable[[JobSpec], JobResult]
 
 log = logging.getLogger(__name__)
 
@@ -80,30 +77,6 @@ _KINDS: dict[CompactionType, Literal["minor", "major", "rebalance"]] = {
     CompactionType.MAJOR: "major",
     CompactionType.REBALANCE: "rebalance",
 }
-
-
-def _no_application(_: Application) -> str | None:
-    return None
-
-
-def _nothing() -> None:
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class JobRunner:
-    """How a Worker gets its jobs run.
-
-    :param run: runs a job spec and returns its result.
-    :param prepare: makes sure that the application which runs the next job is like this one; returns its id.
-    :param stop: stops the running job, from any thread; ``run`` then raises.
-    :param look_seconds: how often to ask whether the request was cancelled while a job runs.
-    """
-
-    run: RunJob
-    prepare: Callable[[Application], str | None] = _no_application
-    stop: Callable[[], None] = _nothing
-    look_seconds: float = LOOK_SECONDS
 
 
 def agent_of(request: Compaction) -> str:

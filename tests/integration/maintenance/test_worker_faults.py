@@ -19,7 +19,7 @@ from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.worker import release_worker
 from airflow_hive_acid.maintenance.worker_jobs import Application
-from airflow_hive_acid.maintenance.worker_request import JobRunner
+from airflow_hive_acid.maintenance.worker_runner import JobRunner
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
 from airflow_hive_acid.metastore.jobs import JobState
 from airflow_hive_acid.metastore.schema import METADATA
