@@ -48,10 +48,14 @@ class Patience:
     def take(self, client: MetastoreClient, components: Iterable[LockComponent]) -> tuple[int, int] | None:
         """Txn and lock of the request that was handed over, once.
 
-        :return: None when there is none. One for other locks, because the tables have changed meanwhile, is withdrawn.
+        :return: None when there is none. One for other locks, because the tables have changed meanwhile, is withdrawn,
+            and so is one that another release of ours has handed over: what it means may have changed.
         """
         document, self.resumed = self.resumed, None
         if document is None:
+            return None
+        if document.get("version") != _VERSION:
+            withdraw(client, document, f"another release handed it over (document version {document.get('version')})")
             return None
         if document["wanted"] != digest_of(components):
             withdraw(client, document, "other locks are needed now")

@@ -87,6 +87,19 @@ def test_request_that_has_ended_meanwhile_is_made_anew(engine, other, client, ho
     assert result.txn_id > document["txn_id"]
 
 
+@pytest.mark.parametrize("version", [0, 2, None])
+def test_request_that_another_release_handed_over_is_withdrawn_and_made_anew(
+    engine, other, client, holder, states, version
+):
+    """An Airflow that is upgraded while its tasks wait: their triggers and XComs are of the release before."""
+    document = waits(engine)
+    holder.abort()
+    older = {**{k: v for k, v in document.items() if k in ("txn_id", "lock_id", "claim")}, "version": version}
+    (result,) = other.run(OVERWRITE, once=ONCE, patience=Patience(0, older))
+    assert result.txn_id > document["txn_id"]
+    assert states()[document["txn_id"]] == "ABORTED"
+
+
 def test_next_try_fences_the_request_that_the_last_one_left(engine, other, client, holder, states):
     document = waits(engine)
     again = waits(other)
