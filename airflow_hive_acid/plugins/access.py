@@ -20,6 +20,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.plugins import server_database
 from airflow_hive_acid.plugins.failures import status_of
 
@@ -34,6 +35,7 @@ VIEW = "Hive ACID"
 HEADER = "X-Hive-Acid"
 _ANONYMOUS = "anonymous"
 _ANONYMOUS_ROWS_PER_MINUTE = 30
+_LONGEST_BODY = 65_536
 
 
 class CsrfError(HTTPException):
@@ -108,8 +110,10 @@ class AuditedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def audited(request: Request) -> Response:
-            request.state.hive_acid_about = await _about(request)
+            request.state.hive_acid_about = {**request.path_params, "method": request.method}
             try:
+                await _read_body(request)
+                request.state.hive_acid_about |= await _asked(request)
                 response = await handle(request)
             except Exception as error:
                 await run_in_threadpool(_note, request, status_of(error), str(getattr(error, "detail", error)))
@@ -124,15 +128,29 @@ def _event(request: Request) -> str:
     return f"hive_acid.{request.scope['route'].name}"
 
 
-async def _about(request: Request) -> dict[str, Any]:
-    about: dict[str, Any] = {**request.path_params, "method": request.method}
+async def _read_body(request: Request) -> None:
+    """Take in the body, whoever sends it, as far as a body of ours can be.
+
+    :raises InvalidArgumentsError: for a longer one, of which nothing is kept.
+    """
+    parts, length = [], 0
+    async for part in request.stream():
+        length += len(part)
+        if length > _LONGEST_BODY:
+            raise InvalidArgumentsError(f"body: longer than {_LONGEST_BODY} bytes")
+        parts.append(part)
+    request._body = b"".join(parts)  # where Starlette keeps what was read
+
+
+async def _asked(request: Request) -> dict[str, Any]:
+    """What the body asks for, for the audit log."""
     try:
         body = await request.json()
     except (ValueError, RecursionError):
-        body = None
-    if isinstance(body, dict):
-        about |= {f"body.{key[:50]}": value for key, value in list(body.items())[:20] if _is_plain(value)}
-    return about
+        return {}
+    if not isinstance(body, dict):
+        return {}
+    return {f"body.{key[:50]}": value for key, value in list(body.items())[:20] if _is_plain(value)}
 
 
 def _is_plain(value: Any) -> bool:

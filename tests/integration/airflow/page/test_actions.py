@@ -68,6 +68,9 @@ def test_everybody_who_is_logged_in_may_look_and_nobody_else(ask: Callable[..., 
     for role in ROLES:
         answers = {path: ask(path, role).status_code for path in READ}
         assert set(answers.values()) == {401 if role == "anonymous" else 200}, (role, answers)
+        if role != "anonymous":
+            listed = ask("/api/v1/connections", role).json()
+            assert [one["can_act"] for one in listed["items"]] == [role in ("op", "admin")]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -133,6 +136,17 @@ def test_a_token_that_is_none_is_told_apart_from_none_at_all(page: TestClient) -
         answer = page.get(f"{BASE}/locks", headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == status
         assert answer.json()["error"]["message"]
+
+
+@sqlite
+def test_an_expired_login_is_told_as_such(page: TestClient, tokens: dict[str, str]) -> None:
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    user = SimpleAuthManagerUser(username="late", role="ADMIN")
+    late = get_auth_manager().generate_jwt(user, expiration_time_in_seconds=-3600)
+    answer = page.get(f"{BASE}/locks", headers={"Authorization": f"Bearer {late}"})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (401, "Token Expired")
 
 
 @sqlite
