@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import lineage, plugins_manager
+from openlineage.client.serde import Serde
 
 from airflow_hive_acid.engine.events import (
     JobFinished,
@@ -18,6 +19,15 @@ from airflow_hive_acid.engine.events import (
 from airflow_hive_acid.hooks.assets import table_asset
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.lineage import Collected, report_to_airflow, to_openlineage
+from airflow_hive_acid.operators.changes import (
+    HiveAcidDeleteOperator,
+    HiveAcidInsertOperator,
+    HiveAcidMergeOperator,
+    HiveAcidUpdateOperator,
+)
+from airflow_hive_acid.operators.export import HiveAcidExportOperator
+from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
+from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
 
 SECRET = "do-not-tell-31aa"
 
@@ -96,3 +106,50 @@ def test_a_member_of_a_transaction_across_tasks_tells_what_another_one_will_comm
     output = found.still_open()["w.t"]
     assert (output.write_id, output.inserted, output.bytes) == (4, 3, 99)
     assert found.outputs == {}
+
+
+WHERE = {"table": "w.t", "where": f"note = '{SECRET}'", "hive_acid_conn_id": "lake"}
+OPERATORS = [
+    (HiveAcidOperator, {"sql": "INSERT INTO w.t SELECT * FROM w.s"}, ["w.s"], ["w.t"]),
+    (HiveAcidOperator, {"sql": "this is no SQL"}, [], []),
+    (HiveAcidInsertOperator, {"table": "w.t", "query": "SELECT a FROM w.s WHERE b = :b", "parameters": {"b": SECRET}},
+     ["w.s"], ["w.t"]),
+    (HiveAcidInsertOperator, {"table": "w.t", "rows": [{"a": SECRET}]}, [], ["w.t"]),
+    (HiveAcidInsertOperator, {"table": "w.t", "files": f"s3a://k:{SECRET}@b/in/*.csv", "format": "csv",
+     "options": {"password": SECRET}}, ["in/*.csv"], ["w.t"]),
+    (HiveAcidUpdateOperator, {"set": {"a": "1"}, **WHERE}, ["w.t"], ["w.t"]),
+    (HiveAcidDeleteOperator, WHERE, ["w.t"], ["w.t"]),
+    (HiveAcidMergeOperator, {"target": "w.t", "source": "SELECT * FROM w.s", "on": "t.a = s.a",
+     "clauses": [{"action": "delete"}]}, ["w.t", "w.s"], ["w.t"]),
+    (HiveAcidExportOperator, {"path": "/out", "table": "w.s", "options": {"password": SECRET}}, ["w.s"], ["/out"]),
+    (HiveAcidSparkOperator, {"tables": {"w.s": "select", "w.t": "merge"}, "module": "m", "arguments": {"p": SECRET}},
+     ["w.s"], ["w.t"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "arguments", "inputs", "outputs"), OPERATORS)
+def test_before_it_runs_an_operator_tells_names_and_no_secret(connection, kind, arguments, inputs, outputs):
+    """S6: nothing of the connection's password, of Spark settings, options and values."""
+    given = {"hive_acid_conn_id": "lake", "spark_conf": {"spark.word": SECRET}, **arguments}
+    told = kind(task_id="t", **given).get_openlineage_facets_on_start()
+    assert [dataset.name for dataset in told.inputs] == inputs
+    assert [dataset.name for dataset in told.outputs] == outputs
+    text = "".join(Serde.to_json(part) for part in (*told.inputs, *told.outputs, *told.job_facets.values()))
+    assert SECRET not in text
+    assert not inputs or "w." not in inputs[0] or told.inputs[0].namespace == "hive://db:5432"
+
+
+def test_spark_gets_the_task_as_its_parent_only_when_that_is_wanted(monkeypatch):
+    from airflow.providers.common.compat.openlineage.utils import spark
+
+    def inject(properties, context):
+        return {**properties, "spark.openlineage.parentRunId": context["run"]}
+
+    monkeypatch.setattr(spark, "inject_parent_job_information_into_spark_properties", inject)
+    task = HiveAcidOperator(task_id="t", sql="SELECT 1")
+    assert task.lineage_conf({"run": "r"}, {"a": "b"}) == {"a": "b"}
+    task.openlineage_inject_parent_job_info = True
+    assert task.lineage_conf({"run": "r"}, {"a": "b"}) == {"a": "b", "spark.openlineage.parentRunId": "r"}
+    task.openlineage_inject_parent_job_info = None
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "True")
+    assert "spark.openlineage.parentRunId" in task.lineage_conf({"run": "r"}, {})
