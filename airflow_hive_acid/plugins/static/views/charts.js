@@ -83,7 +83,9 @@ export function DurationChart({ buckets, hours }) {
         const i = kinds.indexOf(`${one.type} ${one.state}`), left = x(one.start) + (slot - bar * kinds.length) / 2 + i * bar;
         const pieces = [["ha-bar-max", one.max_ms], ["", one.mean_ms]];
         return h("g", { key: `${one.start} ${one.type} ${one.state}`, className: `ha-bar ${colour(kinds[i], i)}` }, h("title", null, said(one)),
-          pieces.map(([kind, value]) => value !== null && h("rect", { key: kind, className: kind, x: left, width: Math.max(2, bar - 1), y: Math.min(y(value), y(0) - 2), height: Math.max(2, y(0) - y(value)) })));
+          pieces.map(([kind, value]) => value !== null && h("rect", {
+            key: kind, className: kind, x: left, width: Math.max(2, bar - 1), y: Math.min(y(value), y(0) - 2), height: Math.max(2, y(0) - y(value)),
+          })));
       })));
 }
 
@@ -92,7 +94,8 @@ function colour(kind, i) {
 }
 
 function said(one) {
-  return `${absolute(one.start)}: ${count(one.count)} ${one.type} ${one.state}, mean ${one.mean_ms === null ? NOTHING : duration(one.mean_ms / 1000)}, longest ${one.max_ms === null ? NOTHING : duration(one.max_ms / 1000)}`;
+  const took = (value) => (value === null ? NOTHING : duration(value / 1000));
+  return `${absolute(one.start)}: ${count(one.count)} ${one.type} ${one.state}, mean ${took(one.mean_ms)}, longest ${took(one.max_ms)}`;
 }
 
 function Grid({ rows, y, width, format }) {

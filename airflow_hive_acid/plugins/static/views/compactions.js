@@ -87,7 +87,12 @@ export function Cleaning({ notes, title = "Cleaning", clock }) {
   return h(Section, { title }, notes.map((note, i) => h("div", { className: "ha-decision", key: i },
     h("div", null, h("strong", null, words(note.kind)), note.partition && h("span", { className: "ha-muted" }, ` · ${note.partition}`)),
     h("p", null, note.reason),
-    note.removed.length > 0 && h("p", { className: "ha-muted", title: note.removed.join("\n") }, `Removed ${plural(note.removed.length, "directory", "directories")}: ${note.removed.slice(0, 4).join(", ")}${note.removed.length > 4 ? ", …" : ""}`),
-    note.kept.length > 0 && h("p", null, `Kept ${note.kept.slice(0, 4).join(", ")}${note.kept.length > 4 ? ", …" : ""} for ${note.kept_for.join("; ") || NOTHING}`),
+    note.removed.length > 0 && h("p", { className: "ha-muted", title: note.removed.join("\n") },
+      `Removed ${plural(note.removed.length, "directory", "directories")}: ${firstOf(note.removed)}`),
+    note.kept.length > 0 && h("p", null, `Kept ${firstOf(note.kept)} for ${note.kept_for.join("; ") || NOTHING}`),
     note.since && h("p", { className: "ha-muted" }, h(Time, { at: note.since, clock })))));
+}
+
+function firstOf(names) {
+  return names.slice(0, 4).join(", ") + (names.length > 4 ? ", …" : "");
 }

@@ -52,7 +52,8 @@ function Drawn({ values, change }) {
     h(Status, { state: found, isEmpty: data !== null && data.nodes.length === 0, empty: "Nobody waits for a lock." }),
     data !== null && data.nodes.length > 0 && h(React.Fragment, null,
       h("p", { className: "ha-graph-sum" }, `${plural(data.waiters, "request waits", "requests wait")}. `,
-        data.cycles.length > 0 && h("strong", { className: "ha-bad" }, `${plural(data.cycles.length, "deadlock")}: ${data.cycles[0].map((id) => id.replace(":", " ")).join(" → ")} → … `),
+        data.cycles.length > 0 && h("strong", { className: "ha-bad" },
+          `${plural(data.cycles.length, "deadlock")}: ${data.cycles[0].map((id) => id.replace(":", " ")).join(" → ")} → … `),
         data.truncated && `The first ${count(data.nodes.length)} of ${count(data.total_nodes)} are drawn; filter by database and table for the others.`),
       h(WaitGraph, { graph: data, clock: data.now - found.at, selected: values.node, select: (node) => change({ node }, true) })));
 }

@@ -25,7 +25,9 @@ const SIZE_COLUMNS = [
 ];
 const COLUMNS = [
   { id: "object", title: "Table", cell: (row) => h(ObjectLink, { row }) },
-  { id: "kind", title: "ACID", cell: (row) => h(Badge, { tone: row.transactional === "no" ? "neutral" : "info", title: row.kind }, words(row.transactional === "no" ? row.kind : row.transactional)) },
+  { id: "kind", title: "ACID", cell: (row) => (row.transactional === "no"
+    ? h(Badge, { title: "not transactional" }, words(row.kind))
+    : h(Badge, { tone: "info", title: row.kind }, words(row.transactional))) },
   ...SIZE_COLUMNS,
   { id: "last", title: "Last compaction", cell: (row, { clock }) => (row.last_compaction
     ? h("span", { className: "ha-nowrap" }, h(CompactionLink, { id: row.last_compaction.id }), ` ${words(row.last_compaction.type)} `,
@@ -99,7 +101,8 @@ function Why({ database, table, partition, partitioned, clock }) {
     data && h(React.Fragment, null,
       h(DecisionLine, { decision: data.decision, clock }),
       data.before.length > 0 && h("details", null, h("summary", null, `Decisions before (${data.before.length})`), data.before.map((one, i) => h(DecisionLine, { key: i, decision: one, clock }))),
-      h(Cleaning, { notes: data.cleaning, title: "Waiting to be cleaned", clock }), h(Cleaning, { notes: data.cleaned, title: "Cleaned before", clock })));
+      h(Cleaning, { notes: data.cleaning, title: "Waiting to be cleaned", clock }),
+      h(Cleaning, { notes: data.cleaned, title: "Cleaned before", clock })));
 }
 
 function Partitions({ values, change }) {
