@@ -1,0 +1,20 @@
+"""The first ten minutes (docs/getting-started.md): wait for a commit by anybody, change rows, sum them up."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+
+from airflow_hive_acid.operators.changes import HiveAcidUpdateOperator
+from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
+from airflow_hive_acid.sensors.commits import HiveTableCommitSensor
+
+with DAG("getting_started", schedule=None) as dag:
+    visited = HiveTableCommitSensor(task_id="visited", table="shop.visits", after_write_id=0)
+    correct = HiveAcidUpdateOperator(
+        task_id="correct", table="shop.visits", set={"page": "lower(page)"}, everything=True
+    )
+    sum_up = HiveAcidOperator(
+        task_id="sum_up",
+        sql="INSERT OVERWRITE TABLE shop.per_page SELECT page, count(*) FROM shop.visits GROUP BY page",
+    )
+    visited >> correct >> sum_up
