@@ -50,7 +50,8 @@ def opened(request: Request, conn_id: ConnId) -> Iterator[MetastoreClient]:
         yield client
 
 
-Client = Annotated[MetastoreClient, Depends(opened)]
+# The place among those at work is given up before the answer is sent: whoever reads slowly holds nobody up.
+Client = Annotated[MetastoreClient, Depends(opened, scope="function")]
 
 
 def compactions_of(conn: Any, client: MetastoreClient, found: list[Compaction]) -> list[models.Compaction]:
