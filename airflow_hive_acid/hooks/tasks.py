@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -15,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.errors import HiveAcidError
     from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.settings import Settings
 
+
+log = logging.getLogger(__name__)
 
 KILL_SECONDS = 20.0
 """How long ``on_kill`` waits for a Spark application to be stopped."""
@@ -97,6 +102,29 @@ def stop_on_kill(stop: Callable[[], None]) -> None:
     thread = threading.Thread(target=stop, name="hive-acid-kill", daemon=True)
     thread.start()
     thread.join(KILL_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a task is doing, for whoever has to stop it.
+
+    :param holds: what it holds meanwhile, for messages.
+    :param let_go: ends that; returns what became of it.
+    """
+
+    engine: Engine
+    holds: str
+    let_go: Callable[[], str]
+
+    def stop(self) -> None:
+        """Stop it; nothing of it will be visible, and nobody waits for what it held."""
+        self.engine.cancel()
+        try:
+            said = self.let_go()
+        except errors.HiveAcidError as error:
+            log.warning("%s could not be let go of and will time out: %s", self.holds, error)
+        else:
+            log.info("stopped; %s", said)
 
 
 def fail_task(error: HiveAcidError) -> NoReturn:

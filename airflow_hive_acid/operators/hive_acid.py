@@ -9,9 +9,7 @@ that cannot do even that leaves an open txn without heartbeat, which the reaper 
 
 from __future__ import annotations
 
-import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.sdk import BaseOperator
@@ -21,6 +19,7 @@ from airflow_hive_acid.hooks.assets import tell_commits
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import (
+    Running,
     agent_info,
     error_of_event,
     fail_task,
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine, StatementResult
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.settings import Settings
-
-log = logging.getLogger(__name__)
 
 
 class HiveAcidOperator(TellsLineage, BaseOperator):
@@ -111,7 +108,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
         self.openlineage_inject_transport_info = openlineage_inject_transport_info
         self.deferrable = deferrable
-        self._running: _Running | None = None
+        self._running: Running | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the statements.
@@ -147,7 +144,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
                 kept_lease(hook, self.lease) as held,
                 hook.get_engine(agent_info=agent) as engine,
             ):
-                self._running = _Running(hook, engine, agent)
+                self._running = _running(hook, engine, agent)
                 if held is not None:
                     held.on_lost = engine.cancel  # its commit would be refused
                 document = self.work(
@@ -187,7 +184,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
                 hook.get_engine(agent_info=agent) as engine,
                 member_of(engine, context, self.transaction, waits),
             ):
-                self._running = _Running(hook, engine, agent)
+                self._running = _running(hook, engine, agent)
                 document = self._lineage_result = self.work(hook, engine)
             self.linked = linked_to(document)
             return document
@@ -245,23 +242,11 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         stop_on_kill(running.stop)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """What a task is doing, for whoever has to stop it."""
-
-    hook: HiveAcidHook
-    engine: Engine
-    agent: str
-
-    def stop(self) -> None:
-        """Stop it; nothing of it will be visible, and nobody waits for its locks."""
-        self.engine.cancel()
-        try:
-            aborted = self.hook.withdraw(self.agent, "killed by Airflow")
-        except HiveAcidError as error:
-            log.warning("the txn of %s could not be aborted and will time out: %s", self.agent, error)
-        else:
-            log.info("stopped; aborted txns: %s", aborted or "none")
+def _running(hook: HiveAcidHook, engine: Engine, agent: str) -> Running:
+    """Of a task whose txn can be found by its agent info."""
+    return Running(
+        engine, f"the txn of {agent}", lambda: f"aborted txns: {hook.withdraw(agent, 'killed by Airflow') or 'none'}"
+    )
 
 
 def script_of(sql: str | Sequence[str]) -> str:

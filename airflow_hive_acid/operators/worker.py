@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator
@@ -13,7 +11,7 @@ from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.assets import COMPACTIONS, announce
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.hooks.tasks import fail_task, stop_on_kill, worker_id
+from airflow_hive_acid.hooks.tasks import Running, fail_task, stop_on_kill, worker_id
 from airflow_hive_acid.triggers.readiness import CleaningReadyTrigger, WorkWaitsTrigger
 
 if TYPE_CHECKING:
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-
-log = logging.getLogger(__name__)
 
 #: News of this asset: the Cleaner has removed something; what it uncovered may be ready soon.
 CLEANED = Asset(name="hive_acid_cleaned", uri="x-hive-acid://cleaned")
@@ -128,7 +124,7 @@ class CompactionWorkerOperator(BaseOperator):
         self.compaction_pool = compaction_pool
         self.requests = requests
         self.hive_acid_conn_id = hive_acid_conn_id
-        self._running: _Running | None = None
+        self._running: Running | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Work.
@@ -143,7 +139,7 @@ class CompactionWorkerOperator(BaseOperator):
         limit = None if self.requests in (None, "", "None") else int(str(self.requests))
         try:
             with HiveAcidHook(self.hive_acid_conn_id) as hook, hook.get_engine(agent_info=worker) as engine:
-                self._running = _Running(hook, engine, worker)
+                self._running = _running(hook, engine, worker)
                 outcomes = engine.run_compactions(worker, limit, pool=self.compaction_pool)
         except HiveAcidError as error:
             fail_task(error)
@@ -162,24 +158,16 @@ class CompactionWorkerOperator(BaseOperator):
         stop_on_kill(running.stop)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """What a worker is doing, for whoever has to stop it."""
+def _running(hook: HiveAcidHook, engine: Engine, worker: str) -> Running:
+    """Of a worker whose requests can be found by its id."""
 
-    hook: HiveAcidHook
-    engine: Engine
-    worker: str
+    def give_back() -> str:
+        states = hook.release_worker(worker, "its task was killed in Airflow")
+        return (
+            ", ".join(f"compaction {request_id} is {state}" for request_id, state in states.items()) or "held nothing"
+        )
 
-    def stop(self) -> None:
-        """Stop it; nothing of it will be visible."""
-        self.engine.cancel()
-        try:
-            said = self.hook.release_worker(self.worker, "its task was killed in Airflow")
-        except HiveAcidError as error:
-            log.warning("what %s held could not be given back and will time out: %s", self.worker, error)
-        else:
-            for request_id, state in said.items():
-                log.info("stopped; compaction %d is %s", request_id, state)
+    return Running(engine, f"what {worker} held", give_back)
 
 
 class CleanOperator(BaseOperator):
