@@ -44,7 +44,8 @@ def testbed(directory: Path, postgresql_server: str) -> Iterator[HiveAcidTestbed
         settings={"hive.acid.lock.defer.after": "500ms"},
     )
     acid = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
-    testbed.sql(f"CREATE DATABASE w; CREATE TABLE w.waited (a INT) {acid}; CREATE TABLE w.killed (a INT) {acid}")
+    tables = "; ".join(f"CREATE TABLE w.{name} (a INT) {acid}" for name in ("waited", "killed", "watched"))
+    testbed.sql(f"CREATE DATABASE w; {tables}")
     yield testbed
     testbed.engine.close()
     testbed.client.close()

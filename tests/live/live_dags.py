@@ -7,9 +7,11 @@ from pathlib import Path
 
 from airflow.sdk import DAG, task
 
+from airflow_hive_acid.hooks.assets import commits
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
 from airflow_hive_acid.operators.transaction_groups import hive_acid_transaction
+from airflow_hive_acid.triggers.commits import watched_table
 
 HERE = Path(os.environ["LIVE_TEST_DIRECTORY"])
 
@@ -50,3 +52,13 @@ with DAG("shared", schedule=None), hive_acid_transaction("both", tables={"w.wait
         raise AssertionError("the test never let go")
 
     HiveAcidOperator(task_id="empty", sql="TRUNCATE TABLE w.waited") >> held()
+
+# Paused, so that its watcher runs only in the test that is about it.
+with DAG("follows", schedule=[watched_table("w.watched")], max_active_runs=1, is_paused_upon_creation=True):
+
+    @task
+    def told(triggering_asset_events=None):
+        """The commits of this run."""
+        return commits(triggering_asset_events)
+
+    told()

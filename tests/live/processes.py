@@ -82,7 +82,7 @@ class LiveAirflow:
 
     def run_dag(self, dag_id: str) -> str:
         """Start a run; returns its id."""
-        self.wait_for(lambda: self._knows(dag_id), f"knows the DAG {dag_id}")
+        self.wait_for(lambda: self.knows(dag_id), f"knows the DAG {dag_id}")
         return str(self.api("POST", f"dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"])
 
     def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
@@ -150,7 +150,8 @@ class LiveAirflow:
             return False
         return all(health[part]["status"] == "healthy" for part in ("scheduler", "triggerer", "dag_processor"))
 
-    def _knows(self, dag_id: str) -> bool:
+    def knows(self, dag_id: str) -> bool:
+        """Whether the DAG was found."""
         try:
             self.api("GET", f"dags/{dag_id}")
         except urllib.error.HTTPError as error:

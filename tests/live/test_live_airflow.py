@@ -6,10 +6,11 @@ with ``kill -9``, one after the other.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -43,8 +44,7 @@ def who_waits(testbed: HiveAcidTestbed) -> list[str]:
 
 def triggerer_of(airflow: LiveAirflow) -> int | None:
     """Which triggerer has the only trigger there is."""
-    with closing(sqlite3.connect(f"file:{airflow.home / 'airflow.db'}?mode=ro", uri=True)) as connection:
-        rows = connection.execute("SELECT triggerer_id FROM trigger").fetchall()
+    rows = rows_in(airflow, "SELECT triggerer_id FROM trigger")
     return rows[0][0] if len(rows) == 1 else None
 
 
@@ -204,6 +204,64 @@ def test_a_task_whose_every_process_is_killed_once_is_applied_once(
     airflow.wait_for(lambda: not is_alive(orphans["task"]), "sees the orphaned task give up")
     assert_at_rest(testbed)
     assert rows_of(testbed) == list(range(7))
+
+
+def test_commits_run_the_dag_that_watches_once_each_also_while_the_triggerer_is_dead(
+    airflow: LiveAirflow, testbed: HiveAcidTestbed
+) -> None:
+    """
+    t1  the DAG is switched on: its watcher keeps where the log ends
+    t2  a commit: a run of the DAG is told of it
+    t3  kill -9 of the triggerer; a second commit
+    t4  another triggerer: a run is told of the second commit, and nobody anew of the first
+    """
+    airflow.wait_for(lambda: airflow.knows("follows"), "knows the DAG follows")
+    airflow.api("PATCH", "dags/follows", {"is_paused": False})
+    try:
+        airflow.wait_for(lambda: watermark(airflow) is not None, "keeps a watermark")
+        with testbed.client.begin({"w.watched": "insert"}) as first:
+            pass
+        airflow.wait_for(lambda: first.txn_id in runs_told(airflow), "tells of the first commit")
+        airflow.wait_for(lambda: is_settled(watermark(airflow)), "moves the watermark", lambda: str(watermark(airflow)))
+        airflow.kill("triggerer")
+        with testbed.client.begin({"w.watched": "insert"}) as second:
+            pass
+        airflow.spawn("triggerer", "--skip-serve-logs")
+        airflow.wait_for(lambda: second.txn_id in runs_told(airflow), "tells of the second commit")
+        airflow.wait_for(lambda: is_settled(watermark(airflow)), "moves the watermark", lambda: str(watermark(airflow)))
+        events = rows_in(airflow, "SELECT extra FROM asset_event ORDER BY id")
+        payloads = [json.loads(extra)["payload"] for (extra,) in events]
+        assert [(p["txn_id"], p["write_id"], p["redelivered"]) for p in payloads] == [
+            (first.txn_id, 1, False),
+            (second.txn_id, 2, False),
+        ]
+        assert runs_told(airflow) == [first.txn_id, second.txn_id]
+    finally:
+        airflow.api("PATCH", "dags/follows", {"is_paused": True})
+
+
+def watermark(airflow: LiveAirflow) -> dict[str, int] | None:
+    """What the only watcher has kept in Airflow's store."""
+    rows = rows_in(airflow, "SELECT value FROM asset_state_store")
+    return dict(json.loads(rows[0][0])) if rows else None
+
+
+def is_settled(kept: dict[str, int] | None) -> bool:
+    """Airflow has everything that was told."""
+    return kept is not None and kept["upto"] == kept["telling"]
+
+
+def runs_told(airflow: LiveAirflow) -> list[int]:
+    """Txns of which runs of the DAG were told, in the order of the runs."""
+    runs = airflow.api("GET", "dags/follows/dagRuns?order_by=id")["dag_runs"]
+    ended = [run["dag_run_id"] for run in runs if run["state"] == "success"]
+    return [commit["txn_id"] for run_id in ended for commit in airflow.xcom("follows", run_id, "told")]
+
+
+def rows_in(airflow: LiveAirflow, query: str) -> list[tuple[Any, ...]]:
+    """Rows of Airflow's own database."""
+    with closing(sqlite3.connect(f"file:{airflow.home / 'airflow.db'}?mode=ro", uri=True)) as connection:
+        return connection.execute(query).fetchall()
 
 
 def is_alive(process: psutil.Process) -> bool:
