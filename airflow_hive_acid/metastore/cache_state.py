@@ -118,7 +118,8 @@ class CacheState:
         if self.position is None or looking.generation != self.generation:
             return False
         known = self.store.peek(key)
-        if known is not None and self._waits(known) and not _adds_partitions(known, entry):
+        waits = known is not None and self._waits(known)
+        if known is not None and waits and not (_adds_partitions(known, entry) or self._untold(known, entry)):
             return True
         for changes in self._recent:
             touch = changes.of(key)
@@ -244,6 +245,15 @@ class CacheState:
         """Whether the log will confirm it, or the follower reads it again."""
         fresh = entry.freshness
         return fresh.since is not None or bool(fresh.pending) or fresh.as_of > (self.position or 0)
+
+    def _untold(self, known: Entry, offered: Entry) -> bool:
+        """Whether an entry waits for commits of which the log, followed as far as this was read, did not tell."""
+        fresh = known.freshness
+        return (
+            bool(fresh.pending)
+            and fresh.since is None
+            and fresh.as_of <= offered.freshness.as_of <= (self.position or 0)
+        )
 
     def _put(self, key: TableName, entry: Entry) -> bool:
         kept = self.store.put(key, entry)

@@ -334,6 +334,18 @@ def test_an_entry_is_usable_only_once_the_commit_of_its_write_id_was_read() -> N
     assert cache.read(T, before) == (Verdict.OLDER, 1)
 
 
+def test_an_entry_does_not_wait_for_ever_for_a_commit_that_nobody_tells() -> None:
+    cache = Cache(T)
+    cache.offer(T)
+    txn = cache.world.open()
+    cache.world.alter(T, cache.world.allocate(T, txn))
+    cache.follow()
+    cache.world.commit(txn, told=False)
+    assert cache.read(T)[0] is Verdict.NEWER
+    cache.offer(T)  # as the reader does who finds that the log was followed to where it has read
+    assert cache.read(T) == (Verdict.HIT, 1)
+
+
 def test_a_writer_of_rows_keeps_nobody_away_until_it_commits() -> None:
     cache = Cache(T)
     cache.offer(T)
