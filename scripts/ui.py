@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STATE = REPOSITORY / "build" / "ui"
+DAGS = ("hive_acid_initiator", "hive_acid_worker", "hive_acid_cleaner", "hive_acid_reaper", "hive_acid_demo")
 #: So short that there is something to see within minutes.
 SETTINGS = {
     "hive.compactor.check.interval": "60s",
@@ -127,7 +128,7 @@ class Load:
                 lease = client.leases.grab_lease([f"shop.orders/{DAYS[0]}"], 120, user="night load")
                 try:
                     for _ in self._turns(60, 5):
-                        lease = client.leases.extend_lease(lease, 120)
+                        lease = client.leases.extend_lease(lease, lease_duration_sec=120)
                 finally:
                     client.leases.drop_lease(lease)
 
@@ -170,7 +171,7 @@ def main() -> int:
     configured = {f"hive_acid.{key.replace('.', '_')}": value for key, value in SETTINGS.items()}
     airflow = UiAirflow(
         state / "airflow", {"hive_acid_default": {"metastore_url": url, "warehouse": warehouse, **SETTINGS}},
-        options={"core.dags_are_paused_at_creation": False, "dag_processor.parsing_processes": 1, **configured},
+        options={"core.dags_are_paused_at_creation": True, "dag_processor.parsing_processes": 1, **configured},
         port=options.port,
     )  # fmt: skip
     try:
@@ -181,6 +182,10 @@ def main() -> int:
         load.start()
         say("", f"  Hive ACID:  {airflow.url}/plugin/hive-acid", f"  log in as:  {airflow_roles()}",
             f"  logs:       {airflow.log}", "", "Ctrl-C stops all of it.", "")  # fmt: skip
+        # Not before somebody answers: a task that finds nobody to report to has failed.
+        if all(airflow.wait_for_dag(dag) for dag in DAGS):
+            airflow.run("dags", "unpause", "--treat-dag-id-as-regex", "--yes", "hive_acid_.*")
+            say("The maintenance DAGs run.")
         if not options.no_demo:
             run_demo(airflow, state)
         while airflow.is_running():
