@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -117,6 +118,7 @@ def test_examples_change_rows_run_pyspark_and_export(warehouse_on_postgresql, re
     assert part.stat().st_size == told["orders"]["bytes"]
 
     _lineage_is_told(lineage_events())
+    _the_first_ten_minutes(registered)
 
     _four_tasks_are_one_transaction(registered)
 
@@ -140,7 +142,7 @@ def _lineage_is_told(events):
 
     query = datasets(ended["query"], "outputs")["shop.orders"]
     assert query["namespace"] == "hive://hive_acid_default"  # the server of the tests has no address but a socket
-    assert query["facets"]["dataSource"]["uri"].startswith("postgresql:///examples_")
+    assert query["facets"]["dataSource"]["uri"].startswith("postgresql:///metastore_")
     fields = query["facets"]["columnLineage"]["fields"]
     (used,) = fields["amount"]["inputFields"]
     assert (used["name"], used["field"], used["transformations"][0]["subtype"]) == ("shop.prices", "price", "IDENTITY")
@@ -164,6 +166,24 @@ def _lineage_is_told(events):
         (txn,) = ended[name]["run"]["facets"]["hiveAcid_transactions"]["transactions"]
         assert txn["state"] == ("read" if name in ("orders", "totals") else "committed")  # an export writes no table
     assert "cold" not in json.dumps([e["job"]["facets"].get("sql") for e in events])
+
+
+def _the_first_ten_minutes(registered):
+    """The statements of docs/getting-started.md, and its DAG: the commit it waits for is there when it looks."""
+    page = (EXAMPLES.parent / "docs" / "getting-started.md").read_text()
+    tables, insert, query = re.findall(r'hive-acid sql -e "([^"]*)"', page)
+    with HiveAcidHook() as hook, hook.get_engine() as engine:
+        engine.run(tables.replace("CREATE DATABASE shop;", ""))  # the other examples have made it
+        engine.run(insert)
+    finished = registered(example("getting_started")).test()
+    assert str(finished.state) == "success"
+    told = results(finished)
+    assert told["visited"]["write_ids"] == [1]
+    assert (told["correct"]["updated"], told["sum_up"]["inserted"]) == (3, 2)
+    assert looked_up(query) == [[["/cake", 1], ["/tea", 2]]]
+    printed = (EXAMPLES / "getting_started.py").read_text()
+    for line in re.search(r"```python\n(.*?)```", page, re.S).group(1).splitlines():
+        assert line in printed
 
 
 def _four_tasks_are_one_transaction(registered):
