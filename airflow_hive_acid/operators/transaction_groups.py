@@ -19,6 +19,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
+from airflow_hive_acid.operators.retries import HiveAcidRetryPolicy
 from airflow_hive_acid.operators.transactions import (
     RETRY_ON,
     BeginTransactionOperator,
@@ -34,8 +35,13 @@ if TYPE_CHECKING:
 
     from airflow.sdk import BaseOperator
 
-_OWN_RETRIES = 3
 _OWN_DELAY = timedelta(seconds=10)
+_OWN_TRIES: dict[str, Any] = {
+    "retries": 3,
+    "retry_delay": _OWN_DELAY,
+    # A begin that was chosen to give way in a deadlock comes back later than the others.
+    "retry_policy": HiveAcidRetryPolicy(delay=_OWN_DELAY),
+}
 _KEEPER_PRIORITY = 10_000
 _LONGEST_PAUSE = timedelta(minutes=10)
 
@@ -80,7 +86,7 @@ class HiveAcidTransaction(TaskGroup):
             tables=self._tables,
             hive_acid_conn_id=self._conn_id,
             spark_conn_id=self._spark_conn_id,
-            **{"retries": _OWN_RETRIES, "retry_delay": _OWN_DELAY, **self._begin_arguments},
+            **{**_OWN_TRIES, **self._begin_arguments},
         )
         self.begin.is_setup = True
         return self
@@ -104,8 +110,7 @@ class HiveAcidTransaction(TaskGroup):
         common: dict[str, Any] = {
             "transaction": self._document(),
             "hive_acid_conn_id": self._conn_id,
-            "retries": _OWN_RETRIES,
-            "retry_delay": _OWN_DELAY,
+            **_OWN_TRIES,
         }
         # It needs a worker only to leave for the triggerer; until it has, nobody keeps the txn between members.
         self.keeper = KeepTransactionOperator(
@@ -246,8 +251,7 @@ def hive_acid_transaction_tries(
             task_id="outcome",
             tries=[(g.begin.task_id, g.commit.task_id, g.end.task_id) for g in groups],
             trigger_rule=TriggerRule.ALL_DONE,
-            retries=_OWN_RETRIES,
-            retry_delay=_OWN_DELAY,
+            **_OWN_TRIES,
         )
         for group in groups:
             [group.keeper, group.commit, group.end] >> outcome
