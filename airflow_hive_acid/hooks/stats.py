@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.maintenance.decisions import CleaningOutcome, CompactionOutcome
     from airflow_hive_acid.maintenance.health import Reading
+    from airflow_hive_acid.metastore.cache_statistics import CacheStatistics
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,19 @@ def tell_health(readings: Iterable[Reading], conn_id: str) -> None:
         stats.gauge(name, reading.value, tags=tags)
         if reading.advice:
             log.log(logging.ERROR if reading.level.value == "error" else logging.WARNING, "%s", reading)
+
+
+def tell_cache(found: CacheStatistics, conn_id: str) -> None:
+    """Send what the catalog cache of this process says of itself, as gauges."""
+    tagged = sends_tags()
+    for metric, value in (
+        ("cache_hits", found.hits), ("cache_missing", found.missing), ("cache_stale", found.stale),
+        ("cache_entries", found.entries), ("cache_bytes", found.bytes), ("cache_restarts", found.restarts),
+        ("cache_lag_events", found.lag_events), ("cache_lag_in_sec", found.lag_seconds),
+    ):  # fmt: skip
+        if value is not None:
+            name, tags = named(metric, {}, conn_id, tagged=tagged)
+            stats.gauge(name, value, tags=tags)
 
 
 @contextlib.contextmanager

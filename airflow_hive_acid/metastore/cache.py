@@ -90,8 +90,13 @@ class CachedCatalog:
     ) -> None:
         self.close()
 
-    def start(self) -> Self:
-        """Follow the log in the background; nothing happens when the cache is off, or no events are written."""
+    def start(self, tell: Callable[[CacheStatistics], None] | None = None) -> Self:
+        """Follow the log in the background; nothing happens when the cache is off, or no events are written.
+
+        :param tell: is given the statistics once a minute, in the follower's thread.
+        """
+        if tell is not None:
+            self._follower.tell = lambda: tell(self.statistics(ask_log=True))
         try:
             possible = self.is_possible()
         except HiveAcidError as error:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _JOIN_SECONDS = 60
+TELL_SECONDS = 60.0
+"""So often the statistics are told."""
 
 
 @dataclass(slots=True)
@@ -77,6 +79,8 @@ class CacheFollower:
         self._stopping = False
         self._failing = False
         self._thread: threading.Thread | None = None
+        self.tell: Callable[[], None] | None = None
+        self._told_at: float | None = None
         self.followed = Followed()
 
     def start(self) -> None:
@@ -170,3 +174,14 @@ class CacheFollower:
             self._wake.clear()
             if not self._stopping:
                 self.try_to_look()
+                self._tell()
+
+    def _tell(self) -> None:
+        now = self._clock()
+        if self.tell is None or (self._told_at is not None and now - self._told_at < TELL_SECONDS):
+            return
+        self._told_at = now
+        try:
+            self.tell()
+        except Exception:  # whoever is told of it must not end it
+            log.exception("the cache's statistics could not be told")

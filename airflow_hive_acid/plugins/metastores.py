@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import conf
@@ -17,6 +18,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError, NoSuchObjectError
+from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection
 from airflow_hive_acid.maintenance.health import Reading, read_health
@@ -128,7 +130,7 @@ class Metastores:
                 return known
             client = MetastoreClient(read.metastore_url, settings, patient=False)
             self._known[conn_id] = _Known(read, client, now)
-        client.cache.start()
+        client.cache.start(partial(stats.tell_cache, conn_id=conn_id))
         if known is not None:
             known.client.close()  # whoever is still at work with it gets its connections anew
         return self._known[conn_id]

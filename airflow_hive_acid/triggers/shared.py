@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
@@ -80,7 +81,10 @@ async def question_room(conn_id: str) -> AsyncIterator[QuestionRoom]:
         if shared.questions is None:
             client = _opened(shared)
             shared.questions = QuestionRoom(client)
-            await asyncio.to_thread(client.cache.start)  # they look at the same tables again and again
+            from airflow_hive_acid.hooks import stats  # not needed to defer
+
+            # They look at the same tables again and again.
+            await asyncio.to_thread(client.cache.start, functools.partial(stats.tell_cache, conn_id=conn_id))
         yield shared.questions
 
 

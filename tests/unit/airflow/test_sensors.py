@@ -412,7 +412,7 @@ def room(monkeypatch):
     async def connection(conn_id):
         return conn_id
 
-    fake = SimpleNamespace(close=lambda: None, cache=SimpleNamespace(start=lambda: None))
+    fake = SimpleNamespace(close=lambda: None, cache=SimpleNamespace(start=lambda tell: None))
     monkeypatch.setattr(HiveAcidHook, "aget_connection", connection)
     monkeypatch.setattr(HiveAcidHook, "client_of", lambda connection: fake)
     monkeypatch.setattr(shared, "_LOOK_SECONDS", 0.0)

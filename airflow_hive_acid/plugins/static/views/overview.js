@@ -6,6 +6,7 @@ import { useClock, useData, usePage } from "../hooks.js";
 import { Age, Badge, ObjectLink, PageLink, Section, Status, TaskLink, Time, h } from "../kit.js";
 import { viewQuery } from "../state.js";
 import { Table } from "../table.js";
+import { CachePanel } from "./cache.js";
 import { COMPACTION_COLUMNS, TxnLink, words } from "./shared.js";
 
 const { React } = globalThis;
@@ -47,7 +48,8 @@ export function Overview() {
         h(Section, { title: "Leases", aside: h(More, { view: "leases" }, "All") },
           data.leases.length
             ? h(Table, { label: "Leases", columns: LEASES, rows: data.leases, context: { clock } })
-            : h("p", { className: "ha-empty" }, "No lease is held.")))));
+            : h("p", { className: "ha-empty" }, "No lease is held.")),
+        h(CachePanel))));
 }
 
 function More({ view, more, children }) {
