@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.engine.planned import tell_planned
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError
@@ -116,7 +117,9 @@ def run_call_inside(
     context: Context, call: Call, transaction: StatementTransaction, run_inside: RunInside
 ) -> StatementResult:
     """The same in a transaction that is open already, and stays so."""
-    found = transaction.run(_plan(context, call, call.operations()))
+    plan = _plan(context, call, call.operations())
+    tell_planned(context, plan, transaction)
+    found = transaction.run(plan)
     if found.rows is None:
         raise AssertionError("a program without an answer")
     changes, returned = found.rows.rows[0]

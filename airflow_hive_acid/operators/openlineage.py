@@ -118,8 +118,7 @@ class _Told:
         )
 
     def _inputs(self, lineages: Iterable[Lineage]) -> list[InputDataset]:
-        programs = (read.table for told in self._planned if told.plan.kind == "program" for read in told.plan.reads)
-        names = dict.fromkeys((*self._touched.reads, *(n for one in lineages for n in one.inputs), *programs))
+        names = dict.fromkeys((*self._touched.reads, *(n for one in lineages for n in one.inputs)))
         found: dict[tuple[str, str], InputDataset] = {}
         for name in names:
             dataset = self._dataset(name)
