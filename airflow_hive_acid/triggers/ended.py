@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.triggers.base import QuestionTrigger
 from airflow_hive_acid.triggers.questions import Looked, Question, since, some
@@ -41,11 +41,22 @@ class TxnsQuestion(Question):
 
     def ask(self, client: MetastoreClient) -> Looked:
         """Look once."""
+        looked = self.ask_all(client, [self])[self]
+        if isinstance(looked, HiveAcidError):
+            raise looked
+        return looked
+
+    @classmethod
+    def ask_all(
+        cls, client: MetastoreClient, questions: Sequence[TxnsQuestion]
+    ) -> dict[TxnsQuestion, Looked | HiveAcidError]:
+        """Look for many: the txns of all are read together."""
         from airflow_hive_acid.metastore.clock import now_ms  # not needed to defer
 
-        def read(conn: Connection) -> Looked:
-            rows, committed, highest = _read(conn, self.txn_ids)
-            return judge_txns(self.txn_ids, self.demanded, rows, committed, highest, now_ms(conn))
+        def read(conn: Connection) -> dict[TxnsQuestion, Looked | HiveAcidError]:
+            rows, committed, highest = _read(conn, sorted({txn_id for asked in questions for txn_id in asked.txn_ids}))
+            now = now_ms(conn)
+            return {q: judge_txns(q.txn_ids, q.demanded, rows, committed, highest, now) for q in questions}
 
         return client.database.read(read)
 

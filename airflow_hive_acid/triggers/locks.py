@@ -12,10 +12,11 @@ from airflow_hive_acid.triggers.base import QuestionTrigger
 from airflow_hive_acid.triggers.questions import Looked, Question, since, some
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy.engine import Connection
 
+    from airflow_hive_acid.errors import HiveAcidError
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.locks.interface import LockRow
 
@@ -48,6 +49,24 @@ class LocksQuestion(Question):
             return self.find(conn), now_ms(conn)
 
         return judge_locks(*client.database.read(read))
+
+    @classmethod
+    def ask_all(
+        cls, client: MetastoreClient, questions: Sequence[LocksQuestion]
+    ) -> dict[LocksQuestion, Looked | HiveAcidError]:
+        """Look for many: the locks of a database are read once, however many ask for some of them."""
+        from airflow_hive_acid.metastore.clock import now_ms
+
+        def read(conn: Connection) -> tuple[dict[LocksQuestion, list[LockRow]], int]:
+            found: dict[LocksQuestion, list[LockRow]] = {question: [] for question in questions}
+            places = {shown.LockFilter(question.database, txn_id=question.txn_id): None for question in questions}
+            for place in places:
+                asked = [q for q in questions if (q.database, q.txn_id) == (place.database, place.txn_id)]
+                _share_out(shown.stream_locks(conn, place), asked, found)
+            return found, now_ms(conn)
+
+        found, now = client.database.read(read)
+        return {question: judge_locks(rows, now) for question, rows in found.items()}
 
     def find(self, conn: Connection) -> list[LockRow]:
         """The locks that are still to be released, chosen while they are read: a metastore may hold very many."""
@@ -143,6 +162,28 @@ def held_locks(client: MetastoreClient, **what: Any) -> list[LockRow]:
     :param what: as of :func:`locks_question`.
     """
     return client.database.read(locks_question(**what).find)
+
+
+def _share_out(
+    rows: Iterable[LockRow], questions: Sequence[LocksQuestion], found: dict[LocksQuestion, list[LockRow]]
+) -> None:
+    """Give each row to those who asked for it. They are found by lock and by table: both sides may be very many."""
+    by_lock: dict[int, list[LocksQuestion]] = {}
+    by_table: dict[str, list[LocksQuestion]] = {}
+    others: list[LocksQuestion] = []
+    for question in questions:
+        if question.lock_id is not None:
+            by_lock.setdefault(question.lock_id, []).append(question)
+        elif question.table is not None:
+            by_table.setdefault(question.table, []).append(question)
+        else:
+            others.append(question)
+    everybody = [*others, *(question for asked in by_table.values() for question in asked)]
+    for row in rows:
+        asked = everybody if row.table is None else [*others, *by_table.get(row.table, ())]
+        for question in (*asked, *by_lock.get(row.lock_id, ())):
+            if question.counts(row):
+                found[question].append(row)
 
 
 def _concerns(row: LockRow, table: str | None, partition: str | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
@@ -368,6 +369,39 @@ def test_words_for_many_and_for_moments():
     assert some(list("abcde")) == "a, b, c and 2 more"
     assert since(None, 5) == since(0, 5) == ""
     assert since(T0, T0 - 5).endswith("(0 s)"), "two clocks may disagree for a moment"
+
+
+def test_many_questions_are_asked_in_a_few_queries_and_get_the_same_answers(tables):
+    import sqlalchemy as sa
+
+    from airflow_hive_acid.metastore.codes import LockType, Operation
+    from airflow_hive_acid.metastore.locks.interface import LockComponent
+    from airflow_hive_acid.triggers.locks import LocksQuestion
+
+    def lock(table, partition=None, database="db"):
+        component = LockComponent(database, table, partition, LockType.SHARED_READ, Operation.NO_TXN)
+        return tables.lock(component).lock_id
+
+    held = [lock("t", "k=a"), lock("u"), lock(None), lock("t", database="other")]
+    txns = [tables.open_txn() for _ in range(3)]
+    tables.abort_txn(txns[0], "no")
+    locks = [
+        LocksQuestion("db"), LocksQuestion("db", "t"), LocksQuestion("db", "t", "k=b"), LocksQuestion("db", "free"),
+        LocksQuestion("other", "t"), LocksQuestion("none"), LocksQuestion(txn_id=txns[1]),
+        LocksQuestion("db", "u", lock_types=frozenset({"EXCLUSIVE"})), *(LocksQuestion(lock_id=one) for one in held),
+    ]  # fmt: skip
+    ended = [TxnsQuestion((one,)) for one in txns] + [TxnsQuestion(tuple(txns), "committed"), TxnsQuestion((99,))]
+
+    def said(looked):
+        return looked.over, re.sub(r"\d+ s\b", "", looked.said), looked.failed, looked.answer
+
+    for questions, most in ((locks, 8), (ended, 6)):
+        alone = {question: said(question.ask(tables)) for question in questions}
+        queries = []
+        sa.event.listen(tables.database.engine, "before_cursor_execute", lambda *a, seen=queries: seen.append(a[2]))
+        together = type(questions[0]).ask_all(tables, questions)
+        assert {question: said(looked) for question, looked in together.items()} == alone
+        assert len([query for query in queries if "SELECT" in query]) <= most
 
 
 # --- the room -----------------------------------------------------------------------------------------------------
