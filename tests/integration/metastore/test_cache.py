@@ -631,3 +631,22 @@ def test_the_thread_follows_by_itself_and_goes_on_after_a_failure(metastore_url:
         client.catalog.alter_properties(T, {"note": "new"})
         while reader.table(T).properties.get("note") != "new" or not reader.counted().get("hit"):
             assert time.monotonic() < deadline
+
+
+def test_the_statistics_are_told_once_a_minute_and_a_listener_that_fails_ends_nothing(
+    reader: Reader, clock: Clock
+) -> None:
+    told: list[str] = []
+
+    def tell() -> None:
+        told.append(reader.cache.statistics(ask_log=True).state)
+        raise ZeroDivisionError
+
+    follower = reader.cache.follower
+    follower.tell = tell
+    for _ in range(3):
+        follower._tell()
+    assert told == ["following"]
+    clock.now += 60
+    follower._tell()
+    assert told == ["following", "behind"]
