@@ -259,8 +259,8 @@ _ROWS = (
           choices=("watcher", "operators")),
     # The metastore cache
     _flag("hive.acid.cache.enabled", True,
-          "Ours: services that run for long keep tables and partitions in memory, as fresh as their write ids. Off: they "
-          "ask the database each time.", hive=False),
+          "Ours: services that run for long keep tables and partitions in memory, as fresh as their write ids. Off: "
+          "they ask the database each time.", hive=False),
     _integer("hive.acid.cache.max.bytes", 268_435_456,
              "Ours: so much memory; what was not read for longest goes first.", minimum=1_048_576),
     _duration("hive.acid.cache.poll.interval", "1s", "s", "Ours: time between two looks at the notification log.",

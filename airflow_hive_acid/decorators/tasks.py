@@ -46,9 +46,7 @@ class _SqlDecorated(DecoratedOperator, HiveAcidOperator):
         self._ask(context)
         return HiveAcidOperator.execute(self, context)
 
-    def resume(
-        self, context: Context, event: dict[str, Any], waiting: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def resume(self, context: Context, event: dict[str, Any], waiting: dict[str, Any] | None = None) -> dict[str, Any]:
         """Go on after a wait; the function is asked again, and must say the same."""
         self._ask(context)
         return HiveAcidOperator.resume(self, context, event, waiting)
