@@ -27,7 +27,7 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.cache import CachedCatalog
 from airflow_hive_acid.metastore.cache_partitions import PartitionSet
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.catalog_model import Partition, TableDefinition
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.snapshots import TableWriteIds
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 1.0
+"""The default of hive.acid.cache.poll.interval."""
 TABLES = [f"bench.t{number}" for number in range(100)]
 PARTITIONS = 100_000
 SETTINGS = Settings({Source.CONNECTION: {"hive.acid.cache.poll.interval": f"{int(POLL_SECONDS * 1000)}ms"}})
@@ -46,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20, help="how long writers and readers run")
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
+    parser.add_argument("--only", choices=("gets", "partitions", "lag", "staleness"))
     arguments = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -57,11 +59,14 @@ def main() -> None:
             url = server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
             with MetastoreClient(url, SETTINGS) as client:
                 prepare(client)
-                with CachedCatalog(client) as cache:
-                    measure_gets(client, cache)
-                    measure_partitions(client, cache, arguments.partitions)
-                measure_lag(client, url, arguments.seconds)
-                measure_staleness(client, url, arguments.seconds)
+                if arguments.only in (None, "gets"):
+                    measure_gets(client)
+                if arguments.only in (None, "partitions"):
+                    measure_partitions(client, arguments.partitions)
+                if arguments.only in (None, "lag"):
+                    measure_lag(client, url, arguments.seconds)
+                if arguments.only in (None, "staleness"):
+                    measure_staleness(client, url, arguments.seconds)
         finally:
             server.cleanup()
 
@@ -76,8 +81,13 @@ def prepare(client: MetastoreClient) -> None:
         client.catalog.create_table(TableDefinition("bench", name.partition(".")[2], columns))
 
 
-def measure_gets(client: MetastoreClient, cache: CachedCatalog) -> None:
+def measure_gets(client: MetastoreClient) -> None:
     """One table at a time, from memory and by the catalog, in turns."""
+    with CachedCatalog(client) as cache:
+        _measure_gets(client, cache)
+
+
+def _measure_gets(client: MetastoreClient, cache: CachedCatalog) -> None:
     ids = client.valid_write_ids_and_table_ids(TABLES)
     cache.prewarm(["bench"])
     cache.follower.look()
@@ -113,8 +123,13 @@ def _seconds_each(read: Callable[[str], object], rounds: int) -> tuple[float, fl
     return (time.perf_counter() - wall) / count, (time.process_time() - cpu) / count
 
 
-def measure_partitions(client: MetastoreClient, cache: CachedCatalog, number: int) -> None:
+def measure_partitions(client: MetastoreClient, number: int) -> None:
     """A table with many partitions: how long it takes to load, what it costs in memory, and what is read of it."""
+    with CachedCatalog(client) as cache:
+        _measure_partitions(client, cache, number)
+
+
+def _measure_partitions(client: MetastoreClient, cache: CachedCatalog, number: int) -> None:
     columns, keys = (Column("a", "int"),), (Column("day", "string"), Column("hour", "int"))
     client.catalog.create_table(TableDefinition("bench", "many", columns, keys))
     names = [f"day=d{n // 100:05d}/hour={n % 100}" for n in range(number)]
@@ -147,11 +162,24 @@ def measure_partitions(client: MetastoreClient, cache: CachedCatalog, number: in
     print(f"| following one more partition | {(time.perf_counter() - began) * 1000:.0f} ms |")
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    copies = PartitionSet([type(p)(p.name + "", tuple(v + "" for v in p.values), p.location + "", p.id, p.write_id,
-                                   p.input_format) for p in partitions])  # fmt: skip
+    copies = PartitionSet([_copy(partition) for partition in partitions])
+    copies.select(client.catalog.get_table("bench.many"), {"day": "d00007"})  # with the index of one column
     used = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    print(f"| memory it is counted with, traced | {copies.size / 1e6:.0f} MB, {used / 1e6:.0f} MB (strings shared) |")
+    print(f"| memory it is counted with, traced | {copies.size / 1e6:.0f} MB, {used / 1e6:.0f} MB |")
+
+
+def _copy(partition: Partition) -> Partition:
+    """With texts and numbers of its own, as if it had just been read."""
+
+    def text(value: str) -> str:
+        return value.encode().decode()
+
+    values = tuple(map(text, partition.values))
+    return Partition(
+        text(partition.name), values, text(partition.location), partition.id + 0, partition.write_id + 0,
+        partition.input_format,
+    )  # fmt: skip
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -40,7 +40,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 # Bytes of Python's objects on a 64-bit machine: a partition with its numbers, a text, a place in dictionaries.
-_PARTITION_BYTES, _TEXT_BYTES, _ENTRY_BYTES = 260, 49, 110
+_PARTITION_BYTES, _TEXT_BYTES, _ENTRY_BYTES = 180, 49, 60
 
 
 class UndecidableError(Exception):
