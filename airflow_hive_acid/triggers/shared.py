@@ -150,7 +150,7 @@ class LockRoom:
 
     async def _look(self) -> None:
         while self._waiting:
-            requests = [request for request, _ in self._waiting.values()]
+            requests = [request for request, future in self._waiting.values() if not future.done()]
             try:
                 outcomes = await in_thread(self._watch.look, requests)
             except HiveAcidError as error:
@@ -161,7 +161,8 @@ class LockRoom:
                     self._fail(error)
             for lock_id, outcome in outcomes.items():
                 self._tell(lock_id, outcome)
-            await asyncio.sleep(_LOOK_SECONDS)
+            # A look that has found something may have left the rest for the next one.
+            await asyncio.sleep(0 if outcomes else _LOOK_SECONDS)
 
     def _tell(self, lock_id: int, outcome: Granted | GivenUp) -> None:
         _, future = self._waiting.get(lock_id, (None, None))

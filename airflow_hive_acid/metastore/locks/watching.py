@@ -7,6 +7,7 @@ for the requests whose blocker is gone, and only those are checked. Heartbeats g
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ _STILL_BLOCKED = (
 _HEARTBEATS = update(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=clock_ms())
 
 _DEADLOCK_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
+"""A look checks requests for so long, and at least one; those that are left are checked in the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,18 @@ class LockWatch:
         now = self._clock()
         self._keep_alive(requests, now)
         outcomes: dict[int, Granted | GivenUp] = {}
-        for lock_id in self._unblocked(requests):
+        unblocked = deque(self._unblocked(requests))
+        began = self._clock()
+        while unblocked:
+            lock_id = unblocked.popleft()
             outcome = self._check(requests[lock_id])
             if outcome is not None:
                 outcomes[lock_id] = outcome
-        waiting = {lock_id: request for lock_id, request in requests.items() if lock_id not in outcomes}
+            # Those that were granted are to hear of it now, not when a thousand others have been checked as well.
+            if self._clock() - began >= _LOOK_SECONDS:
+                break
+        settled = outcomes.keys() | set(unblocked)
+        waiting = {lock_id: request for lock_id, request in requests.items() if lock_id not in settled}
         outcomes |= self._resolve_deadlocks(waiting, now)
         for request in waiting.values():
             if now >= request.until and request.lock_id not in outcomes:

@@ -25,10 +25,10 @@ def watch(client: MetastoreClient) -> LockWatch:
     return LockWatch(client, clock=lambda: 1000.0)
 
 
-def waiter(client: MetastoreClient, table: str = "w.t", until: float = 2000.0) -> Watched:
+def waiter(client: MetastoreClient, table: str = "w.t", until: float = 2000.0, operation: str = "overwrite") -> Watched:
     """Somebody who wants to overwrite a table and has handed his request over."""
     with pytest.raises(LocksPendingError) as pending:
-        client.begin({table: "overwrite"}, agent_info="airflow/sales/run/load#1", patience=Patience(0))
+        client.begin({table: operation}, agent_info="airflow/sales/run/load#1", patience=Patience(0))
     document = pending.value.document
     return Watched(document["txn_id"], document["lock_id"], until)  # type: ignore[arg-type]
 
@@ -51,6 +51,22 @@ def test_request_is_granted_when_its_blocker_is_gone_and_its_heartbeat_covers_th
     assert heartbeat_in(client, first.txn_id) > 250_000
     client.abort_txn(first.txn_id)
     assert watch.look([second]) == {second.lock_id: Granted()}
+
+
+def test_a_look_that_takes_long_tells_what_it_has_found_and_the_next_one_goes_on(client: MetastoreClient) -> None:
+    """
+    t1  three wait for one who overwrites, and would all be granted at once
+    t2  he ends; a check takes 0.6 s by the clock of the test, a look a second
+    t3  the first look grants two, the second one the third
+    """
+    seconds = iter(range(1000))
+    watch = LockWatch(client, clock=lambda: 1000.0 + 0.6 * next(seconds))
+    holder = client.begin({"w.t": "overwrite"})
+    requests = [waiter(client, operation="insert") for _ in range(3)]
+    holder.abort()
+    first = watch.look(requests)
+    assert first == {request.lock_id: Granted() for request in requests[:2]}
+    assert watch.look(requests[2:]) == {requests[2].lock_id: Granted()}
 
 
 def test_waiters_are_kept_alive_together(client: MetastoreClient, watch: LockWatch) -> None:

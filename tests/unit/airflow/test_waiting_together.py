@@ -28,15 +28,18 @@ class FakeClient:
 
 
 class FakeWatch:
-    """Answers look after look from a list; an exception in it is raised."""
+    """Answers look after look from a list, from the first look on that sees so many; an exception in it is raised."""
 
     looks: list = []  # noqa: RUF012 - set by each test
     seen: list = []  # noqa: RUF012
+    begins_with = 1
 
     def __init__(self, client):
         self.client = client
 
     def look(self, watched):
+        if not self.seen and len(watched) < self.begins_with:
+            return {}
         self.seen.append(sorted(request.lock_id for request in watched))
         answer = self.looks.pop(0) if self.looks else {}
         if isinstance(answer, Exception):
@@ -57,7 +60,7 @@ def metastore(monkeypatch):
     monkeypatch.setattr(watching, "LockWatch", FakeWatch)
     monkeypatch.setattr(shared, "_LOOK_SECONDS", 0.01)
     FakeClient.closed, FakeClient.aborted = 0, []
-    FakeWatch.looks, FakeWatch.seen = [], []
+    FakeWatch.looks, FakeWatch.seen, FakeWatch.begins_with = [], [], 1
     return made
 
 
@@ -76,7 +79,7 @@ def trigger(number):
 
 
 def test_hundreds_of_waiters_share_a_client_and_a_look(metastore):
-    FakeWatch.looks = [{}, {number: Granted() for number in range(400)}]
+    FakeWatch.looks, FakeWatch.begins_with = [{}, {number: Granted() for number in range(400)}], 400
     events = events_of(*map(trigger, range(400)))
     assert [event["status"] for event in events] == ["success"] * 400
     assert len(metastore) == 1
@@ -86,7 +89,7 @@ def test_hundreds_of_waiters_share_a_client_and_a_look(metastore):
 
 
 def test_each_gets_its_own_answer():
-    FakeWatch.looks = [{1: Granted()}, {2: GivenUp(DeadlockError("gives way"))}]
+    FakeWatch.looks, FakeWatch.begins_with = [{1: Granted()}, {2: GivenUp(DeadlockError("gives way"))}], 2
     assert events_of(trigger(1), trigger(2)) == [
         {"status": "success", "txn_id": 1, "lock_id": 1, "handed_back": None},
         {"status": "error", "type": "DeadlockError", "message": "gives way"},
@@ -99,7 +102,7 @@ def test_database_that_is_away_for_a_while_ends_no_wait():
 
 
 def test_what_will_not_pass_ends_all_waits():
-    FakeWatch.looks = [SchemaVersionError("a newer release")]
+    FakeWatch.looks, FakeWatch.begins_with = [SchemaVersionError("a newer release")], 2
     events = events_of(trigger(1), trigger(2))
     assert [event["status"] for event in events] == ["error", "error"]
     assert "a newer release" in events[0]["message"]
