@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient, Transaction
 
 DAYS = tuple(f"day=2026-11-{day:02}" for day in range(16, 21))
-HOUR = 3_600
+HOUR = 3_600_000
 _NEXT = NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT
 _TYPES = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string()}
 
