@@ -47,7 +47,6 @@ def get_provider_info() -> dict[str, Any]:
             "triggers.leases",
             "triggers.granted",
             "triggers.ended",
-            "triggers.transactions",
             "triggers.table_commits",
             "triggers.commits",
             "triggers.shared_transactions",

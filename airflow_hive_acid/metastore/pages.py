@@ -26,6 +26,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
     TXN_COMPONENTS,
     TXNS,
 )
+from airflow_hive_acid.metastore.shown import CompactionFilter, compaction_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -216,19 +217,12 @@ def locks_page(conn: Connection, wanted: LocksWanted, part: Slice) -> Page[LockR
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionsWanted:
+class CompactionsWanted(CompactionFilter):
     """Which compactions; None does not restrict.
 
-    :param pool: ``default`` includes requests without a pool.
     :param queued: only those in the queue, or only those of the history.
     """
 
-    database: str | None = None
-    table: str | None = None
-    partition: str | None = None
-    type: CompactionType | None = None
-    state: CompactionState | None = None
-    pool: str | None = None
     queued: bool | None = None
 
 
@@ -274,18 +268,7 @@ def _half(conn: Connection, queued: bool, wanted: CompactionsWanted, part: Slice
     def column(name: str) -> sa.ColumnElement[Any]:
         return table.c[f"{prefix}_{name}"]
 
-    statement = select(table)
-    for name, value in (
-        ("DATABASE", None if wanted.database is None else wanted.database.lower()),
-        ("TABLE", None if wanted.table is None else wanted.table.lower()),
-        ("PARTITION", wanted.partition),
-        ("TYPE", None if wanted.type is None else wanted.type.value),
-        ("STATE", None if wanted.state is None else wanted.state.value),
-    ):
-        if value is not None:
-            statement = statement.where(column(name) == value)
-    if wanted.pool is not None:
-        statement = statement.where(func.coalesce(column("POOL_NAME"), DEFAULT_POOL) == wanted.pool)
+    statement = select(table).where(*compaction_conditions(wanted, column))
     return fetch(
         conn, statement, (Key(column("ID"), True),), part,
         lambda row: _compaction(row._mapping, queued, prefix), lambda found: (found.id,),

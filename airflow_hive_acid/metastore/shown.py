@@ -30,7 +30,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sqlalchemy.engine import Connection
 
@@ -121,19 +121,7 @@ def stream_compactions(
 
     :raises InvalidArgumentsError: for a column that is not in :data:`COMPACTION_ORDER`.
     """
-    statement = select(_BOTH)
-    for name, value in (
-        ("ID", wanted.id),
-        ("DATABASE", None if wanted.database is None else wanted.database.lower()),
-        ("TABLE", None if wanted.table is None else wanted.table.lower()),
-        ("PARTITION", wanted.partition),
-        ("TYPE", None if wanted.type is None else wanted.type.value),
-        ("STATE", None if wanted.state is None else wanted.state.value),
-    ):
-        if value is not None:
-            statement = statement.where(_column(name) == value)
-    if wanted.pool is not None:
-        statement = statement.where(func.coalesce(_column("POOL_NAME"), DEFAULT_POOL) == wanted.pool)
+    statement = select(_BOTH).where(*compaction_conditions(wanted, _column))
     for asked in order:
         if asked.column not in COMPACTION_ORDER:
             raise InvalidArgumentsError(
@@ -186,6 +174,27 @@ def _half(table: sa.Table, prefix: str) -> sa.Select[Any]:
 
 _NAMES = [name.removeprefix("CQ_") for name in COMPACTION_QUEUE.c.keys() if name != "CQ_META_INFO"] + ["END"]  # noqa: SIM118
 _BOTH = sa.union_all(_half(COMPACTION_QUEUE, "CQ"), _half(COMPLETED_COMPACTIONS, "CC")).subquery("both")
+
+
+def compaction_conditions(
+    wanted: CompactionFilter, column: Callable[[str], sa.ColumnElement[Any]]
+) -> Iterator[sa.ColumnElement[bool]]:
+    """What a filter demands of the rows of compactions.
+
+    :param column: gives a column by its name without prefix, such as ``POOL_NAME``.
+    """
+    for name, value in (
+        ("ID", wanted.id),
+        ("DATABASE", None if wanted.database is None else wanted.database.lower()),
+        ("TABLE", None if wanted.table is None else wanted.table.lower()),
+        ("PARTITION", wanted.partition),
+        ("TYPE", None if wanted.type is None else wanted.type.value),
+        ("STATE", None if wanted.state is None else wanted.state.value),
+    ):
+        if value is not None:
+            yield column(name) == value
+    if wanted.pool is not None:
+        yield func.coalesce(column("POOL_NAME"), DEFAULT_POOL) == wanted.pool
 
 
 def _column(name: str) -> sa.ColumnElement[Any]:

@@ -240,11 +240,14 @@ def compactions(
 ) -> models.Page[models.Compaction]:
     """Compactions in the queue and in the history, the newest request first."""
     wanted = pages.CompactionsWanted(
-        database, table, partition,
-        None if type is None else CompactionType[type.upper()],
-        None if state is None else CompactionState[state.upper().replace(" ", "_")],
-        pool, queued,
-    )  # fmt: skip
+        database=database,
+        table=table,
+        partition=partition,
+        type=None if type is None else CompactionType[type.upper()],
+        state=None if state is None else CompactionState[state.upper().replace(" ", "_")],
+        pool=pool,
+        queued=queued,
+    )
     part = Slice(limit, cursors.decode(cursor, int))
 
     def read(conn: Any) -> models.Page[models.Compaction]:

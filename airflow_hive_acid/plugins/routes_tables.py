@@ -62,7 +62,7 @@ def table_detail(client: Client, database: Name, table: Name) -> tables_models.T
         page = pages_tables.tables_page(conn, features, wanted, Slice(1))
         if not page.items:
             raise NoSuchObjectError(f"table {database}.{table} is not there any more")
-        asked = pages.compactions_page(conn, pages.CompactionsWanted(found.db, found.name), Slice(_FEW))
+        asked = pages.compactions_page(conn, pages.CompactionsWanted(database=found.db, table=found.name), Slice(_FEW))
         return tables_models.TableDetail(
             now=page.now,
             row=shaping_tables.table(page.items[0]),
@@ -113,7 +113,7 @@ def series(
     measured = client.measures.of_table(found.db, found.name, start)
     if partition is not None:
         measured = [one for one in measured if one.resource == resource]
-    wanted = pages.CompactionsWanted(found.db, found.name, resource.partition)
+    wanted = pages.CompactionsWanted(database=found.db, table=found.name, partition=resource.partition)
     asked = client.database.read(lambda conn: pages.compactions_page(conn, wanted, Slice(_EVENTS)))
     ended = sorted(
         (one for one in asked.items if one.end is not None and one.end >= start), key=lambda one: (one.end or 0, one.id)
