@@ -152,6 +152,14 @@ def new_postgresql_database(server_url: str, template: str = "template1") -> str
     return sa.make_url(server_url).set(database=name).render_as_string(hide_password=False)
 
 
+def drop_postgresql_database(server_url: str, url: str) -> None:
+    """Give a database's ten megabytes back; a suite makes two thousand of them."""
+    engine = sa.create_engine(server_url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
+    with engine.connect() as connection:
+        connection.execute(sa.DDL(f'DROP DATABASE "{sa.make_url(url).database}" WITH (FORCE)'))
+    engine.dispose()
+
+
 def _mariadb_program(name: str) -> str:
     # Debian keeps servers in a directory that is not on every user's PATH.
     found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
@@ -324,7 +332,10 @@ def metastore_url(backend: str, schema_template: str, request: pytest.FixtureReq
         yield url
         drop_mariadb_database(server, url)
     else:
-        yield new_postgresql_database(request.getfixturevalue("postgresql_server"), schema_template)
+        server = request.getfixturevalue("postgresql_server")
+        url = new_postgresql_database(server, schema_template)
+        yield url
+        drop_postgresql_database(server, url)
 
 
 @pytest.fixture
@@ -338,7 +349,10 @@ def database_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -
         yield url
         drop_mariadb_database(server, url)
     else:
-        yield new_postgresql_database(request.getfixturevalue("postgresql_server"))
+        server = request.getfixturevalue("postgresql_server")
+        url = new_postgresql_database(server)
+        yield url
+        drop_postgresql_database(server, url)
 
 
 @pytest.fixture
