@@ -74,7 +74,7 @@ def test_the_health_of_a_metastore_as_gauges(recorder: Backend, caplog: pytest.L
     assert sent["hive_acid.compaction_num_active_deltas.sales_a_b_c_d_.k_x_y"] == 120
     assert len(sent) == len(recorder.sent)
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]{1,249}", name) for name in sent)
-    assert [(r.levelname, "show transactions" in r.message) for r in caplog.records] == [
+    assert [(r.levelname, "show transactions" in r.getMessage()) for r in caplog.records] == [
         ("WARNING", True), ("WARNING", False)]  # fmt: skip
 
 
