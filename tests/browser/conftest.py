@@ -147,6 +147,11 @@ class Visit:
         """The row of a table that has this text."""
         return self.page.get_by_role("table", name=label, exact=True).locator("tbody tr", has_text=text)
 
+    def txn_row(self, txn: int) -> Any:
+        """The row of a txn; times and names may have its digits, too."""
+        rows = self.page.get_by_role("table", name="Transactions", exact=True).locator("tbody tr")
+        return rows.filter(has=self.page.get_by_text(str(txn), exact=True))
+
 
 @pytest.fixture(scope="session")
 def states(world: World, browser: Browser) -> dict[str, Any]:

@@ -48,12 +48,12 @@ def txn(world: World) -> int:
 @pytest.mark.parametrize("role", ["op", "admin"])
 def test_who_operates_airflow_aborts_a_txn(world: World, visit: Callable[..., Visit], txn: int, role: str) -> None:
     seen = visit(role).open(view="transactions", dag_id="shop_doomed", state="open")
-    seen.row("Transactions", str(txn)).get_by_role("button").click()
+    seen.txn_row(txn).get_by_role("button").click()
     expect(seen.page.get_by_role("dialog")).to_contain_text(f"Abort txn {txn}?")
     answer(seen.page, "Abort txn", "it hangs")
     expect(seen.page.locator(".ha-notice")).to_contain_text(str(txn))
     assert state_of(world, txn) is TxnState.ABORTED
-    expect(seen.row("Transactions", str(txn))).to_have_count(0)
+    expect(seen.txn_row(txn)).to_have_count(0)
 
 
 @pytest.mark.parametrize("role", ["viewer", "user"])
@@ -61,7 +61,7 @@ def test_who_only_looks_finds_no_buttons_and_the_server_refuses_all_the_same(
     world: World, visit: Callable[..., Visit], txn: int, role: str
 ) -> None:
     seen = visit(role).open(view="transactions", dag_id="shop_doomed")
-    expect(seen.row("Transactions", str(txn))).to_be_visible()
+    expect(seen.txn_row(txn)).to_be_visible()
     for name in ("Transactions", "Locks", "Compactions", "Leases"):
         seen.tab(name)
         expect(seen.page.locator(".ha-table tbody tr").first).to_be_visible()
@@ -123,7 +123,7 @@ def test_the_question_keeps_the_focus_and_escape_answers_no(
     page.locator(".ha-tab", has_text="Transactions").focus()
     page.keyboard.press("Enter")
     seen.settle()
-    button = seen.row("Transactions", str(txn)).get_by_role("button")
+    button = seen.txn_row(txn).get_by_role("button")
     button.focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
@@ -153,7 +153,7 @@ def test_a_double_click_acts_once(world: World, visit: Callable[..., Visit], txn
     seen = visit("op").open(view="transactions", dag_id="shop_doomed", state="open")
     posts: list[str] = []
     seen.page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
-    seen.row("Transactions", str(txn)).get_by_role("button").click()
+    seen.txn_row(txn).get_by_role("button").click()
     dialog = seen.page.get_by_role("dialog")
     # Both clicks in one turn of the event loop: nothing was drawn in between.
     dialog.get_by_role("button", name="Abort txn", exact=True).evaluate("button => { button.click(); button.click(); }")
