@@ -101,6 +101,18 @@ def test_marking_a_waiting_task_as_failed_withdraws_its_request(
     assert [row.txn_id for row in testbed.client.show_transactions() if row.state.name == "OPEN"] == [writer.txn_id]
 
 
+def test_sensors_wait_together_in_the_triggerer_until_a_writer_has_committed(
+    airflow: LiveAirflow, testbed: HiveAcidTestbed, writer: Transaction
+) -> None:
+    sensors = ("commit", "lock", "txn")
+    run_id = airflow.run_dag("senses", {"txn_id": writer.txn_id, "after": writer.write_ids["w.waited"] - 1})
+    for sensor in sensors:
+        airflow.wait_for_state("senses", run_id, sensor, "deferred")
+    writer.commit()
+    for sensor in sensors:
+        airflow.wait_for_state("senses", run_id, sensor, "success")
+
+
 @pytest.mark.rule("R9")
 def test_a_transaction_across_tasks_is_kept_by_the_triggerer(
     airflow: LiveAirflow, testbed: HiveAcidTestbed, directory: Path
