@@ -19,17 +19,24 @@ from airflow_hive_acid.hooks.links import LINKS
 from airflow_hive_acid.hooks.tasks import error_of_event, fail_task
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from airflow.sdk import Context
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.triggers.base import QuestionTrigger
     from airflow_hive_acid.triggers.questions import Looked, Question
 
+_SECONDS_IN_TRIGGERER = 5.0
+_SECONDS_IN_WORKER = 60.0
+
 
 class MetastoreSensor(BaseSensorOperator):
     """Waits until a question about the metastore is answered.
 
     :param deferrable: wait in the triggerer instead of in a worker slot.
+    :param poke_interval: seconds between two looks; by default 5 in the triggerer, where all sensors look together, and
+        Airflow's 60 in a worker slot.
     :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
     """
 
@@ -39,10 +46,13 @@ class MetastoreSensor(BaseSensorOperator):
         self,
         *,
         deferrable: bool = True,
+        poke_interval: timedelta | float | None = None,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        if poke_interval is None:
+            poke_interval = _SECONDS_IN_TRIGGERER if deferrable else _SECONDS_IN_WORKER
+        super().__init__(poke_interval=poke_interval, **kwargs)
         self.deferrable = deferrable
         self.hive_acid_conn_id = hive_acid_conn_id
         self.linked: dict[str, Any] = {}
