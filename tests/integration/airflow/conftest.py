@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.testing import HiveAcidTestbed
 from airflow_hive_acid.testing.dags import make_database, register
 from tests.conftest import new_postgresql_database
+from tests.integration.engine.conftest import FakeSpark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,6 +69,36 @@ def postgresql_testbed(
         monkeypatch.setenv(name, value)
     yield testbed
     testbed.client.close()
+
+
+@pytest.fixture
+def sales(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MetastoreClient]:
+    """A metastore with three tables in ``sales``, and ``hive_acid_default`` over it."""
+    url, warehouse = f"sqlite:///{tmp_path / 'metastore.db'}", (tmp_path / "warehouse").as_uri()
+    extra = {"metastore_url": url, "warehouse": warehouse}
+    monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", json.dumps({"conn_type": "hive_acid", "extra": extra}))
+    acid = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    with MetastoreClient(url, user="somebody") as client:
+        client.create_schema()
+        client.catalog.set_warehouse(warehouse)
+        with Engine(client, FakeSpark(), warehouse) as engine:
+            engine.run(
+                f"CREATE DATABASE sales; CREATE TABLE sales.orders (id INT) {acid}; CREATE TABLE sales.returns (id INT)"
+                f" {acid}; CREATE TABLE sales.new_orders (id INT) {acid}"
+            )
+        yield client
+
+
+@pytest.fixture
+def fake_spark(monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+    """Takes the place of Spark in the tasks."""
+    fake = FakeSpark()
+    monkeypatch.setattr(
+        HiveAcidHook,
+        "get_engine",
+        lambda hook, *, agent_info: Engine(hook.get_conn(), fake, hook.warehouse, agent_info=agent_info),
+    )
+    return fake
 
 
 @pytest.fixture

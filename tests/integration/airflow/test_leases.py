@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import threading
 import time
@@ -12,16 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.hooks import leases as crossing
-from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore import MetastoreClient
 from tests.integration.engine.conftest import FakeSpark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow.sdk import DAG
 
 pytestmark = pytest.mark.airflow
@@ -30,33 +25,13 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "lease_dag.py"
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MetastoreClient]:
-    """A metastore with the example's tables, and the connection to it."""
-    url, warehouse = f"sqlite:///{tmp_path / 'metastore.db'}", (tmp_path / "warehouse").as_uri()
-    extra = {"metastore_url": url, "warehouse": warehouse}
-    monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", json.dumps({"conn_type": "hive_acid", "extra": extra}))
-    acid = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
-    with MetastoreClient(url, user="somebody") as client:
-        client.create_schema()
-        client.catalog.set_warehouse(warehouse)
-        with Engine(client, FakeSpark(), warehouse) as engine:
-            engine.run(
-                f"CREATE DATABASE sales; CREATE TABLE sales.orders (id INT) {acid}; CREATE TABLE sales.returns (id INT)"
-                f" {acid}; CREATE TABLE sales.new_orders (id INT) {acid}"
-            )
-        yield client
+def client(sales: MetastoreClient) -> MetastoreClient:
+    return sales
 
 
 @pytest.fixture
-def spark(monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
-    """Takes the place of Spark in the tasks."""
-    fake = FakeSpark()
-    monkeypatch.setattr(
-        HiveAcidHook,
-        "get_engine",
-        lambda hook, *, agent_info: Engine(hook.get_conn(), fake, hook.warehouse, agent_info=agent_info),
-    )
-    return fake
+def spark(fake_spark: FakeSpark) -> FakeSpark:
+    return fake_spark
 
 
 @pytest.fixture

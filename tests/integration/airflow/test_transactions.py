@@ -30,7 +30,7 @@ from airflow_hive_acid.triggers.shared_transactions import TransactionKeptTrigge
 from tests.integration.engine.conftest import FakeSpark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.airflow
 
@@ -38,33 +38,13 @@ TABLES = {"sales.orders": "update", "sales.returns": "insert"}
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[MetastoreClient]:
-    """A metastore with two tables, and the connection to it."""
-    url, warehouse = f"sqlite:///{tmp_path / 'metastore.db'}", (tmp_path / "warehouse").as_uri()
-    extra = {"metastore_url": url, "warehouse": warehouse}
-    monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", json.dumps({"conn_type": "hive_acid", "extra": extra}))
-    acid = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
-    with MetastoreClient(url, user="somebody") as client:
-        client.create_schema()
-        client.catalog.set_warehouse(warehouse)
-        with Engine(client, FakeSpark(), warehouse) as engine:
-            engine.run(
-                f"CREATE DATABASE sales; CREATE TABLE sales.orders (id INT) {acid}; CREATE TABLE sales.returns (id INT)"
-                f" {acid}"
-            )
-        yield client
+def client(sales: MetastoreClient) -> MetastoreClient:
+    return sales
 
 
 @pytest.fixture
-def spark(monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
-    """Takes the place of Spark in the tasks."""
-    fake = FakeSpark()
-    monkeypatch.setattr(
-        HiveAcidHook,
-        "get_engine",
-        lambda hook, *, agent_info: Engine(hook.get_conn(), fake, hook.warehouse, agent_info=agent_info),
-    )
-    return fake
+def spark(fake_spark: FakeSpark) -> FakeSpark:
+    return fake_spark
 
 
 @pytest.fixture
