@@ -377,7 +377,7 @@ def test_a_server_that_is_gone_is_no_lock_and_no_answer(
             stack.enter_context(
                 contextlib.closing(ZooKeeperLockManager(client.database, settings_of(**settings, **more)))
             )
-            for more in ({"zookeeper_session_timeout": "8s"}, {})
+            for more in ({"zookeeper_session_timeout": "40s"}, {})
         )
         held = ann.lock(request_of(("db.t", X)))
         server.stop()

@@ -13,11 +13,12 @@ import pytest
 
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.hooks import leases as crossing
-from airflow_hive_acid.metastore import MetastoreClient
-from tests.integration.engine.conftest import FakeSpark
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
+
+    from airflow_hive_acid.metastore import MetastoreClient
+    from tests.integration.engine.conftest import FakeSpark
 
 pytestmark = pytest.mark.airflow
 

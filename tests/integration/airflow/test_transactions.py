@@ -15,7 +15,6 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.shared_rules import SharedState
 from airflow_hive_acid.operators.changes import HiveAcidInsertOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
@@ -31,6 +30,8 @@ from tests.integration.engine.conftest import FakeSpark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from airflow_hive_acid.metastore import MetastoreClient
 
 pytestmark = pytest.mark.airflow
 
