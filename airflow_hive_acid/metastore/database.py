@@ -82,6 +82,7 @@ class Features:
     leases: bool
     decisions: bool
     measures: bool
+    replication: bool
 
 
 class Database:
@@ -187,6 +188,7 @@ class Database:
                 leases="HIVE_LEASE" in names,
                 decisions="HIVE_ACID_DECISION" in names,
                 measures="HIVE_ACID_MEASURE" in names,
+                replication="HIVE_ACID_REPL_POLICY" in names,
             )
         return self._features
 
