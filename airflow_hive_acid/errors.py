@@ -186,3 +186,7 @@ class PublishError(HiveAcidError):
 
 class ActionRefusedError(HiveAcidError):
     """What somebody asks for cannot be done as things stand; says why, and what can. Nothing was changed."""
+
+
+class ReplicationGapError(HiveAcidError):
+    """Events between the position and the log were purged, or the log is another one: a bootstrap is proposed."""

@@ -93,6 +93,7 @@ _COLUMNS = (
 )
 _AFTER = select(*_COLUMNS).where(_L.EVENT_ID > bindparam("after")).order_by(_L.EVENT_ID).limit(bindparam("limit"))
 _CURRENT = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID)
+_FIRST = select(func.coalesce(select(func.min(_L.EVENT_ID)).scalar_subquery(), NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID))
 _COUNT = select(func.count()).where(_L.EVENT_ID > bindparam("after"), _L.EVENT_ID <= bindparam("upto"))
 _OLD = (
     select(_L.EVENT_ID)
@@ -201,6 +202,10 @@ class Notifications:
     def current_event_id(self) -> int:
         """Id of the latest event, 0 when there was none."""
         return self._database.read(read_last_event_id)
+
+    def first_event_id(self) -> int:
+        """Id of the oldest event that is still in the log; of an empty log, the id that the next one will have."""
+        return self._database.read(lambda conn: int(conn.execute(_FIRST).scalar_one()))
 
     def count(self, after: int, upto: int | None = None) -> int:
         """Number of events with ids above ``after`` and up to ``upto``."""
