@@ -190,3 +190,19 @@ class ActionRefusedError(HiveAcidError):
 
 class ReplicationGapError(HiveAcidError):
     """Events between the position and the log were purged, or the log is another one: a bootstrap is proposed."""
+
+
+class StreamBusyError(HiveAcidError):
+    """Another process runs the stream; says which, and when it gave its last sign of life (R14)."""
+
+    retryable = True
+
+
+class StreamSchemaError(HiveAcidError):
+    """The columns of a stream and those of its table do not go together; names the column and the setting."""
+
+
+class BackPressureError(HiveAcidError):
+    """A stream was stopped because compaction does not keep up with its deltas; nothing of the micro-batch is lost."""
+
+    retryable = True

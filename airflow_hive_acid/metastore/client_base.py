@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore.measures import Measures
 from airflow_hive_acid.metastore.mutexes import Mutexes
 from airflow_hive_acid.metastore.notifications import LoggedEvent, Notifications
 from airflow_hive_acid.metastore.shared_txns import SharedTxns
+from airflow_hive_acid.metastore.streams import Streams
 from airflow_hive_acid.metastore.trash_records import TrashRecords
 from airflow_hive_acid.metastore.write_events import WriteEvents
 from airflow_hive_acid.settings import Settings
@@ -185,6 +186,11 @@ class ClientBase:
     def claims(self) -> Claims:
         """Idempotency records."""
         return Claims(self.database)
+
+    @cached_property
+    def streams(self) -> Streams:
+        """The record of streams of micro-batches."""
+        return Streams(self.database)
 
     @cached_property
     def shared_txns(self) -> SharedTxns:
