@@ -206,3 +206,7 @@ class BackPressureError(HiveAcidError):
     """A stream was stopped because compaction does not keep up with its deltas; nothing of the micro-batch is lost."""
 
     retryable = True
+
+
+class CorruptDumpError(HiveAcidError):
+    """A dump is truncated, was changed, or its files are not those of its list; nothing was imported."""

@@ -9,7 +9,15 @@ from __future__ import annotations
 from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.filesystem.opening import open_filesystem
-from airflow_hive_acid.filesystem.protocol import FileInfo, Filesystem
+from airflow_hive_acid.filesystem.protocol import FileInfo, Filesystem, StreamingFilesystem
 from airflow_hive_acid.filesystem.routing import AnyFilesystem
 
-__all__ = ["AnyFilesystem", "FileInfo", "Filesystem", "fence_staging", "list_many", "open_filesystem"]
+__all__ = [
+    "AnyFilesystem",
+    "FileInfo",
+    "Filesystem",
+    "StreamingFilesystem",
+    "fence_staging",
+    "list_many",
+    "open_filesystem",
+]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from airflow_hive_acid.errors import UnsafePathError
 from airflow_hive_acid.filesystem.protocol import FileInfo
@@ -135,6 +136,31 @@ class LocalFilesystem:
     def make_directory(self, uri: str) -> None:
         """See the protocol."""
         os.makedirs(local_path(uri), exist_ok=True)
+
+    def open_input(self, uri: str) -> BinaryIO:
+        """See the protocol."""
+        try:
+            descriptor = os.open(local_path(uri), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise UnsafePathError(f"{uri} is a symbolic link; copy what it leads to in its place") from None
+            raise
+        return cast("BinaryIO", os.fdopen(descriptor, "rb", buffering=0))
+
+    def open_output(self, uri: str) -> BinaryIO:
+        """See the protocol. A link of that name is refused, not followed."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(local_path(uri), flags, 0o666)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise UnsafePathError(f"{uri} is a symbolic link; nothing was written, remove it by hand") from None
+            raise
+        return cast("BinaryIO", os.fdopen(descriptor, "wb", buffering=0))
+
+    def local_path(self, uri: str) -> str | None:
+        """See the protocol."""
+        return local_path(uri)
 
 
 def _describe(base: str, prefix: str, entry: os.DirEntry[str]) -> FileInfo | None:

@@ -10,10 +10,10 @@ from airflow_hive_acid.filesystem.remote import FsspecFilesystem
 from airflow_hive_acid.filesystem.uris import FSSPEC_PROTOCOLS, scheme_of
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.filesystem.protocol import Filesystem
+    from airflow_hive_acid.filesystem.protocol import StreamingFilesystem
 
 
-def open_filesystem(uri: str, **options: Any) -> Filesystem:
+def open_filesystem(uri: str, **options: Any) -> StreamingFilesystem:
     """The filesystem a URI lives on.
 
     :param uri: any location in the warehouse, for example ``file:/data/warehouse`` or ``s3a://bucket/warehouse``.

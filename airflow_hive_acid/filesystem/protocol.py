@@ -8,7 +8,7 @@ move *into* it, and two attempts of one statement would mix (R5).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,3 +102,20 @@ class Filesystem(Protocol):
 
         :raises FileExistsError: when a file has that name.
         """
+
+
+@runtime_checkable
+class StreamingFilesystem(Filesystem, Protocol):
+    """A filesystem whose files can be copied: their bytes come and go in streams."""
+
+    def open_input(self, uri: str) -> BinaryIO:
+        """A file, for reading from its beginning.
+
+        :raises UnsafePathError: when it is a symbolic link: what it leads to may be anybody's.
+        """
+
+    def open_output(self, uri: str) -> BinaryIO:
+        """A file, for writing; one of that name is replaced. Its directory must exist."""
+
+    def local_path(self, uri: str) -> str | None:
+        """The operating system's path of a file, None when it is not on this machine."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import fsspec
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _THREADS = 8
+_BLOCK = 8 << 20
 
 
 class FsspecFilesystem:
@@ -195,6 +196,18 @@ class FsspecFilesystem:
         if self._fs.isfile(path):
             raise FileExistsError(f"{uri} is a file, not a directory")
         self._fs.makedirs(path, exist_ok=True)
+
+    def open_input(self, uri: str) -> BinaryIO:
+        """See the protocol."""
+        return cast("BinaryIO", self._fs.open(self._path(uri), "rb", block_size=_BLOCK))
+
+    def open_output(self, uri: str) -> BinaryIO:
+        """See the protocol."""
+        return cast("BinaryIO", self._fs.open(self._path(uri), "wb", block_size=_BLOCK))
+
+    def local_path(self, uri: str) -> str | None:
+        """See the protocol."""
+        return None
 
     def _translate(self, uri: str) -> str:
         scheme = scheme_of(uri)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.opening import open_filesystem
@@ -11,7 +11,7 @@ from airflow_hive_acid.format.paths import parse_location
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.filesystem.protocol import FileInfo, Filesystem
+    from airflow_hive_acid.filesystem.protocol import FileInfo, StreamingFilesystem
 
 
 class AnyFilesystem:
@@ -22,9 +22,9 @@ class AnyFilesystem:
 
     def __init__(self, **options: Any) -> None:
         self._options = options
-        self._opened: dict[tuple[str, str], Filesystem] = {}
+        self._opened: dict[tuple[str, str], StreamingFilesystem] = {}
 
-    def at(self, uri: str) -> Filesystem:
+    def at(self, uri: str) -> StreamingFilesystem:
         """The adapter that serves a URI; one per scheme and authority."""
         location = parse_location(uri)
         key = (location.scheme, location.authority)
@@ -93,3 +93,15 @@ class AnyFilesystem:
     def make_directory(self, uri: str) -> None:
         """See the protocol."""
         self.at(uri).make_directory(uri)
+
+    def open_input(self, uri: str) -> BinaryIO:
+        """See the protocol."""
+        return self.at(uri).open_input(uri)
+
+    def open_output(self, uri: str) -> BinaryIO:
+        """See the protocol."""
+        return self.at(uri).open_output(uri)
+
+    def local_path(self, uri: str) -> str | None:
+        """See the protocol."""
+        return self.at(uri).local_path(uri)

@@ -15,7 +15,7 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import JobResult, JobSpec
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.settings import Settings
 
@@ -34,7 +34,7 @@ class Site:
     """
 
     client: MetastoreClient
-    filesystem: Filesystem = field(default_factory=AnyFilesystem)
+    filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
     run_job: RunJob | None = None
     name: str = "here"
 
@@ -51,6 +51,6 @@ class Site:
         if self.run_job is None:
             raise ConfigurationError(
                 f"{self.name} has no Spark application for a {spec.step.kind} step of replication; give the "
-                "connection a Spark master, or raise hive.acid.repl.copy.max.bytes to copy in this process"
+                "connection a Spark master, or raise hive.exec.copyfile.maxsize to copy in this process"
             )
         return self.run_job(spec)

@@ -1,0 +1,191 @@
+"""Reading Thrift's JSON text of databases, tables and partitions back into values: what ``thrift_objects`` writes.
+
+Field numbers are those of Hive's ``hive_metastore.thrift``; fields that we do not know are skipped, as Thrift does. A
+map whose keys are lists (skewed locations) is written by Thrift with lists as keys, which no JSON reader takes; such
+texts are read by a parser of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.metastore.thrift_objects import (
+    DatabaseObject,
+    FieldSchema,
+    PartitionObject,
+    Skew,
+    Storage,
+    TableObject,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PRINCIPALS = {1: "USER", 2: "ROLE", 3: "GROUP"}
+_DATABASE_TYPES = {1: "NATIVE", 2: "REMOTE"}
+_DECODER = json.JSONDecoder()
+
+
+def parse_database(text: str) -> DatabaseObject:
+    """A database from its Thrift text.
+
+    :raises InvalidArgumentsError: when the text is none.
+    """
+    fields = _Struct(_load(text, "database"), "database")
+    return DatabaseObject(
+        name=fields.required(1), description=fields.get(2), location=fields.get(3) or "", parameters=fields.map(4),
+        owner=fields.get(6), owner_type=_PRINCIPALS.get(fields.get(7)), created=fields.get(9),
+        managed_location=fields.get(10), type=_DATABASE_TYPES.get(fields.get(11), "NATIVE"), connector=fields.get(12),
+        remote_name=fields.get(13),
+    )  # fmt: skip
+
+
+def parse_table(text: str) -> TableObject:
+    """A table from its Thrift text.
+
+    :raises InvalidArgumentsError: when the text is none.
+    """
+    fields = _Struct(_load(text, "table"), "table")
+    return TableObject(
+        name=fields.required(1), db=fields.required(2), owner=fields.get(3), created=fields.get(4) or 0,
+        last_access=fields.get(5) or 0, retention=fields.get(6) or 0, storage=_storage(fields.struct(7)),
+        partition_columns=_columns(fields.list(8)), parameters=fields.map(9), view_original=fields.get(10),
+        view_expanded=fields.get(11), type=fields.get(12) or "", rewrite_enabled=bool(fields.get(15)),
+        owner_type=_PRINCIPALS.get(fields.get(18), "USER"), write_id=fields.get(19) or 0, id=fields.get(25) or 0,
+    )  # fmt: skip
+
+
+def parse_partition(text: str, columns: Sequence[FieldSchema]) -> PartitionObject:
+    """A partition from its Thrift text.
+
+    :param columns: the partition columns of its table: Thrift's partitions have values, and no names.
+    :raises InvalidArgumentsError: when the text is none, or of another table.
+    """
+    fields = _Struct(_load(text, "partition"), "partition")
+    values = tuple(fields.list(1))
+    if len(values) != len(columns) or not all(isinstance(value, str) for value in values):
+        raise InvalidArgumentsError(
+            f"a partition has the values {values!r}, its table the partition columns {[c.name for c in columns]!r}"
+        )
+    return PartitionObject(
+        db=fields.required(2), table=fields.required(3), values=values,
+        name=partition_name([(c.name, v) for c, v in zip(columns, values, strict=True)]), created=fields.get(4) or 0,
+        last_access=fields.get(5) or 0, storage=_storage(fields.struct(6)), parameters=fields.map(7),
+        write_id=fields.get(10) or 0,
+    )  # fmt: skip
+
+
+class _Struct:
+    """The fields of a struct by id, as Thrift writes them: ``{"1": {"str": "t"}}``."""
+
+    def __init__(self, fields: Any, what: str) -> None:
+        if not isinstance(fields, dict):
+            raise InvalidArgumentsError(f"the Thrift text of a {what} holds {fields!r:.100} instead of a struct")
+        self._fields = fields
+        self._what = what
+
+    def get(self, number: int) -> Any:
+        """A field's value without its type; None when it is not set."""
+        typed = self._fields.get(str(number))
+        if typed is None:
+            return None
+        if not isinstance(typed, dict) or len(typed) != 1:
+            raise InvalidArgumentsError(f"field {number} of a {self._what} is no typed value: {typed!r:.100}")
+        return next(iter(typed.values()))
+
+    def required(self, number: int) -> str:
+        value = self.get(number)
+        if not isinstance(value, str) or not value:
+            raise InvalidArgumentsError(f"the Thrift text of a {self._what} has no field {number}")
+        return value
+
+    def struct(self, number: int) -> _Struct:
+        return _Struct(self.get(number) or {}, self._what)
+
+    def list(self, number: int) -> list[Any]:
+        """Without the type and the length that stand first."""
+        return _items(self.get(number))
+
+    def map(self, number: int) -> dict[Any, Any]:
+        """Without the types and the length that stand first."""
+        value = self.get(number)
+        return {} if value is None else dict(value[3])
+
+
+def _items(value: Any) -> list[Any]:
+    return [] if value is None else list(value[2:])
+
+
+def _storage(fields: _Struct) -> Storage:
+    serde, skew = fields.struct(7), fields.struct(11)
+    orders = [_Struct(order, "sort order") for order in fields.list(9)]
+    return Storage(
+        columns=_columns(fields.list(1)), location=fields.get(2), input_format=fields.get(3),
+        output_format=fields.get(4), compressed=bool(fields.get(5)),
+        bucket_count=-1 if fields.get(6) is None else fields.get(6), serde=(serde.get(1), serde.get(2)),
+        serde_parameters=serde.map(3), bucket_columns=tuple(fields.list(8)),
+        sort_columns=tuple((order.required(1), int(order.get(2))) for order in orders), parameters=fields.map(10),
+        skew=Skew(
+            tuple(skew.list(1)), tuple(tuple(_items(value)) for value in skew.list(2)),
+            {_key(key): value for key, value in skew.map(3).items()},
+        ),
+        subdirectories=bool(fields.get(12)),
+    )  # fmt: skip
+
+
+def _key(key: Any) -> tuple[str, ...]:
+    return key if isinstance(key, tuple) else (str(key),)
+
+
+def _columns(items: list[Any]) -> tuple[FieldSchema, ...]:
+    structs = [_Struct(item, "column") for item in items]
+    return tuple(FieldSchema(s.required(1), s.get(2), s.get(3)) for s in structs)
+
+
+def _load(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        pass
+    try:
+        value, end = _value(text, _blank(text, 0))
+    except (ValueError, IndexError) as error:
+        raise InvalidArgumentsError(f"the Thrift text of a {what} cannot be read: {error}") from None
+    if _blank(text, end) != len(text):
+        raise InvalidArgumentsError(f"the Thrift text of a {what} goes on after its end, at character {end}")
+    return value
+
+
+def _value(text: str, at: int) -> tuple[Any, int]:
+    """A JSON value, whose objects may have lists as keys; these become tuples without type and length."""
+    if text[at] not in "{[":
+        return _DECODER.raw_decode(text, at)
+    closing = "}" if text[at] == "{" else "]"
+    pairs: dict[Any, Any] = {}
+    items: list[Any] = []
+    at = _blank(text, at + 1)
+    while text[at] != closing:
+        item, at = _value(text, at)
+        at = _blank(text, at)
+        if closing == "}":
+            if text[at] != ":":
+                raise ValueError(f"no colon at character {at}")
+            key = tuple(item[2:]) if isinstance(item, list) else item
+            pairs[key], at = _value(text, _blank(text, at + 1))
+            at = _blank(text, at)
+        else:
+            items.append(item)
+        if text[at] == ",":
+            at = _blank(text, at + 1)
+        elif text[at] != closing:
+            raise ValueError(f"no comma at character {at}")
+    return (pairs if closing == "}" else items), at + 1
+
+
+def _blank(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at

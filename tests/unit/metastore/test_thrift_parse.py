@@ -1,0 +1,70 @@
+"""What thrift_objects writes can be read back, value for value; and what a Hive writes besides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.metastore.thrift_objects import (
+    DatabaseObject,
+    FieldSchema,
+    PartitionObject,
+    Skew,
+    Storage,
+    TableObject,
+    database_text,
+    partition_text,
+    table_text,
+)
+from airflow_hive_acid.metastore.thrift_parse import parse_database, parse_partition, parse_table
+
+STORAGE = Storage(
+    columns=(FieldSchema("a", "int", "the \"a\", ä"), FieldSchema("b", "struct<x:int,y:string>")),
+    location="file:/w/t", input_format="org.Input", output_format="org.Output", serde=(None, "org.SerDe"),
+    serde_parameters={"field.delim": "\x01"}, bucket_count=4, bucket_columns=("a",), sort_columns=(("a", 1), ("b", 0)),
+    parameters={"k": "v"}, compressed=True,
+)  # fmt: skip
+SKEWED = replace(STORAGE, skew=Skew(("a", "b"), (("1", "x"), ("2", "]}")), {("1", "x"): "file:/w/t/a=1/b=x"}))
+TABLE = TableObject(
+    db="w", name="t", id=7, owner="ann", owner_type="USER", created=5, last_access=6, retention=0, storage=STORAGE,
+    partition_columns=(FieldSchema("ds", "string", None),), parameters={"repl.last.id": "12", "empty": ""},
+    type="MANAGED_TABLE", write_id=3,
+)  # fmt: skip
+PARTITION = PartitionObject(
+    db="w", table="t", name="ds=a%2Fb", values=("a/b",), created=1, last_access=2, storage=STORAGE,
+    parameters={"x": "y"}, write_id=3,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("storage", [STORAGE, SKEWED], ids=["plain", "skewed"])
+def test_what_is_written_is_read_back(storage: Storage) -> None:
+    table = replace(TABLE, storage=storage)
+    assert parse_table(table_text(table)) == table
+    partition = replace(PARTITION, storage=storage)
+    assert parse_partition(partition_text(partition), table.partition_columns) == partition
+
+
+def test_a_database_is_read_back() -> None:
+    database = DatabaseObject("w", "about", "file:/e/w.db", "file:/m/w.db", "ann", "ROLE", 9, {"repl.source.for": "p"})
+    assert parse_database(database_text(database)) == database
+
+
+@pytest.mark.parametrize("text", [
+    "", "[]", "7", '{"1":{"str":"t"}}', '{"1":"t"}', '{"1":{"str":"t"},"2":{"str":"w"}',
+    '{"1":{"str":"t"},"2":{"str":"w"}} x',
+])  # fmt: skip
+def test_what_is_no_table_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentsError, match="table"):
+        parse_table(text)
+
+
+def test_a_partition_of_another_table_is_refused() -> None:
+    with pytest.raises(InvalidArgumentsError, match="partition columns"):
+        parse_partition(partition_text(PARTITION), ())
+
+
+def test_fields_of_newer_hives_are_skipped() -> None:
+    text = table_text(TABLE).removesuffix("}") + ',"99":{"rec":{"1":{"i64":4}}}}'
+    assert parse_table(text) == TABLE
