@@ -316,26 +316,37 @@ def schema_template(backend: str, request: pytest.FixtureRequest, tmp_path_facto
     return str(sa.make_url(url).database)
 
 
-@pytest.fixture
-def metastore_url(backend: str, schema_template: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """URL of a fresh metastore with the full schema, one per test, on each backend."""
+def _fresh_metastore(backend: str, template: str, request: pytest.FixtureRequest, path: Path) -> Iterator[str]:
     if backend == "sqlite":
-        path = tmp_path / "metastore.db"
-        with sqlite3.connect(schema_template) as source, sqlite3.connect(path) as target:
+        with sqlite3.connect(template) as source, sqlite3.connect(path) as target:
             source.backup(target)
         source.close()
         target.close()
         yield f"sqlite:///{path}"
     elif backend == "mariadb":
         server = request.getfixturevalue("mariadb_server")
-        url = new_mariadb_database(server, schema_template)
+        url = new_mariadb_database(server, template)
         yield url
         drop_mariadb_database(server, url)
     else:
         server = request.getfixturevalue("postgresql_server")
-        url = new_postgresql_database(server, schema_template)
+        url = new_postgresql_database(server, template)
         yield url
         drop_postgresql_database(server, url)
+
+
+@pytest.fixture
+def metastore_url(backend: str, schema_template: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of a fresh metastore with the full schema, one per test, on each backend."""
+    yield from _fresh_metastore(backend, schema_template, request, tmp_path / "metastore.db")
+
+
+@pytest.fixture
+def replica_metastore_url(
+    backend: str, schema_template: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[str]:
+    """URL of a second fresh metastore, for tests in which one is replicated to another."""
+    yield from _fresh_metastore(backend, schema_template, request, tmp_path / "replica_metastore.db")
 
 
 @pytest.fixture

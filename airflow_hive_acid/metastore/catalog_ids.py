@@ -13,7 +13,20 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from airflow_hive_acid.metastore.schema_catalog import CDS, DBS, PARTITIONS, SDS, SERDES, TBLS
+from airflow_hive_acid.metastore.schema_catalog import (
+    CDS,
+    DB_PRIVS,
+    DBS,
+    PART_COL_PRIVS,
+    PART_PRIVS,
+    PARTITIONS,
+    SDS,
+    SERDES,
+    TBL_COL_PRIVS,
+    TBL_PRIVS,
+    TBLS,
+)
+from airflow_hive_acid.metastore.schema_server import GLOBAL_PRIVS, ROLE_MAP, ROLES
 from airflow_hive_acid.metastore.schema_transactions import SEQUENCE_TABLE
 
 if TYPE_CHECKING:
@@ -34,6 +47,14 @@ class IdKind(Enum):
     COLUMNS = "MColumnDescriptor"
     SERDE = "MSerDeInfo"
     PARTITION = "MPartition"
+    ROLE = "MRole"
+    ROLE_MEMBER = "MRoleMap"
+    GLOBAL_PRIVILEGE = "MGlobalPrivilege"
+    DATABASE_PRIVILEGE = "MDBPrivilege"
+    TABLE_PRIVILEGE = "MTablePrivilege"
+    COLUMN_PRIVILEGE = "MTableColumnPrivilege"
+    PARTITION_PRIVILEGE = "MPartitionPrivilege"
+    PARTITION_COLUMN_PRIVILEGE = "MPartitionColumnPrivilege"
 
 
 _KEYS = {
@@ -43,6 +64,14 @@ _KEYS = {
     IdKind.COLUMNS: CDS.c.CD_ID,
     IdKind.SERDE: SERDES.c.SERDE_ID,
     IdKind.PARTITION: PARTITIONS.c.PART_ID,
+    IdKind.ROLE: ROLES.c.ROLE_ID,
+    IdKind.ROLE_MEMBER: ROLE_MAP.c.ROLE_GRANT_ID,
+    IdKind.GLOBAL_PRIVILEGE: GLOBAL_PRIVS.c.USER_GRANT_ID,
+    IdKind.DATABASE_PRIVILEGE: DB_PRIVS.c.DB_GRANT_ID,
+    IdKind.TABLE_PRIVILEGE: TBL_PRIVS.c.TBL_GRANT_ID,
+    IdKind.COLUMN_PRIVILEGE: TBL_COL_PRIVS.c.TBL_COLUMN_GRANT_ID,
+    IdKind.PARTITION_PRIVILEGE: PART_PRIVS.c.PART_GRANT_ID,
+    IdKind.PARTITION_COLUMN_PRIVILEGE: PART_COL_PRIVS.c.PART_COLUMN_GRANT_ID,
 }
 _LOCK_SEQUENCE = (
     select(SEQUENCE_TABLE.c.NEXT_VAL).where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("name")).with_for_update()

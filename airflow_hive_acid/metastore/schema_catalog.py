@@ -252,19 +252,23 @@ PARTITION_KEY_VALS = table(
 )
 
 
-def _grants(name: str, id_column: str, privilege: str, owner: str | None, *, column: bool = False) -> None:
-    """One of the grant tables; they must be emptied before their object is dropped."""
+def _grants(name: str, id_column: str, privilege: str, owner: str, *, column: bool = False, unique: str = "") -> None:
+    """One of the grant tables; they must be emptied before their object is dropped.
+
+    :param unique: name of the constraint, where Hive has one: the same grant of the same grantor stands there once.
+    """
     items = [key(id_column), narrow("CREATE_TIME", null=False), small("GRANT_OPTION", null=False)]
     items += [words(c, 128, exact=True) for c in ("GRANTOR", "GRANTOR_TYPE", "PRINCIPAL_NAME", "PRINCIPAL_TYPE")]
     items += [words(privilege, 128, exact=True), words("AUTHORIZER", 128, exact=True)]
     if column:
         items.append(words("COLUMN_NAME", 767, exact=True))
-    if owner is not None:
-        items.append(number(owner.split(".")[1], owner))
-    table(name, *items)
+    object_id = owner.split(".")[1]
+    items.append(number(object_id, owner))
+    by = ("AUTHORIZER", object_id, "PRINCIPAL_NAME", "PRINCIPAL_TYPE", privilege, "GRANTOR", "GRANTOR_TYPE")
+    table(name, *items, *([UniqueConstraint(*by, name=unique)] if unique else []))
 
 
-_grants("DB_PRIVS", "DB_GRANT_ID", "DB_PRIV", "DBS.DB_ID")
+_grants("DB_PRIVS", "DB_GRANT_ID", "DB_PRIV", "DBS.DB_ID", unique="DBPRIVILEGEINDEX")
 _grants("TBL_PRIVS", "TBL_GRANT_ID", "TBL_PRIV", "TBLS.TBL_ID")
 _grants("TBL_COL_PRIVS", "TBL_COLUMN_GRANT_ID", "TBL_COL_PRIV", "TBLS.TBL_ID", column=True)
 _grants("PART_PRIVS", "PART_GRANT_ID", "PART_PRIV", "PARTITIONS.PART_ID")

@@ -72,5 +72,19 @@ Index(
     unique=True,
 )
 
-REPLICATION_TABLES = (HIVE_ACID_REPL_POLICY, HIVE_ACID_REPL_OBJECT, HIVE_ACID_REPL_EVENT)
+HIVE_ACID_REPL_GRANT = table(
+    "HIVE_ACID_REPL_GRANT",
+    words("HRG_POLICY", 64, in_key=True, exact=True),
+    words("HRG_HASH", 64, in_key=True, exact=True),
+    text_value("HRG_ENTRY", null=False),
+    number("HRG_OBJECT"),
+    number("HRG_GRANTED", null=False),
+)
+"""What a policy has granted here (roles, members, owners, privileges), to tell it from what the replica's admin did.
+
+HRG_ENTRY is JSON, ASCII; HRG_HASH is the SHA-256 of its identity. HRG_OBJECT is the DB_ID or TBL_ID that it was granted
+on: a table that was dropped and made again is another one.
+"""
+
+REPLICATION_TABLES = (HIVE_ACID_REPL_POLICY, HIVE_ACID_REPL_OBJECT, HIVE_ACID_REPL_EVENT, HIVE_ACID_REPL_GRANT)
 """All of them; since version 7."""

@@ -1,7 +1,8 @@
 """Tables that only Hive itself uses: roles, functions, data connectors, scheduled queries, workload management, ….
 
-Nothing in this package reads or writes them. A real Hive reads some as soon as it starts (roles, functions) and others
-when a database is dropped, so a metastore that we create has them all, in the shape of Hive 4.1's schema.
+Roles and their members apart, which replication carries over, nothing in this package reads or writes them. A real
+Hive reads some as soon as it starts (roles, functions) and others when a database is dropped, so a metastore that we
+create has them all, in the shape of Hive 4.1's schema.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from airflow_hive_acid.metastore.schema_types import (
 
 # --- roles and grants -------------------------------------------------------------------------------------------
 
-_ROLES = table(
+ROLES = table(
     "ROLES",
     key("ROLE_ID"),
     narrow("CREATE_TIME", null=False),
@@ -33,7 +34,7 @@ _ROLES = table(
     UniqueConstraint("ROLE_NAME", name="ROLEENTITYINDEX"),
 )
 
-_ROLE_MAP = table(
+ROLE_MAP = table(
     "ROLE_MAP",
     key("ROLE_GRANT_ID"),
     narrow("ADD_TIME", null=False),
@@ -46,7 +47,7 @@ _ROLE_MAP = table(
     UniqueConstraint("PRINCIPAL_NAME", "ROLE_ID", "GRANTOR", "GRANTOR_TYPE", name="USERROLEMAPINDEX"),
 )
 
-_GLOBAL_PRIVS = table(
+GLOBAL_PRIVS = table(
     "GLOBAL_PRIVS",
     key("USER_GRANT_ID"),
     narrow("CREATE_TIME", null=False),
@@ -358,9 +359,9 @@ _WM_MAPPING = table(
 )
 
 SERVER_TABLES = (
-    _ROLES,
-    _ROLE_MAP,
-    _GLOBAL_PRIVS,
+    ROLES,
+    ROLE_MAP,
+    GLOBAL_PRIVS,
     _DATACONNECTORS,
     _DATACONNECTOR_PARAMS,
     _DC_PRIVS,
