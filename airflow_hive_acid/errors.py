@@ -208,5 +208,11 @@ class BackPressureError(HiveAcidError):
     retryable = True
 
 
+class ReplicationBusyError(HiveAcidError):
+    """Another cycle of the same policy is at work, or has taken over from this one; one at a time."""
+
+    retryable = True
+
+
 class CorruptDumpError(HiveAcidError):
     """A dump is truncated, was changed, or its files are not those of its list; nothing was imported."""

@@ -17,6 +17,7 @@ HIVE_ACID_REPL_POLICY = table(
     code("HRP_PHASE", null=False),
     number("HRP_POSITION"),
     number("HRP_TARGET"),
+    number("HRP_TOLD"),
     number("HRP_EPOCH", null=False),
     number("HRP_AS_OF"),
     number("HRP_STARTED"),
@@ -28,7 +29,8 @@ HIVE_ACID_REPL_POLICY = table(
 """A policy at its destination; times are milliseconds by this database's clock.
 
 HRP_PHASE: 'n' never copied, 'b' first copy under way, 'i' follows the events, 'o' failed over: nothing is applied any
-more. HRP_POSITION is the last event of the source that is applied; HRP_TARGET the event that the first copy began at.
+more. HRP_POSITION is the last event of the source that is applied; HRP_TARGET the event that the first copy began at,
+HRP_TOLD the last one of whose commits assets have heard.
 HRP_EPOCH counts cycles and is their fencing token: whoever has an older one changes nothing here any more (R3).
 HRP_AS_OF is a moment at which everything committed at the source by then is here. HRP_STARTED without HRP_ENDED: a
 cycle is under way, or was killed. HRP_REPORT is JSON, ASCII.
