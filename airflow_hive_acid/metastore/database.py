@@ -83,6 +83,7 @@ class Features:
     decisions: bool
     measures: bool
     replication: bool
+    pins: bool
 
 
 class Database:
@@ -189,6 +190,7 @@ class Database:
                 decisions="HIVE_ACID_DECISION" in names,
                 measures="HIVE_ACID_MEASURE" in names,
                 replication="HIVE_ACID_REPL_POLICY" in names,
+                pins="HIVE_ACID_PIN" in names,
             )
         return self._features
 

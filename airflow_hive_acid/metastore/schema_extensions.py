@@ -10,6 +10,7 @@ from sqlalchemy import Index
 from airflow_hive_acid.metastore.schema_claims import HIVE_ACID_CLAIM
 from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_leases import LEASE_TABLES
+from airflow_hive_acid.metastore.schema_pins import PIN_TABLES
 from airflow_hive_acid.metastore.schema_replication import REPLICATION_TABLES
 from airflow_hive_acid.metastore.schema_shared import SHARED_TABLES
 from airflow_hive_acid.metastore.schema_streams import STREAM_TABLES
@@ -101,7 +102,7 @@ VERSION_5 = (
 VERSION_6 = (HIVE_ACID_MEASURE, *SHARED_TABLES)
 """The tables that version 6 adds."""
 
-VERSION_7 = (*REPLICATION_TABLES, *STREAM_TABLES)
+VERSION_7 = (*REPLICATION_TABLES, *STREAM_TABLES, *PIN_TABLES)
 """The tables that version 7 adds."""
 
 EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5, *VERSION_6, *VERSION_7)
