@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.objects import TableName, database_name
+from airflow_hive_acid.replication.privileges import PrivilegeMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _PART = re.compile(r"[a-z0-9_*]+")
 _FIELDS = (
     "name", "source", "destination", "databases", "tables", "exclude", "rename", "schedule", "bootstrap", "event_store",
-    "task_factory", "staging",
+    "task_factory", "staging", "privileges",
 )  # fmt: skip
 
 
@@ -67,7 +68,8 @@ class Policy:
     :param bootstrap: whether the first copy is made by itself; otherwise a person has to ask for it.
     :param event_store: directory or URI in which events of the source are kept longer than the source keeps them.
     :param task_factory: dotted path or entry point of another task factory.
-    :param staging: directory or URI for dumps; by default one of the destination's warehouse.
+    :param staging: directory or URI for dumps, which both sites reach; by default one of the source's warehouse.
+    :param privileges: what is done about roles, owners and privileges: ``none``, ``follow`` or ``mirror``.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Policy:
     event_store: str | None = None
     task_factory: str | None = None
     staging: str | None = None
+    privileges: PrivilegeMode = PrivilegeMode.NONE
 
     def selects(self, table: TableName) -> bool:
         """Whether a table of the source is replicated."""
@@ -115,7 +118,8 @@ class Policy:
             document["exclude"] = [str(p) for p in self.exclude]
         if self.rename:
             document["rename"] = dict(self.rename)
-        document |= {k: v for k in _FIELDS[7:] if (v := getattr(self, k)) is not None}
+        document |= {k: v for k in _FIELDS[7:-1] if (v := getattr(self, k)) is not None}
+        document["privileges"] = self.privileges.value
         return document
 
 
@@ -158,6 +162,7 @@ def policy(document: Mapping[str, Any], where: str = "") -> Policy:
         event_store=reader.optional("event_store"),
         task_factory=reader.optional("task_factory"),
         staging=reader.optional("staging"),
+        privileges=reader.mode("privileges"),
     )
     for old in found.rename:
         if not found.touches(old):
@@ -260,6 +265,13 @@ class _Reader:
         if not isinstance(value, bool):
             raise InvalidArgumentsError(f"{self._what}{key} must be true or false, not {value!r}")
         return value
+
+    def mode(self, key: str) -> PrivilegeMode:
+        value = self._document.get(key, PrivilegeMode.NONE.value)
+        known = [mode.value for mode in PrivilegeMode]
+        if value not in known:
+            raise InvalidArgumentsError(f"{self._what}{key} must be one of {', '.join(known)}, not {value!r}")
+        return PrivilegeMode(value)
 
     def _list(self, key: str) -> list[str]:
         value = self._document.get(key, [])

@@ -343,7 +343,7 @@ def read_objects(conn: Connection) -> dict[str, list[ObjectState]]:
     """The tables of all policies, by policy."""
     found: dict[str, list[ObjectState]] = {}
     for row in conn.execute(_ALL_OBJECTS):
-        found.setdefault(row[0], []).append(ObjectState(*row[1:]))
+        found.setdefault(row[0], []).append(ObjectState(*list(row)[1:]))
     return found
 
 
@@ -358,8 +358,9 @@ def _one(conn: Connection, policy: str) -> PolicyState | None:
 
 
 def _state(row: Sequence[Any]) -> PolicyState:
-    report = json.loads(row[12]) if row[12] else {}
-    return PolicyState(row[0], row[1], Phase(row[2]), *row[3:12], report)
+    values = list(row)
+    values[2], values[12] = Phase(row[2]), json.loads(row[12]) if row[12] else {}
+    return PolicyState(*values)
 
 
 def _ascii(text: str | None) -> str | None:

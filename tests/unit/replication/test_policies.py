@@ -80,6 +80,7 @@ def test_a_policy_survives_the_way_through_its_document() -> None:
         (with_(SALES, rename=["sales"]), "rename must give the destination's name of databases"),
         (with_(SALES, databases=["a", "b"], rename={"a": "x", "b": "x"}), "rename gives two databases one name"),
         (with_(SALES, bootstrap="yes"), "bootstrap must be true or false, not 'yes'"),
+        (with_(SALES, privileges="all"), "privileges must be one of none, follow, mirror, not 'all'"),
         (with_(SALES, bootstap=True), "unknown field 'bootstap'; did you mean 'bootstrap'"),
         (with_(SALES, destination="berlin"), "destination is the source, and tables would be written onto themselves"),
     ],
