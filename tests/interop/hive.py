@@ -16,9 +16,12 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from .oracle import oracle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Row = tuple[Any, ...]
 STATEMENT_SECONDS = 180
@@ -57,9 +60,11 @@ class Hive:
 
     :param metastore_url: SQLAlchemy URL of a PostgreSQL database that holds a metastore schema.
     :param warehouse: warehouse directory; a database ``d`` gets ``d.db`` in it.
+    :param settings: of Hive, for example ``oracle.NOTIFICATIONS``: it writes no events otherwise.
     """
 
-    def __init__(self, metastore_url: str, warehouse: Path) -> None:
+    def __init__(self, metastore_url: str, warehouse: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.settings = dict(settings or {})
         self.metastore_url = metastore_url
         self.warehouse = warehouse
         self._scratch = tempfile.TemporaryDirectory(prefix="hive-oracle-")
@@ -75,7 +80,7 @@ class Hive:
         output = oracle.build()
         self.warehouse.mkdir(parents=True, exist_ok=True)
         command = oracle.hive_command(
-            oracle.jdbc_url(self.metastore_url), self.warehouse, Path(self._scratch.name), output
+            oracle.jdbc_url(self.metastore_url), self.warehouse, Path(self._scratch.name), output, self.settings
         )
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

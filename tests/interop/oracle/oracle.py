@@ -16,11 +16,15 @@ import sys
 import tempfile
 import time
 import warnings
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RECIPE = Path(__file__).resolve().parent
 OUTPUT = RECIPE.parents[2] / "build" / "oracle"
@@ -45,6 +49,16 @@ OPENED_PACKAGES = (
 )
 
 
+_JAVA_17 = (61).to_bytes(2, "big")
+"""Major version of its class files."""
+
+NOTIFICATIONS = {
+    "hive.metastore.transactional.event.listeners": "org.apache.hive.hcatalog.listener.DbNotificationListener",
+    "hive.metastore.dml.events": "true",
+}
+"""Settings with which Hive writes the notification log, as one does whose tables are replicated."""
+
+
 class OracleError(Exception):
     """The oracle cannot be built or started; the text says what is missing."""
 
@@ -62,8 +76,20 @@ def build(output: Path = OUTPUT) -> Path:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OracleError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-4000:]}")
+    for jar in (output / "listener").glob("*.jar"):
+        _make_java_17(jar, output / "lib" / jar.name)
     (output / "recipe.sha256").write_text(_fingerprint())
     return output
+
+
+def _make_java_17(jar: Path, target: Path) -> None:
+    """Copy a jar whose class files ask for a newer Java than they use."""
+    with zipfile.ZipFile(jar) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as copy:
+        for name in source.namelist():
+            content = source.read(name)
+            if name.endswith(".class") and content[6:8] > _JAVA_17:
+                content = content[:6] + _JAVA_17 + content[8:]
+            copy.writestr(name, content)
 
 
 def is_built(output: Path = OUTPUT) -> bool:
@@ -91,8 +117,12 @@ def verbs_command(jdbc_url: str, tables: int, output: Path = OUTPUT) -> list[str
     ]
 
 
-def hive_command(jdbc_url: str, warehouse: Path, scratch: Path, output: Path = OUTPUT) -> list[str]:
+def hive_command(
+    jdbc_url: str, warehouse: Path, scratch: Path, output: Path = OUTPUT, settings: Mapping[str, str] | None = None
+) -> list[str]:
     """The command that starts :file:`java/oracle/HiveProcess.java`.
+
+    :param settings: of Hive, beyond those of :file:`conf/hive-site.xml`.
 
     The first run leaves an archive of the classes it loaded, from which later ones start in half the time.
     """
@@ -118,6 +148,7 @@ def hive_command(jdbc_url: str, warehouse: Path, scratch: Path, output: Path = O
         jdbc_url,
         str(warehouse),
         str(scratch),
+        *(f"{key}={value}" for key, value in (settings or {}).items()),
     ]
 
 

@@ -24,7 +24,7 @@ import org.apache.hadoop.hive.metastore.DatabaseProduct;
  * {@link HiveSession#handle}. The answer is one line with the same id and either the result or {@code "error"}. Sessions
  * come into being when first named; requests to different sessions run at the same time, so answers may change places.
  *
- * <p>Arguments: JDBC URL of the metastore database, warehouse directory, scratch directory.
+ * <p>Arguments: JDBC URL of the metastore database, warehouse directory, scratch directory, then settings (key=value).
  */
 public final class HiveProcess {
   private static final Gson JSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
@@ -33,6 +33,7 @@ public final class HiveProcess {
   private static String metastore;
   private static String warehouse;
   private static String scratch;
+  private static final Map<String, String> EXTRA = new LinkedHashMap<>();
 
   public static void main(String[] arguments) throws Exception {
     answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
@@ -40,6 +41,10 @@ public final class HiveProcess {
     metastore = arguments[0];
     warehouse = arguments[1];
     scratch = arguments[2];
+    for (int i = 3; i < arguments.length; i++) {
+      String[] setting = arguments[i].split("=", 2);
+      EXTRA.put(setting[0], setting[1]);
+    }
     TypedNullDriver.install();
     // Hive finds out lazily which database it talks to, in a race with the thread that loads statistics
     DatabaseProduct.determineDatabaseProduct("postgresql", settings());
@@ -111,6 +116,7 @@ public final class HiveProcess {
     conf.set("hive.user.install.directory", scratch + "/user");
     conf.set("mapreduce.cluster.local.dir", scratch + "/mapreduce");
     conf.set("hive.execution.engine", "tez");
+    EXTRA.forEach(conf::set);
     return conf;
   }
 
