@@ -1,0 +1,474 @@
+"""Whole catalog objects, written as values: what an import brings, with everything Hive's metastore knows of it.
+
+Many tables or partitions take as many statements as one: rows of all of them go to each of Hive's tables together.
+Where an object exists, only what differs is written. Skewed values are not written (Hive keeps them in lists with ids
+of their own; they say where rows lie, never which rows there are); constraints are no part of these objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, delete, exists, insert, select, tuple_, update
+
+from airflow_hive_acid.metastore import catalog_messages as messages
+from airflow_hive_acid.metastore.catalog_ids import IdKind, IdPool
+from airflow_hive_acid.metastore.catalog_read import CATALOG
+from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.schema_catalog import (
+    BUCKETING_COLS,
+    CDS,
+    COLUMNS_V2,
+    DBS,
+    PARTITION_KEY_VALS,
+    PARTITION_KEYS,
+    PARTITION_PARAMS,
+    PARTITIONS,
+    SD_PARAMS,
+    SDS,
+    SERDE_PARAMS,
+    SERDES,
+    SORT_COLS,
+    TABLE_PARAMS,
+    TBLS,
+)
+from airflow_hive_acid.metastore.thrift_objects import Skew
+from airflow_hive_acid.metastore.thrift_read import read_partition_objects, read_table_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.database import Database
+    from airflow_hive_acid.metastore.notifications import Notifications
+    from airflow_hive_acid.metastore.thrift_objects import PartitionObject, Storage, TableObject
+
+_AT_ONCE = 200
+_TABLE_IDS = (
+    select(DBS.c.NAME, TBLS.c.TBL_NAME, TBLS.c.TBL_ID)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(DBS.c.CTLG_NAME == CATALOG, tuple_(DBS.c.NAME, TBLS.c.TBL_NAME).in_(bindparam("names", expanding=True)))
+)
+_IDS: Any = bindparam("ids", expanding=True)
+_LOCK_TABLES = select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID.in_(_IDS)).order_by(TBLS.c.TBL_ID).with_for_update()
+_PARTITION_IDS = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.PART_ID).where(
+    tuple_(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).in_(bindparam("names", expanding=True))
+)
+_PARTITIONS_OF = select(PARTITIONS.c.PART_NAME, PARTITIONS.c.PART_ID).where(PARTITIONS.c.TBL_ID == bindparam("table"))
+_OTHER_COLUMNS = select(
+    exists().where(
+        PARTITIONS.c.TBL_ID == bindparam("table"),
+        PARTITIONS.c.SD_ID == SDS.c.SD_ID,
+        SDS.c.CD_ID != select(SDS.c.CD_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
+        .where(TBLS.c.TBL_ID == bindparam("table")).scalar_subquery(),
+    )
+)  # fmt: skip
+_DATABASES = select(DBS.c.NAME, DBS.c.DB_ID).where(
+    DBS.c.CTLG_NAME == CATALOG, DBS.c.NAME.in_(bindparam("names", expanding=True))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPartition:
+    """A partition of the catalog with its id."""
+
+    id: int
+    object: PartitionObject
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """A table that is to be as ``after`` says; its id is that of ``before``, or a new one.
+
+    :param cascade: let partitions that share its columns follow when these change.
+    """
+
+    after: TableObject
+    before: TableObject | None = None
+    cascade: bool = False
+
+    @property
+    def name(self) -> TableName:
+        """Its name."""
+        return TableName(self.after.db, self.after.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionWrite:
+    """A partition that is to be as ``after`` says."""
+
+    after: PartitionObject
+    before: StoredPartition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Ids of the rows that hold an object's storage."""
+
+    owner: int
+    storage: int
+    columns: int
+    serde: int
+
+
+class ObjectRows:
+    """Reads and writes whole objects inside somebody's transaction; events are collected for its end.
+
+    :param log: where changes are told.
+    """
+
+    def __init__(self, database: Database, log: Notifications) -> None:
+        self._database = database
+        self._ids = IdPool(database)
+        self._log = log
+
+    def reserve(self, tables: int, partitions: int) -> None:
+        """Fetch ids ahead of the transaction that may need them."""
+        for kind, count in (
+            (IdKind.TABLE, tables), (IdKind.PARTITION, partitions), (IdKind.COLUMNS, tables),
+            (IdKind.STORAGE, tables + partitions), (IdKind.SERDE, tables + partitions),
+        ):  # fmt: skip
+            self._ids.reserve(kind, count)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def find_tables(
+        self, conn: Connection, names: Iterable[TableName], *, lock: bool = False
+    ) -> dict[TableName, TableObject]:
+        """Those of the tables that exist.
+
+        :param lock: let nobody else change them until the transaction ends.
+        """
+        ids: dict[int, TableName] = {}
+        for batch in chunks(sorted(set(names)), _AT_ONCE):
+            rows = conn.execute(_TABLE_IDS, {"names": [tuple(name) for name in batch]})
+            ids |= {row[2]: TableName(row[0], row[1]) for row in rows}
+        if lock:
+            for part in chunks(sorted(ids), _AT_ONCE):
+                conn.execute(_LOCK_TABLES, {"ids": list(part)})
+        return {ids[table_id]: found for table_id, found in read_table_objects(conn, ids).items()}
+
+    def find_partitions(
+        self, conn: Connection, wanted: Iterable[tuple[int, str]]
+    ) -> dict[tuple[int, str], StoredPartition]:
+        """Those of the partitions that exist, by table id and name."""
+        keys: dict[int, tuple[int, str]] = {}
+        for batch in chunks(sorted(set(wanted)), _AT_ONCE):
+            keys |= {row[2]: (row[0], row[1]) for row in conn.execute(_PARTITION_IDS, {"names": list(batch)})}
+        return {keys[i]: StoredPartition(i, found) for i, found in read_partition_objects(conn, keys).items()}
+
+    def partitions_of(self, conn: Connection, table_id: int) -> dict[str, StoredPartition]:
+        """All partitions of a table, by name."""
+        names = {row[1]: row[0] for row in conn.execute(_PARTITIONS_OF, {"table": table_id})}
+        return {names[i]: StoredPartition(i, found) for i, found in read_partition_objects(conn, names).items()}
+
+    def partitions_share_columns(self, conn: Connection, table_id: int) -> bool:
+        """Whether every partition has the columns of its table, not a list of its own."""
+        return not conn.execute(_OTHER_COLUMNS, {"table": table_id}).scalar_one()
+
+    def database_ids(self, conn: Connection, names: Iterable[str]) -> dict[str, int]:
+        """Ids of those of the databases that exist."""
+        return {row[0]: row[1] for row in conn.execute(_DATABASES, {"names": sorted(set(names))})}
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def write_tables(self, conn: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
+        """Create and change tables; each may be named once.
+
+        :return: the tables with their ids.
+        """
+        new = [write for write in writes if write.before is None]
+        old = [write for write in writes if write.before is not None]
+        written = self._insert_tables(conn, new) | self._update_tables(conn, old)
+        self._tell(
+            conn,
+            [
+                messages.create_table(written[w.name]) if w.before is None
+                else messages.alter_table(w.before, written[w.name])
+                for w in writes
+            ],
+        )  # fmt: skip
+        return written
+
+    def write_partitions(self, conn: Connection, table: TableObject, writes: Sequence[PartitionWrite]) -> None:
+        """Add and change partitions of one table (with its id); each may be named once."""
+        new = [write.after for write in writes if write.before is None]
+        old = [write for write in writes if write.before is not None]
+        of_table = _storage_rows(conn, TBLS, TBLS.c.TBL_ID, [table.id])[table.id]
+        if new:
+            self._insert_partitions(conn, table, of_table, new)
+            self._tell(conn, [messages.add_partitions(table, list(part)) for part in chunks(new, _AT_ONCE)])
+        if old:
+            self._update_partitions(conn, table, of_table, old)
+            events = [
+                messages.alter_partition(table, write.before.object, write.after)
+                for write in old
+                if write.before is not None
+            ]
+            self._tell(conn, events)
+
+    def _tell(self, conn: Connection, events: Sequence[Any]) -> None:
+        if events and self._log.enabled(conn):
+            self._log.later(conn, events)
+
+    def _insert_tables(self, conn: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
+        if not writes:
+            return {}
+        databases = self.database_ids(conn, [write.after.db for write in writes])
+        count = len(writes)
+        taken = [
+            self._ids.take(conn, kind, count) for kind in (IdKind.TABLE, IdKind.STORAGE, IdKind.COLUMNS, IdKind.SERDE)
+        ]
+        rows = [_Rows(*ids) for ids in zip(*taken, strict=True)]
+        tables = [replace(write.after, id=row.owner) for write, row in zip(writes, rows, strict=True)]
+        _insert_columns(conn, {row.columns: table.storage for row, table in zip(rows, tables, strict=True)})
+        _insert_storage(conn, [(row, table.storage) for row, table in zip(rows, tables, strict=True)])
+        _insert(conn, TBLS, [
+            {"TBL_ID": row.owner, "SD_ID": row.storage, "DB_ID": databases[table.db], "TBL_NAME": table.name,
+             "CREATE_TIME": table.created, "LAST_ACCESS_TIME": table.last_access, **_table_values(table)}
+            for row, table in zip(rows, tables, strict=True)
+        ])  # fmt: skip
+        _insert(conn, TABLE_PARAMS, _parameters("TBL_ID", {table.id: table.parameters for table in tables}))
+        _insert(conn, PARTITION_KEYS, [row for table in tables for row in _keys(table)])
+        return {TableName(table.db, table.name): table for table in tables}
+
+    def _update_tables(self, conn: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
+        pairs = [(w.before, replace(w.after, id=w.before.id), w.cascade) for w in writes if w.before is not None]
+        if not pairs:
+            return {}
+        rows = _storage_rows(conn, TBLS, TBLS.c.TBL_ID, [after.id for _, after, _ in pairs])
+        changed = [
+            {"b_id": after.id, **_table_values(after)} for before, after, _ in pairs
+            if _table_values(before) != _table_values(after)
+        ]  # fmt: skip
+        if changed:
+            conn.execute(update(TBLS).where(TBLS.c.TBL_ID == bindparam("b_id")), changed)
+        _change_parameters(
+            conn,
+            TABLE_PARAMS,
+            "TBL_ID",
+            [(after.id, before.parameters, after.parameters) for before, after, _ in pairs],
+        )
+        keys = [after for before, after, _ in pairs if before.partition_columns != after.partition_columns]
+        if keys:
+            conn.execute(delete(PARTITION_KEYS).where(PARTITION_KEYS.c.TBL_ID.in_([t.id for t in keys])))
+            _insert(conn, PARTITION_KEYS, [row for table in keys for row in _keys(table)])
+        _change_storage(conn, [(rows[after.id], before.storage, after.storage) for before, after, _ in pairs])
+        recolumned = [(a, c) for b, a, c in pairs if b.storage.columns != a.storage.columns]
+        if recolumned:
+            self._change_table_columns(conn, rows, recolumned)
+        return {TableName(after.db, after.name): after for _, after, _ in pairs}
+
+    def _change_table_columns(
+        self, conn: Connection, rows: Mapping[int, _Rows], changed: Sequence[tuple[TableObject, bool]]
+    ) -> None:
+        new_ids = self._ids.take(conn, IdKind.COLUMNS, len(changed))
+        _insert_columns(conn, {i: table.storage for i, (table, _) in zip(new_ids, changed, strict=True)})
+        for columns_id, (table, cascade) in zip(new_ids, changed, strict=True):
+            of = rows[table.id]
+            where = SDS.c.SD_ID == of.storage
+            if cascade:
+                parts = select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.TBL_ID == table.id)
+                where = where | SDS.c.SD_ID.in_(parts)
+            conn.execute(update(SDS).where(where, SDS.c.CD_ID == of.columns).values(CD_ID=columns_id))
+        _delete_unused_columns(conn, [rows[table.id].columns for table, _ in changed])
+
+    def _insert_partitions(
+        self, conn: Connection, table: TableObject, of_table: _Rows, partitions: Sequence[PartitionObject]
+    ) -> None:
+        count = len(partitions)
+        owners, storages, serdes = (
+            self._ids.take(conn, kind, count) for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE)
+        )
+        own = [part for part in partitions if part.storage.columns != table.storage.columns]
+        own_ids = dict(zip((p.name for p in own), self._ids.take(conn, IdKind.COLUMNS, len(own)), strict=True))
+        rows = [
+            _Rows(owner, storage, own_ids.get(part.name, of_table.columns), serde)
+            for part, owner, storage, serde in zip(partitions, owners, storages, serdes, strict=True)
+        ]
+        _insert_columns(conn, {own_ids[part.name]: part.storage for part in own})
+        _insert_storage(conn, [(row, part.storage) for row, part in zip(rows, partitions, strict=True)])
+        _insert(conn, PARTITIONS, [
+            {"PART_ID": row.owner, "CREATE_TIME": part.created, "LAST_ACCESS_TIME": part.last_access,
+             "PART_NAME": part.name, "SD_ID": row.storage, "TBL_ID": table.id, "WRITE_ID": part.write_id}
+            for row, part in zip(rows, partitions, strict=True)
+        ])  # fmt: skip
+        _insert(conn, PARTITION_KEY_VALS, [
+            {"PART_ID": row.owner, "PART_KEY_VAL": value, "INTEGER_IDX": index}
+            for row, part in zip(rows, partitions, strict=True)
+            for index, value in enumerate(part.values)
+        ])  # fmt: skip
+        by_id = {row.owner: part.parameters for row, part in zip(rows, partitions, strict=True)}
+        _insert(conn, PARTITION_PARAMS, _parameters("PART_ID", by_id))
+
+    def _update_partitions(
+        self, conn: Connection, table: TableObject, of_table: _Rows, writes: Sequence[PartitionWrite]
+    ) -> None:
+        pairs = [(w.before.id, w.before.object, w.after) for w in writes if w.before is not None]
+        rows = _storage_rows(conn, PARTITIONS, PARTITIONS.c.PART_ID, [i for i, _, _ in pairs])
+        _change_parameters(
+            conn, PARTITION_PARAMS, "PART_ID", [(i, before.parameters, after.parameters) for i, before, after in pairs]
+        )
+        changed = [{"b_id": i, "write_id": a.write_id} for i, b, a in pairs if b.write_id != a.write_id]
+        if changed:
+            statement = update(PARTITIONS).where(PARTITIONS.c.PART_ID == bindparam("b_id"))
+            conn.execute(statement.values(WRITE_ID=bindparam("write_id")), changed)
+        _change_storage(conn, [(rows[i], before.storage, after.storage) for i, before, after in pairs])
+        for part_id, before, after in pairs:
+            if before.storage.columns == after.storage.columns:
+                continue
+            row = rows[part_id]
+            if after.storage.columns == table.storage.columns:
+                columns_id = of_table.columns
+            else:
+                columns_id = self._ids.take(conn, IdKind.COLUMNS, 1)[0]
+                _insert_columns(conn, {columns_id: after.storage})
+            conn.execute(update(SDS).where(SDS.c.SD_ID == row.storage).values(CD_ID=columns_id))
+            _delete_unused_columns(conn, [row.columns])
+
+
+def without_skew(storage: Storage) -> Storage:
+    """A storage as these rows can hold it."""
+    return replace(storage, skew=Skew())
+
+
+def _storage_rows(conn: Connection, owners: Any, key: Any, ids: Sequence[int]) -> dict[int, _Rows]:
+    found: dict[int, _Rows] = {}
+    statement = select(key, SDS.c.SD_ID, SDS.c.CD_ID, SDS.c.SERDE_ID).join(owners, owners.c.SD_ID == SDS.c.SD_ID)
+    for batch in chunks(sorted(ids), _AT_ONCE):
+        found |= {row[0]: _Rows(*row) for row in conn.execute(statement.where(key.in_(batch)))}
+    return found
+
+
+def _table_values(table: TableObject) -> dict[str, Any]:
+    return {
+        "OWNER": table.owner, "OWNER_TYPE": table.owner_type, "RETENTION": table.retention, "TBL_TYPE": table.type,
+        "VIEW_EXPANDED_TEXT": table.view_expanded, "VIEW_ORIGINAL_TEXT": table.view_original,
+        "IS_REWRITE_ENABLED": table.rewrite_enabled, "WRITE_ID": table.write_id,
+    }  # fmt: skip
+
+
+def _keys(table: TableObject) -> list[dict[str, Any]]:
+    return [
+        {"TBL_ID": table.id, "PKEY_COMMENT": column.comment, "PKEY_NAME": column.name, "PKEY_TYPE": column.type,
+         "INTEGER_IDX": index}
+        for index, column in enumerate(table.partition_columns)
+    ]  # fmt: skip
+
+
+def _parameters(owner: str, by_id: Mapping[int, Mapping[str, str]]) -> list[dict[str, Any]]:
+    return [
+        {owner: i, "PARAM_KEY": key, "PARAM_VALUE": value}
+        for i, values in by_id.items()
+        for key, value in values.items()
+    ]
+
+
+def _change_parameters(
+    conn: Connection, target: Any, owner: str, changes: Sequence[tuple[int, Mapping[str, str], Mapping[str, str]]]
+) -> None:
+    """Parameters of many owners, from what they are to what they shall be."""
+    gone = [{"b_id": i, "b_key": key} for i, before, after in changes for key in before if key not in after]
+    other = [
+        {"b_id": i, "b_key": key, "b_value": value}
+        for i, before, after in changes
+        for key, value in after.items()
+        if key in before and before[key] != value
+    ]
+    new = [
+        {owner: i, "PARAM_KEY": key, "PARAM_VALUE": value}
+        for i, before, after in changes
+        for key, value in after.items()
+        if key not in before
+    ]
+    one = (target.c[owner] == bindparam("b_id")) & (target.c.PARAM_KEY == bindparam("b_key"))
+    if gone:
+        conn.execute(delete(target).where(one), gone)
+    if other:
+        conn.execute(update(target).where(one).values(PARAM_VALUE=bindparam("b_value")), other)
+    _insert(conn, target, new)
+
+
+def _insert_columns(conn: Connection, by_id: Mapping[int, Storage]) -> None:
+    _insert(conn, CDS, [{"CD_ID": i} for i in by_id])
+    _insert(conn, COLUMNS_V2, [
+        {"CD_ID": i, "COMMENT": column.comment, "COLUMN_NAME": column.name, "TYPE_NAME": column.type,
+         "INTEGER_IDX": index}
+        for i, storage in by_id.items()
+        for index, column in enumerate(storage.columns)
+    ])  # fmt: skip
+
+
+def _delete_unused_columns(conn: Connection, ids: Sequence[int]) -> None:
+    for child in (COLUMNS_V2, CDS):
+        unused = ~exists(select(SDS.c.SD_ID).where(SDS.c.CD_ID == child.c.CD_ID))
+        conn.execute(delete(child).where(child.c.CD_ID.in_(sorted(set(ids))), unused))
+
+
+def _storage_values(storage: Storage) -> dict[str, Any]:
+    return {
+        "INPUT_FORMAT": storage.input_format, "IS_COMPRESSED": storage.compressed, "LOCATION": storage.location,
+        "NUM_BUCKETS": storage.bucket_count, "OUTPUT_FORMAT": storage.output_format,
+        "IS_STOREDASSUBDIRECTORIES": storage.subdirectories,
+    }  # fmt: skip
+
+
+def _serde_values(storage: Storage) -> dict[str, Any]:
+    return {"NAME": storage.serde[0], "SLIB": storage.serde[1]}
+
+
+def _insert_storage(conn: Connection, storages: Sequence[tuple[_Rows, Storage]]) -> None:
+    no_text = {"DESCRIPTION": None, "SERIALIZER_CLASS": None, "DESERIALIZER_CLASS": None, "SERDE_TYPE": 0}
+    _insert(conn, SERDES, [{"SERDE_ID": row.serde, **_serde_values(s), **no_text} for row, s in storages])
+    _insert(conn, SDS, [
+        {"SD_ID": row.storage, "SERDE_ID": row.serde, "CD_ID": row.columns, **_storage_values(s)}
+        for row, s in storages
+    ])  # fmt: skip
+    _insert(conn, SERDE_PARAMS, _parameters("SERDE_ID", {row.serde: s.serde_parameters for row, s in storages}))
+    _insert(conn, SD_PARAMS, _parameters("SD_ID", {row.storage: s.parameters for row, s in storages}))
+    _insert_buckets(conn, storages)
+
+
+def _insert_buckets(conn: Connection, storages: Sequence[tuple[_Rows, Storage]]) -> None:
+    _insert(conn, BUCKETING_COLS, [
+        {"SD_ID": row.storage, "BUCKET_COL_NAME": name, "INTEGER_IDX": index}
+        for row, storage in storages
+        for index, name in enumerate(storage.bucket_columns)
+    ])  # fmt: skip
+    _insert(conn, SORT_COLS, [
+        {"SD_ID": row.storage, "COLUMN_NAME": name, "ORDER": order, "INTEGER_IDX": index}
+        for row, storage in storages
+        for index, (name, order) in enumerate(storage.sort_columns)
+    ])  # fmt: skip
+
+
+def _change_storage(conn: Connection, changes: Sequence[tuple[_Rows, Storage, Storage]]) -> None:
+    """Everything but the columns."""
+    _change_parameters(
+        conn, SERDE_PARAMS, "SERDE_ID", [(r.serde, b.serde_parameters, a.serde_parameters) for r, b, a in changes]
+    )
+    _change_parameters(conn, SD_PARAMS, "SD_ID", [(r.storage, b.parameters, a.parameters) for r, b, a in changes])
+    storages = [
+        {"b_id": r.storage, **_storage_values(a)} for r, b, a in changes if _storage_values(b) != _storage_values(a)
+    ]
+    if storages:
+        conn.execute(update(SDS).where(SDS.c.SD_ID == bindparam("b_id")), storages)
+    serdes = [{"b_id": r.serde, **_serde_values(a)} for r, b, a in changes if b.serde != a.serde]
+    if serdes:
+        conn.execute(update(SERDES).where(SERDES.c.SERDE_ID == bindparam("b_id")), serdes)
+    buckets = [
+        (r, a) for r, b, a in changes if (b.bucket_columns, b.sort_columns) != (a.bucket_columns, a.sort_columns)
+    ]
+    if buckets:
+        ids = [row.storage for row, _ in buckets]
+        for target in (BUCKETING_COLS, SORT_COLS):
+            conn.execute(delete(target).where(target.c.SD_ID.in_(ids)))
+        _insert_buckets(conn, buckets)
+
+
+def _insert(conn: Connection, target: Any, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        conn.execute(insert(target), rows)
