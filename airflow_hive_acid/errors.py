@@ -216,3 +216,46 @@ class ReplicationBusyError(HiveAcidError):
 
 class CorruptDumpError(HiveAcidError):
     """A dump is truncated, was changed, or its files are not those of its list; nothing was imported."""
+
+
+class ChangesNoLongerAvailableError(HiveAcidError):
+    """Compaction has passed a range of write ids, so its changes cannot be told any more; names what still can be."""
+
+
+class ChangesNotCompleteError(HiveAcidError):
+    """Write ids of the range are still open, or not given yet; says up to where changes can be read now."""
+
+    retryable = True
+
+
+class NoSuchPinError(HiveAcidError):
+    """No pin of that name may be read: it was never made, or has ended; says why."""
+
+
+class PinExistsError(HiveAcidError):
+    """A pin of that name is there; names its tables and its end. Nothing was changed."""
+
+
+class TablePinnedError(HiveAcidError):
+    """A pin needs the table as it is; names the pin, its end and how to drop it. Nothing was changed."""
+
+
+class CopyFailedError(HiveAcidError):
+    """A file changed, vanished or did not arrive as it was sent while it was copied; what was copied is kept."""
+
+    retryable = True
+
+
+class ReplicaDivergedError(HiveAcidError):
+    """A table of the replica is not what replication left there, or cannot follow any more; proposes a bootstrap.
+
+    :ivar tables: by ``db.table`` of the replica, why.
+    """
+
+    def __init__(self, message: str, tables: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.tables = tables or {}
+
+
+class ReadOnlyReplicaError(HiveAcidError):
+    """The database is the target of a replication and read-only for others; names the policy and the remedy."""
