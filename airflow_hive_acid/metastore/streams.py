@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, delete, insert, literal_column, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from airflow_hive_acid.errors import ClaimLostError, InvalidArgumentsError, NoSuchObjectError, StreamBusyError
 from airflow_hive_acid.metastore.clock import clock_ms
@@ -24,7 +24,7 @@ from airflow_hive_acid.metastore.schema_streams import HIVE_ACID_STREAM
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy.engine import Connection, Row
+    from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database import Database
 
@@ -60,7 +60,7 @@ _COMMIT = (
         HSR_OFFSETS=bindparam("offsets"),
         HSR_OPEN_TXNS="[]",
         HSR_ATTEMPT="",
-        HSR_BATCHES=_S.HSR_BATCHES + literal_column("1"),
+        HSR_BATCHES=_S.HSR_BATCHES + 1,
         HSR_ROWS=_S.HSR_ROWS + bindparam("rows"),
         HSR_QUARANTINED=_S.HSR_QUARANTINED + bindparam("quarantined"),
         HSR_BEAT=clock_ms(),
@@ -289,7 +289,7 @@ def _commit(owner: Owner, values: dict[str, Any], conn: Connection) -> None:
         raise owner.lost()
 
 
-def _stream(row: Row[Any]) -> Stream:
+def _stream(row: Any) -> Stream:
     return Stream(
         name=row.HSR_NAME,
         table=row.HSR_TABLE,

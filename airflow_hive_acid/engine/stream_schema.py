@@ -1,0 +1,157 @@
+"""What becomes of the columns of a stream in the columns of its table: matched by name, by rules that are settings.
+
+Pure: two lists of columns and the rules go in, out comes what to write, what to add to the table first, and what to
+leave out; or an error that names the column and the setting.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import StreamSchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from airflow_hive_acid.format.jobs import Column
+    from airflow_hive_acid.format.streams import StreamOptions
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_FLOATS = ("float", "double")
+_TEXTS = ("string", "char", "varchar")
+_INSTANT = "timestamp with local time zone"
+_ARGUMENTS = re.compile(r"([a-z ]+)(?:\((\d+)(?:,\s*(\d+))?\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What to do with the columns of a micro-batch.
+
+    :param written: names that the statement fills, in the table's order, partition columns last.
+    :param added: columns that the table must be given first.
+    :param ignored: columns of the stream that go nowhere.
+    :param missing: columns of the table that become NULL.
+    """
+
+    written: tuple[str, ...]
+    added: tuple[Column, ...] = ()
+    ignored: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def reconcile(
+    options: StreamOptions,
+    columns: Sequence[Column],
+    partition_columns: Sequence[Column],
+    given: Sequence[Column],
+) -> Reconciled:
+    """Match the columns of a micro-batch with those of the table, by name and without regard to case.
+
+    :param given: the stream's columns with Spark's type texts.
+    :raises StreamSchemaError: naming the column, and the option that would let it pass.
+    """
+    rules, table = options, options.table
+    names = [column.name.lower() for column in given]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise StreamSchemaError(f"stream {rules.stream} has two columns {twice}; names do not differ by case in Hive")
+    static = {name.lower() for name, value in rules.partition.items() if value is not None}
+    targets = [c for c in (*columns, *partition_columns) if c.name not in static]
+    known = {column.name for column in targets}
+    _check_partition(rules, [c.name for c in partition_columns])
+    offered = {column.name.lower(): column for column in given}
+    new = [column for name, column in offered.items() if name not in known]
+    if new and rules.on_new_column == "fail":
+        where = "it is a partition column with a value of its own" if new[0].name.lower() in static else "new"
+        raise StreamSchemaError(
+            f"column {new[0].name} ({new[0].type}) of stream {rules.stream} is not in {table} ({where}); say "
+            "on_new_column='add' to add it to the table, 'ignore' to leave it out, or drop it from the stream"
+        )
+    missing = [c.name for c in targets if c.name not in offered]
+    absent = next((name for name in missing if name in {c.name for c in partition_columns}), None)
+    if absent is not None:
+        raise StreamSchemaError(
+            f"stream {rules.stream} lacks {absent}, by which {table} is partitioned; give it a value in partition=, or "
+            "a column in the stream"
+        )
+    if missing and rules.on_missing_column == "fail":
+        raise StreamSchemaError(
+            f"stream {rules.stream} lacks column {missing[0]} of {table}; say on_missing_column='null' to store NULL "
+            "in it, or add it to the stream"
+        )
+    for column in targets:
+        if column.name in offered:
+            _check_type(rules, column, offered[column.name])
+    _check_keys(rules, set(offered) & known)
+    adds = tuple(new) if rules.on_new_column == "add" else ()
+    partitions = {c.name for c in partition_columns}
+    written = [c.name for c in targets if c.name in offered and c.name not in partitions]
+    return Reconciled(
+        (*written, *(c.name.lower() for c in adds), *(c.name for c in targets if c.name in partitions)),
+        adds,
+        () if adds else tuple(c.name for c in new),
+        tuple(missing),
+    )
+
+
+def fits(given: str, wanted: str) -> bool:
+    """Whether every value of a type is a value of another one, or is checked as text of a length is."""
+    given, wanted = given.lower().strip(), wanted.lower().strip()
+    if given == wanted or given == "void":
+        return True
+    one, other = _parts(given), _parts(wanted)
+    if one is None or other is None:
+        return False
+    (kind, precision, scale), (target, most, places) = one, other
+    if kind in _TEXTS and target in _TEXTS:
+        return True
+    if kind in _INTEGERS and target in _INTEGERS:
+        return _INTEGERS.index(kind) <= _INTEGERS.index(target)
+    if target == "decimal":
+        if kind in _INTEGERS:
+            return _DIGITS[kind] <= most - places
+        return kind == "decimal" and scale <= places and precision - scale <= most - places
+    if kind == "float" and target == "double":
+        return True
+    if kind == "date":
+        return target == "timestamp"
+    return {kind, target} == {"timestamp", _INSTANT}
+
+
+def _parts(text: str) -> tuple[str, int, int] | None:
+    match = _ARGUMENTS.fullmatch(text)
+    if match is None:
+        return None
+    kind = {"integer": "int", "numeric": "decimal", "dec": "decimal"}.get(match[1].strip(), match[1].strip())
+    default = (10, 0) if kind == "decimal" else (0, 0)
+    return kind, int(match[2] or default[0]), int(match[3] or default[1])
+
+
+def _check_type(rules: StreamOptions, column: Column, given: Column) -> None:
+    if rules.on_type_change == "fail" and not fits(given.type, column.type):
+        raise StreamSchemaError(
+            f"column {column.name} of {rules.table} is {column.type}, and stream {rules.stream} has {given.type}; say "
+            "on_type_change='convert' to convert each value, with those that do not fit as bad records, or convert it "
+            "in the stream"
+        )
+
+
+def _check_partition(rules: StreamOptions, names: Collection[str]) -> None:
+    unknown = next((name for name in rules.partition if name.lower() not in names), None)
+    if unknown is not None:
+        raise StreamSchemaError(
+            f"partition= of stream {rules.stream} names {unknown}, and {rules.table} is "
+            f"{'partitioned by ' + ', '.join(names) if names else 'not partitioned'}"
+        )
+
+
+def _check_keys(rules: StreamOptions, names: Collection[str]) -> None:
+    unknown = next((key for key in rules.keys if key.lower() not in names), None)
+    if unknown is not None:
+        raise StreamSchemaError(
+            f"keys= of stream {rules.stream} names {unknown}, which must be a column of both the stream and "
+            f"{rules.table}"
+        )

@@ -1,0 +1,357 @@
+"""Micro-batches of somebody's streaming application, each committed once (R14).
+
+The application asks (decision 31): for the step that writes a micro-batch, and for its commit. The rows are written by
+the application itself, in staging (R4); here every micro-batch is a statement like any other, with locks, one txn, a
+write id, a recorded job, a manifest and a commit (R1, R5, R12, R15). What makes it happen once is the record of the
+stream, which the commit moves in its own database transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.engine.applications import SharedApplication
+from airflow_hive_acid.engine.claiming import Freely
+from airflow_hive_acid.engine.context import Context
+from airflow_hive_acid.engine.locking import locks_of
+from airflow_hive_acid.engine.planned import tell_planned
+from airflow_hive_acid.engine.scripts import plan_of
+from airflow_hive_acid.engine.stream_budget import Budget, Deltas
+from airflow_hive_acid.engine.stream_channel import SinkSession
+from airflow_hive_acid.engine.stream_schema import reconcile
+from airflow_hive_acid.engine.transactions import StatementTransaction
+from airflow_hive_acid.errors import (
+    ClaimLostError,
+    CommitStateUnknownError,
+    HiveAcidError,
+    InvalidArgumentsError,
+    JobFailedError,
+    JobsAliveError,
+    NoSuchTxnError,
+    TxnAbortedError,
+)
+from airflow_hive_acid.format.jobs import DATAFRAME, Column, Source
+from airflow_hive_acid.format.streams import BATCH_VIEW, StreamOptions
+from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.building import insert_statement, merge_statement, quoted_column, table_name
+from airflow_hive_acid.sql.plans import combine_operations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.results import StatementResult
+    from airflow_hive_acid.engine.stream_channel import Channel
+    from airflow_hive_acid.engine.stream_schema import Reconciled
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.streams import Owner
+    from airflow_hive_acid.settings import Settings
+    from airflow_hive_acid.sql.statements import Insert, Merge
+
+log = logging.getLogger(__name__)
+
+
+class MicroBatch(Freely):
+    """An attempt at a micro-batch: what its transaction tells the record of the stream."""
+
+    def __init__(self, client: MetastoreClient, owner: Owner, batch: int, told: Callable[[], dict[str, Any]]) -> None:
+        self._client = client
+        self._owner = owner
+        self._batch = batch
+        self._told = told
+        self._attempt = str(uuid.uuid4())
+        self.txn_id: int | None = None
+
+    def begun(self, txn_id: int) -> None:
+        """Its txn is open; whoever goes on with the stream knows what to fence."""
+        self._client.streams.begun(self._owner, self._attempt, [txn_id])
+        self.txn_id = txn_id
+
+    def at_commit(self, txn_id: int, results: Sequence[StatementResult]) -> Callable[[Connection], None]:
+        """Move the record of the stream, or refuse the commit because another process goes on with it."""
+        told = self._told()
+        write_ids = {i for result in results for i in result.write_ids.values()}
+        rows = sum(result.inserted + result.updated for result in results)
+        offsets = told.get("offsets")
+        return self._client.streams.at_commit(
+            self._owner,
+            self._attempt,
+            self._batch,
+            txn_id,
+            max(write_ids, default=None),
+            rows,
+            int(told.get("quarantined", 0)),
+            None if offsets is None else json.dumps(offsets),
+        )
+
+
+class StreamService:
+    """Answers the questions of one stream, until it is closed or its application is gone.
+
+    :param warehouse: as of an engine.
+    :param who: names the process; an earlier one of the same name is over, and is taken over at once.
+    """
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        channel: Channel,
+        settings: Settings,
+        who: str,
+        *,
+        warehouse: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        agent_info: str = "hive-acid stream",
+    ) -> None:
+        self._client = client
+        self._channel = channel
+        self._settings = settings
+        self._who = who
+        self._warehouse = warehouse
+        self._emit = on_event or (lambda _event: None)
+        self._agent_info = agent_info
+        self._stream: _Running | None = None
+
+    @property
+    def committed(self) -> int:
+        """Number of micro-batches that were committed so far."""
+        return 0 if self._stream is None else self._stream.committed
+
+    def serve(self) -> None:
+        """Answer until the end.
+
+        :raises ApplicationGoneError: when the application ended without saying so; what it had begun is aborted.
+        """
+        question = self._channel.next()
+        try:
+            if question["ask"] != "open":
+                raise InvalidArgumentsError(f"a stream begins with open, not {question['ask']!r}")
+            stream = self._stream = self._open(question)
+        except HiveAcidError as problem:
+            self._channel.answer(error_document(problem))
+            return
+        try:
+            self._channel.answer({"is": "opened", "batch": stream.batch})
+            stream.serve()
+        finally:
+            # A process that cannot say so is silent for hive.acid.stream.owner.timeout, and taken over then.
+            with contextlib.suppress(HiveAcidError):
+                self._client.streams.leave(stream.owner)
+
+    def _open(self, question: dict[str, Any]) -> _Running:
+        try:
+            options = StreamOptions.from_document(question)
+        except ValueError as problem:
+            raise InvalidArgumentsError(str(problem)) from None
+        session = SinkSession(self._channel, options.application_id or None)
+        context = Context(
+            self._client,
+            SharedApplication(_Given(session), self._emit),
+            self._warehouse,
+            self._emit,
+            f"{self._agent_info} {options.stream}"[:128],
+            self._settings,
+        )
+        table = context.table(str(table_name(options.table)))
+        silent = round(self._settings.seconds("hive.acid.stream.owner.timeout") * 1000)
+        owner = self._client.streams.open(
+            options.stream,
+            table.qualified_name,
+            options.source,
+            self._who,
+            silent_ms=silent,
+            start_over=options.start_over,
+        )
+        return _Running(context, self._channel, session, options, owner)
+
+
+class _Given:
+    """A launcher for an application that runs already."""
+
+    def __init__(self, session: SinkSession) -> None:
+        self._session = session
+
+    def start(self, application: object = None) -> SinkSession:
+        """The application."""
+        return self._session
+
+
+class _Running:
+    """A stream that is ours."""
+
+    def __init__(
+        self, context: Context, channel: Channel, session: SinkSession, options: StreamOptions, owner: Owner
+    ) -> None:
+        self.owner = owner
+        self.batch = owner.found.batch
+        self._context = context
+        self._channel = channel
+        self._session = session
+        self._options = options
+        self._left = owner.found.open_txns
+        self.committed = 0
+        self._over = threading.Event()
+        self._deltas = Deltas(context.client, context.filesystem, Budget.of(context.settings), self._pause)
+
+    def serve(self) -> None:
+        """Answer questions."""
+        beats = threading.Thread(target=self._beat, name="hive-acid-stream-beat", daemon=True)
+        beats.start()
+        try:
+            while True:
+                question = self._channel.next()
+                if question["ask"] == "close":
+                    self._channel.answer({"is": "closed"})
+                    return
+                try:
+                    answer = self._answer(question)
+                except HiveAcidError as problem:
+                    answer = error_document(problem)
+                self._channel.answer(answer)
+        finally:
+            self._over.set()
+            beats.join()
+
+    def _beat(self) -> None:
+        """Signs of life, also while a long step runs; who has lost the stream is told by its next commit."""
+        interval = self._context.settings.seconds("hive.acid.stream.owner.timeout") / 4
+        while not self._over.wait(interval):
+            try:
+                self._context.client.streams.beat(self.owner)
+            except ClaimLostError:
+                return
+            except HiveAcidError as problem:
+                log.warning("no sign of life of stream %s: %s", self._options.stream, problem)
+
+    def _pause(self, seconds: float) -> None:
+        self._channel.pause(seconds)
+
+    def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        if question["ask"] != "begin":
+            raise InvalidArgumentsError(f"a stream cannot {question['ask']} now; it begins a micro-batch, or closes")
+        batch = int(question["batch"])
+        if batch <= self.batch:
+            log.info("micro-batch %s of %s was committed before; it is skipped", batch, self._options.stream)
+            return {"is": "committed", "again": True}
+        if self._left:
+            self._end_earlier("an attempt at the micro-batch before did not come to its end")
+        given = tuple(Column(str(name), str(kind)) for name, kind in question["columns"])
+        table = self._context.table(self._options.table)
+        self._deltas.hold_back(table)
+        try:
+            result = self._apply(batch, self._statement(table, given))
+        except CommitStateUnknownError as lost:
+            return self._settled(batch, lost)
+        self.batch, self._left = batch, ()
+        self.committed += 1
+        self._deltas.written(table, result.directories)
+        return {"is": "committed", "again": False, "txn_id": result.txn_id, "inserted": result.inserted}
+
+    def _apply(self, batch: int, statement: Insert | Merge) -> StatementResult:
+        context = self._context
+        planned = plan_of(context, statement)
+        attempt = MicroBatch(context.client, self.owner, batch, lambda: self._session.last)
+        try:
+            operations = combine_operations([planned])
+            with StatementTransaction(context, operations, locks_of(context, [planned]), attempt) as transaction:
+                # Planned again, now that the locks keep the table as it is.
+                planned = plan_of(context, statement)
+                tell_planned(context, planned, transaction)
+                result = transaction.run(planned)
+                transaction.remember([result])
+        except BaseException:
+            if attempt.txn_id is not None:
+                self._left = (*self._left, attempt.txn_id)
+            raise
+        return result
+
+    def _statement(self, table: Table, given: tuple[Column, ...]) -> Insert | Merge:
+        """The statement that a micro-batch with these columns is."""
+        context, options = self._context, self._options
+        found = reconcile(options, _columns(table), _partition_columns(table), given)
+        if found.added:
+            self._add_columns(table, found)
+        context.views[BATCH_VIEW] = Source(BATCH_VIEW, DATAFRAME, {"view": options.view})
+        statement: Insert | Merge = parse_script(_text(options, table, found))[0]  # type: ignore[assignment]
+        return statement
+
+    def _add_columns(self, table: Table, found: Reconciled) -> None:
+        from airflow_hive_acid.engine.alter import run_alter
+
+        listed = ", ".join(f"{quoted_column(c.name, 'column')} {c.type}" for c in found.added)
+        name = table_name(table.qualified_name)
+        for statement in parse_script(f"ALTER TABLE `{name.database}`.`{name.name}` ADD COLUMNS ({listed})"):
+            run_alter(self._context, statement)  # type: ignore[arg-type]
+        log.info("%s got the columns %s of stream %s", name, listed, self._options.stream)
+
+    def _end_earlier(self, why: str) -> None:
+        """R4: what attempts before may still do is fenced, then their txns are aborted."""
+        client = self._context.client
+        report = fence_jobs_of(client, self._context.filesystem, self._left, why)
+        if report.alive:
+            job, reason = report.alive[0]
+            raise JobsAliveError(f"job {job.job_id} of an earlier attempt may still write to {job.table}: {reason}")
+        for txn_id in self._left:
+            with contextlib.suppress(NoSuchTxnError, TxnAbortedError):
+                client.abort_txn(txn_id, why)
+        client.streams.ended(self.owner)
+        self._left = ()
+
+    def _settled(self, batch: int, lost: CommitStateUnknownError) -> dict[str, Any]:
+        """Look up a commit whose answer was lost (R17)."""
+        try:
+            found = self._context.client.streams.settle(self.owner, batch)
+        except ClaimLostError:
+            raise
+        except HiveAcidError as problem:
+            lost.add_note(f"it could not be looked up either: {problem}")
+            raise lost from problem
+        if found is None:
+            raise JobFailedError(
+                f"the connection broke while the commit of micro-batch {batch} was on its way, and it did not arrive; "
+                "nothing of it is visible: the stream tries it again when it is started anew"
+            ) from lost
+        self.batch, self._left = found.batch, ()
+        self.committed += 1
+        return {"is": "committed", "again": False, "txn_id": found.txn_id, "inserted": None}
+
+
+def _text(options: StreamOptions, table: Table, found: Reconciled) -> str:
+    """The statement of a micro-batch."""
+    columns = ", ".join(quoted_column(name, "column") for name in found.written)
+    rows = f"SELECT {columns} FROM {BATCH_VIEW}"  # noqa: S608 - names are quoted
+    partitions = [c.name for c in table.partition_columns]
+    if options.mode == "append":
+        given = {name.lower(): value for name, value in options.partition.items()}
+        partition = {name: given.get(name) for name in partitions}
+        filled = [name for name in found.written if name not in partitions]
+        return insert_statement(table.qualified_name, rows, partition=partition, columns=filled)
+    keys = [key.lower() for key in options.keys]
+    on = " AND ".join(f"t.{quoted_column(key, 'keys')} = s.{quoted_column(key, 'keys')}" for key in keys)
+    changed = {n: f"s.{quoted_column(n, 'column')}" for n in found.written if n not in (*keys, *partitions)}
+    values = {n: f"s.{quoted_column(n, 'column')}" for n in found.written}
+    clauses: list[Any] = [{"action": "update", "set": changed}] if changed else []
+    clauses.append({"action": "insert", "set": values})
+    return merge_statement(table.qualified_name, rows, on, clauses)
+
+
+def _columns(table: Table) -> list[Column]:
+    return [Column(c.name, c.type) for c in table.columns]
+
+
+def _partition_columns(table: Table) -> list[Column]:
+    return [Column(c.name, c.type) for c in table.partition_columns]
+
+
+def error_document(problem: HiveAcidError) -> dict[str, Any]:
+    """The answer that says so."""
+    return {"is": "error", "type": type(problem).__name__, "message": str(problem)}

@@ -1,0 +1,186 @@
+"""A sink for Structured Streaming: each micro-batch becomes one transaction, exactly once.
+
+    query = rows.writeStream.foreachBatch(hive_acid_sink("shop.orders", stream="orders")).option(
+        "checkpointLocation", "/checkpoints/orders").start()
+
+The sink writes the rows itself, in this application, and asks the process beside it (an operator, or ``hive-acid
+stream``) for everything that the metastore decides: it never sees the metastore. Spark repeats a micro-batch that may
+not have come to its end; by stream and number it is recognised, and committed once (R14).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.errors import ConfigurationError, HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.format.jobs import Insert, JobError, JobResult, JobSpec, spec_from_json, to_json
+from airflow_hive_acid.format.streams import CHOICES, StreamOptions, open_question
+from airflow_hive_acid.spark import insert, plain_insert, run, sources
+from airflow_hive_acid.spark.failures import explain
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.output import Staging, rows_in
+from airflow_hive_acid.spark.session import require_utc, step_session
+from airflow_hive_acid.spark.stream_channel import Conversation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+SPOOL = "spark.hive.acid.stream.spool"
+"""Spark setting that names the spool; operator and command line set it."""
+_QUERY_ID = "sql.streaming.queryId"
+_IDLE_SECONDS = 60.0
+
+
+def hive_acid_sink(
+    table: str,
+    *,
+    stream: str,
+    mode: str = "append",
+    keys: Sequence[str] = (),
+    latest_by: str | None = None,
+    partition: Mapping[str, Any] | None = None,
+    on_new_column: str = "fail",
+    on_missing_column: str = "fail",
+    on_type_change: str = "fail",
+    on_bad_record: str = "fail",
+    quarantine: str | None = None,
+    start_over: bool = False,
+    spool: str | None = None,
+) -> HiveAcidSink:
+    """A function for ``foreachBatch`` that writes each micro-batch in one transaction, exactly once.
+
+    :param table: ``database.table``, full ACID or insert-only; columns are matched by name.
+    :param stream: name of the stream, unique in the metastore and the same whenever it is started again.
+    :param mode: ``append``, or ``upsert``: rows whose ``keys`` are there change them, the others are new.
+    :param keys: columns that tell rows apart, for ``upsert``.
+    :param latest_by: of several rows of a micro-batch with the same keys the one with the largest value counts;
+        without it they are an error.
+    :param partition: value by partition column, for those that are the same for all rows.
+    :param on_new_column: what a column that the table does not have does: ``fail``, ``add`` it, or ``ignore`` it.
+    :param on_missing_column: what a column that the stream does not have does: ``fail``, or ``null``.
+    :param on_type_change: what a type that may not fit does: ``fail``, or ``convert``, value by value.
+    :param on_bad_record: what a value that does not fit does: ``fail``, which stops the stream with the row named, or
+        ``quarantine``: such rows go there as JSON lines, the others into the table.
+    :param quarantine: URI of a directory for them.
+    :param start_over: accept a new checkpoint under the name of an old stream; all of it is applied.
+    :param spool: where the process beside it listens; by default what the Spark setting
+        ``spark.hive.acid.stream.spool`` says.
+    :raises InvalidArgumentsError: for arguments that do not go together.
+    """
+    chosen = {
+        "mode": mode, "on_new_column": on_new_column, "on_missing_column": on_missing_column,
+        "on_type_change": on_type_change, "on_bad_record": on_bad_record,
+    }  # fmt: skip
+    for name, value in chosen.items():
+        if value not in CHOICES[name]:
+            raise InvalidArgumentsError(f"{name} must be one of {', '.join(CHOICES[name])}, not {value!r}")
+    if not isinstance(stream, str) or not 0 < len(stream) <= 200 or not stream.isprintable():
+        raise InvalidArgumentsError(f"stream must be a name of 1 to 200 printable characters, not {stream!r}")
+    if isinstance(keys, str):
+        raise InvalidArgumentsError(f"keys must be a list of columns, not the text {keys!r}")
+    if (mode == "upsert") != bool(keys):
+        raise InvalidArgumentsError("mode='upsert' goes with keys=[…], and keys with mode='upsert'")
+    if latest_by is not None and mode != "upsert":
+        raise InvalidArgumentsError("latest_by goes with mode='upsert'")
+    if mode == "upsert" and partition:
+        raise InvalidArgumentsError("partition= goes with mode='append'; an upsert takes partitions from its rows")
+    if (on_bad_record == "quarantine") != (quarantine is not None):
+        raise InvalidArgumentsError("on_bad_record='quarantine' goes with quarantine=<URI of a directory>")
+    options = StreamOptions(
+        stream, table, "", keys=tuple(keys), partition=dict(partition or {}), start_over=start_over, **chosen
+    )  # fmt: skip
+    return HiveAcidSink(options, latest_by, quarantine, spool)
+
+
+class HiveAcidSink:
+    """See :func:`hive_acid_sink`."""
+
+    def __init__(
+        self, options: StreamOptions, latest_by: str | None, quarantine: str | None, spool: str | None
+    ) -> None:
+        self._options = replace(options, view=f"hive_acid_{uuid.uuid4().hex}")
+        self._latest_by = latest_by
+        self._quarantine = quarantine
+        self._spool = spool
+        self._conversation: Conversation | None = None
+        self._session: SparkSession | None = None
+        self._seen = -1
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch; when it returns, the micro-batch is committed."""
+        source = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        if self._conversation is None or self._options.source != (source or "-"):
+            self._open(rows.sparkSession, source or "-")
+        if batch_id <= self._seen:
+            return
+        given = [[field.name, field.dataType.simpleString()] for field in rows.schema.fields]
+        answer = self._ask({"ask": "begin", "batch": batch_id, "columns": given})
+        while answer["is"] == "step":
+            answer = self._ask(self._done(spec_from_json(answer["spec"]), rows))
+        self._seen = batch_id
+
+    def close(self) -> None:
+        """Let another process go on with the stream at once; otherwise it has to wait until this one counts as dead."""
+        conversation, self._conversation = self._conversation, None
+        if conversation is not None:
+            conversation.close()
+
+    def _open(self, spark: SparkSession, source: str) -> None:
+        self.close()
+        require_utc(spark)
+        spool = self._spool or spark.conf.get(SPOOL, None)
+        if not spool:
+            raise ConfigurationError(
+                f"stream {self._options.stream} does not know whom to ask: give spool=, or set {SPOOL}"
+            )
+        self._options = replace(self._options, source=source, application_id=spark.sparkContext.applicationId)
+        self._session = step_session(spark, {})
+        conversation = Conversation.of(spark, spool, _IDLE_SECONDS)
+        self._seen = int(conversation.open(open_question(self._options))["batch"])
+        self._conversation = conversation
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        if self._conversation is None:
+            raise InvalidArgumentsError(f"stream {self._options.stream} is closed")
+        try:
+            return self._conversation.ask(question)
+        except HiveAcidError:
+            # Nobody knows what became of it; the next micro-batch, or the same one again, begins a new conversation.
+            self.close()
+            raise
+
+    def _done(self, spec: JobSpec, rows: DataFrame) -> dict[str, Any]:
+        """Run the step of a micro-batch."""
+        started = time.monotonic()
+        try:
+            result = self._run(spec, rows)
+        except HiveAcidError as problem:
+            application = rows.sparkSession.sparkContext.applicationId
+            result = JobResult(spec.job_id, application, JobError(type(problem).__name__, str(problem)))
+        result = replace(result, seconds=time.monotonic() - started)
+        return {"ask": "result", "result": to_json(result)}
+
+    def _run(self, spec: JobSpec, rows: DataFrame) -> JobResult:
+        if self._session is None:
+            raise AssertionError("a step before the stream was opened")
+        rows.createOrReplaceGlobalTempView(self._options.view)
+        step = spec.step
+        if not isinstance(step, Insert):
+            return run.run_step(self._session, spec)
+        try:
+            for source in spec.sources:
+                sources.create_view(self._session, source)
+            writes = insert.insert if step.target.has_row_ids else plain_insert.insert
+            staging = Staging(HadoopFilesystem.of(self._session), str(spec.staging))
+            written = writes(self._session, step, staging)
+        except HiveAcidError:
+            raise
+        except Exception as failure:
+            raise explain(self._session, failure, [step.target.location]) from failure
+        application = self._session.sparkContext.applicationId
+        return JobResult(spec.job_id, application, directories=tuple(written), inserted=rows_in(written))
