@@ -180,6 +180,14 @@ def acid_state(listing: Iterable[FileEntry], write_ids: ValidWriteIdList, txns: 
     )
 
 
+def state_directories(listing: Iterable[FileEntry]) -> list[StateDirectory]:
+    """All bases, deltas and delete deltas of a listing by name, whoever sees them.
+
+    :raises CorruptTableError: for a directory that is called like one of ours and is none.
+    """
+    return _gather(listing)[0]
+
+
 def _gather(listing: Iterable[FileEntry]) -> tuple[list[StateDirectory], list[FileEntry]]:
     """Sort a listing into ACID directories (by name) and files outside of them (by path)."""
     files: dict[str, list[FileEntry]] = {}

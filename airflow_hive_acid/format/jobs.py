@@ -14,6 +14,8 @@ import typing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
+from airflow_hive_acid.format.changes import Changes  # noqa: TC001 - a field's type, looked up when JSON is read
+
 SPEC_VERSION = 1
 FETCH_DELETED_ROWS = "acid.fetch.deleted.rows"
 """Table property, and option of a table in a query: show deleted rows, too (Hive's Constants)."""
@@ -104,12 +106,14 @@ class View:
 
     ``pseudo_columns`` adds ``row__id`` (struct of writeid, bucketid, rowid) and ``row__is__deleted`` to the view;
     ``deleted_rows`` shows the rows that are deleted among the others; None: if the table's property says so.
+    ``changes`` shows what was changed, instead of the rows.
     """
 
     name: str
     snapshot: TableSnapshot
     pseudo_columns: bool = False
     deleted_rows: bool | None = None
+    changes: Changes | None = None
 
     @property
     def shows_deleted_rows(self) -> bool:

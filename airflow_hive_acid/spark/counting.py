@@ -50,7 +50,9 @@ def counted(spark: SparkSession, query: str, views: Iterable[View]) -> DataFrame
     if match is None:
         return None
     view = next((v for v in views if v.name.lower() == match[3].lower()), None)
-    rows = None if view is None or view.shows_deleted_rows else live_rows(spark, view.snapshot)
+    if view is None or view.shows_deleted_rows or view.changes is not None:
+        return None
+    rows = live_rows(spark, view.snapshot)
     if rows is None:
         return None
     return spark.range(1).selectExpr(f"{rows}L as {schema.quoted(match[1] or match[2] or 'count(1)')}")

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import UnsupportedStatementError
+from airflow_hive_acid.format.changes import BEFORE, DELETE, KIND
 from airflow_hive_acid.spark import in_place, originals, schema
+from airflow_hive_acid.spark.changes import read_changes
 from airflow_hive_acid.spark.reader import (
     data_columns,
     delete_events,
@@ -35,6 +37,11 @@ _OF_DELETE = f"{schema.INTERNAL_PREFIX}of_delete_"
 
 def read_view(spark: SparkSession, view: View) -> DataFrame:
     """A view of a job: its rows, those that are deleted if it asks for them, and the pseudo columns it asks for."""
+    if view.changes is not None:
+        rows = read_changes(spark, view.snapshot, view.changes)
+        if not view.pseudo_columns:
+            return rows.drop(schema.PSEUDO_COLUMN)
+        return rows.selectExpr("*", f"{KIND} in ('{DELETE}', '{BEFORE}') as {IS_DELETED}")
     if view.shows_deleted_rows:
         rows = read_with_deleted(spark, view.snapshot)
         return rows if view.pseudo_columns else rows.drop(schema.PSEUDO_COLUMN, IS_DELETED)

@@ -19,7 +19,7 @@ from airflow_hive_acid.format.write_ids import ValidTxnList
 from airflow_hive_acid.spark.flush_lengths import flushed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from airflow_hive_acid.format.jobs import TableSnapshot
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
@@ -106,10 +106,16 @@ def list_partitions(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[list[
     return [found[root] for root in roots]
 
 
-def snapshot_files(fs: HadoopFilesystem, snapshot: TableSnapshot, write_ids: ValidWriteIdList) -> SnapshotFiles:
+def snapshot_files(
+    fs: HadoopFilesystem,
+    snapshot: TableSnapshot,
+    write_ids: ValidWriteIdList,
+    only: Collection[int] | None = None,
+) -> SnapshotFiles:
     """List a table and decide what its snapshot reads.
 
     :param write_ids: the snapshot's list, or the compactor's variant of it.
+    :param only: ordinals of the partitions that are looked at; None: all of them.
     :raises CorruptTableError: when the layout contradicts itself.
     """
     txns = ValidTxnList.parse(snapshot.txns)
@@ -119,6 +125,8 @@ def snapshot_files(fs: HadoopFilesystem, snapshot: TableSnapshot, write_ids: Val
     originals: list[OriginalDataFile] = []
     deletes: list[EventFile] = []
     for ordinal, (root, listing) in enumerate(zip(roots, list_partitions(fs, snapshot), strict=True)):
+        if only is not None and ordinal not in only:
+            continue
         state = acid_state(listing, write_ids, txns)
         reach: dict[int, int] = {}
         for file in (f for d in state.deletes for f in flushed(fs, d, root, delete_files(d, root, ordinal))):

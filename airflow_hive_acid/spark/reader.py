@@ -23,7 +23,7 @@ from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.scan import PartitionValues, scan_events, union
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -79,10 +79,19 @@ class OpenTable:
         return self.snapshot.table
 
 
-def open_table(spark: SparkSession, snapshot: TableSnapshot, compactor: bool = False) -> OpenTable:
+def open_table(
+    spark: SparkSession,
+    snapshot: TableSnapshot,
+    compactor: bool = False,
+    *,
+    seen: ValidWriteIdList | None = None,
+    only: Collection[int] | None = None,
+) -> OpenTable:
     """List a transactional table.
 
     :param compactor: look at it as a compactor does: no further than the first open write id.
+    :param seen: what of the snapshot's write ids is looked at; by default all.
+    :param only: ordinals of the partitions that are looked at; by default all.
     :raises CorruptTableError: when its layout contradicts itself.
     :raises UnsupportedStatementError: for tables and types this version does not read.
     """
@@ -93,11 +102,11 @@ def open_table(spark: SparkSession, snapshot: TableSnapshot, compactor: bool = F
             f"{snapshot.table} has no row ids; only rows of full ACID tables (stored as ORC, without "
             "transactional_properties=insert_only) can be changed"
         )
-    write_ids = ValidWriteIdList.parse(snapshot.write_ids)
+    write_ids = seen or ValidWriteIdList.parse(snapshot.write_ids)
     if compactor:
         write_ids = write_ids.for_compactor()
     fs = HadoopFilesystem.of(spark)
-    files = snapshot_files(fs, snapshot, write_ids)
+    files = snapshot_files(fs, snapshot, write_ids, only)
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
     renamed = renamed_columns(fs, files.inserts, columns)
     changing = in_place.changing_files(fs, files.inserts)
@@ -140,7 +149,7 @@ def table_rows(spark: SparkSession, table: OpenTable, identity: bool = False) ->
     parts = []
     if fast:
         found = fast_reader.rows(spark, accelerator(spark), table, fast)
-        data = [_presented(schema.quoted(c.name), c) for c in table.columns]
+        data = [presented(schema.quoted(c.name), c) for c in table.columns]
         values = [schema.quoted(c.name) for c in table.partition_columns]
         internal = [*IDENTITY, schema.PARTITION] if identity else []
         parts.append(project(found, [*data, *values, *internal]))
@@ -251,10 +260,10 @@ def delete_events(spark: SparkSession, table: OpenTable, files: Sequence[EventFi
 
 def data_columns(table: OpenTable) -> list[str | Column]:
     """The data columns of events, under their own names."""
-    return [_presented(schema.quoted(schema.ROW, c.name), c) for c in table.columns]
+    return [presented(schema.quoted(schema.ROW, c.name), c) for c in table.columns]
 
 
-def _presented(value: str, column: schema.TableColumn) -> str | Column:
+def presented(value: str, column: schema.TableColumn) -> str | Column:
     """A stored value as readers see it: char is padded, varchar cut, to the declared length (Hive does both).
 
     Spark compares a char column with texts of any padding if it knows the declared type.
@@ -278,7 +287,7 @@ def project(frame: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
 
 
 def _no_rows(spark: SparkSession, columns: Sequence[schema.TableColumn], identity: bool) -> DataFrame:
-    values = [_presented(f"cast(null as {schema.sql_type(c.type)})", c) for c in columns]
+    values = [presented(f"cast(null as {schema.sql_type(c.type)})", c) for c in columns]
     if identity:
         values += [
             f"cast(null as {schema.header_type(n).simpleString()}) as {schema.internal(n)}" for n in schema.IDENTITY
@@ -295,5 +304,5 @@ def _read_plain(spark: SparkSession, snapshot: TableSnapshot) -> DataFrame:
     rows = plain.rows(spark, snapshot, columns, partitions)
     if rows is None:
         return _no_rows(spark, (*columns, *partition_columns), identity=False)
-    data = [_presented(schema.quoted(c.name), c) for c in columns]
+    data = [presented(schema.quoted(c.name), c) for c in columns]
     return project(rows, [*data, *partitions.outputs()])

@@ -1,0 +1,96 @@
+"""Which directories hold what a range of write ids has changed, and what is refused because it may be gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_acid.errors import ChangesNotCompleteError, InvalidArgumentsError
+from airflow_hive_acid.format.acid_state import FileEntry
+from airflow_hive_acid.format.changes import (
+    Part,
+    PartitionChanges,
+    Step,
+    checked_range,
+    complete_up_to,
+    partition_changes,
+)
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+
+TXNS = ValidTxnList(200, frozenset({150}), frozenset({160}))
+SEEN = ValidWriteIdList(20, frozenset(), frozenset({7}), table="d.t")
+
+
+def found(*names: str, first: int = 5, last: int = 9, **more: bool | int) -> PartitionChanges:
+    listing = [FileEntry(f"{name}/bucket_00000", 100) for name in names]
+    return partition_changes(listing, SEEN, TXNS, first, last, **more)  # type: ignore[arg-type]
+
+
+def events(first: int, last: int) -> Part:
+    return Part(Step.EVENTS, first, last)
+
+
+def replaced(first: int, last: int | None = None) -> Part:
+    return Part(Step.REPLACED, first, last or first)
+
+
+def test_deltas_of_any_width_hold_the_events_of_a_range() -> None:
+    names = ["base_0000004_v0000100", "delta_0000001_0000012_v0000101", "delete_delta_0000001_0000012_v0000101"]
+    assert found(*names).parts == (events(5, 9),)
+    assert found("delta_0000005_0000005_0000", "delta_0000008_0000008_0000").parts == (events(5, 9),)
+
+
+def test_a_major_compaction_ends_what_it_has_passed_as_soon_as_it_is_seen() -> None:
+    names = ["base_0000006_v0000120", "delta_0000005_0000005_0000", "delta_0000008_0000008_0000"]
+    refused = found(*names)
+    assert refused.parts is None
+    assert refused.available_from == 7
+    assert "base_0000006_v0000120 knows only what is left of the write ids up to 6" in refused.why
+    assert found(*names, first=7).parts == (events(7, 9),)
+
+
+@pytest.mark.parametrize("txn", [150, 160, 201], ids=["open", "aborted", "later"])
+def test_a_compaction_that_the_reader_does_not_see_ends_nothing(txn: int) -> None:
+    assert found(f"base_0000006_v0000{txn}", "delta_0000005_0000005_0000").parts == (events(5, 9),)
+
+
+def test_an_overwrite_divides_the_range() -> None:
+    names = ["delta_0000005_0000005_0000", "base_0000006", "base_0000008", "delta_0000009_0000009_0000"]
+    assert found(*names).parts == (events(5, 5), replaced(6), Part(Step.EVENTS, 7, 7), replaced(8), events(9, 9))
+    assert found(*names, net=True).parts == (replaced(5, 8), events(9, 9))
+    assert found(*names, first=9).parts == (events(9, 9),)
+    assert found("base_0000007", "delta_0000008_0000008_0000").parts == (events(5, 9),), "7 is aborted"
+
+
+def test_what_an_overwrite_has_replaced_is_gone_once_a_cleaner_may_have_come_by() -> None:
+    names = ["delta_0000005_0000005_0000", "base_0000006"]
+    assert found(*names, cleaned=5).parts is not None
+    refused = found(*names, cleaned=6)
+    assert (refused.parts, refused.available_from) == (None, 7)
+    assert "may have been removed by the Cleaner" in refused.why
+    assert found(*names, cleaned=6, first=7).parts == (events(7, 9),)
+    later = found("base_0000018", cleaned=19)
+    assert (later.parts, later.available_from) == (None, 19), "the overwrite comes after the range, and hides it"
+
+
+def test_merged_rows_of_an_insert_only_table_are_read_together_or_not_at_all() -> None:
+    names = ["delta_0000005_0000012_v0000101"]
+    assert found(*names, last=12, insert_only=True).parts == (events(5, 12),)
+    refused = found(*names, insert_only=True)
+    assert (refused.parts, refused.available_from) == (None, 13)
+    assert "merged rows of the write ids 5 to 12" in refused.why
+    assert found("delta_0000001_0000004_v0000101", insert_only=True).parts == (events(5, 9),)
+
+
+def test_a_range_ends_below_the_first_open_write_id() -> None:
+    seen = ValidWriteIdList(20, frozenset({12, 15}), frozenset({7}), 12, "d.t")
+    assert complete_up_to(seen) == 11
+    assert checked_range("d.t", seen, 5, None) == 11
+    assert checked_range("d.t", seen, 5, 11) == 11
+    assert checked_range("d.t", seen, 13, None) == 12, "nothing can be read yet"
+    with pytest.raises(ChangesNotCompleteError, match=r"up to write id 14 .* write ids 12 are open; read up to 11 now"):
+        checked_range("d.t", seen, 5, 14)
+    with pytest.raises(ChangesNotCompleteError, match="later ones are not given yet; read up to 20 now"):
+        checked_range("d.t", SEEN, 5, 21)
+    for first, last in ((0, 4), (5, 4), (-1, None)):
+        with pytest.raises(InvalidArgumentsError, match="write ids begin at 1"):
+            checked_range("d.t", SEEN, first, last)
