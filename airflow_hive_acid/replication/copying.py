@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import StreamingFilesystem
 
 THREADS = 8
-BUFFER = 4 << 20
+BUFFER = 256 << 10
+"""Small enough to stay in the processor's cache between reading, hashing and writing: 4 MiB cost twice the CPU."""
 _AT_ONCE = 256 << 20
 _NOT_BY_KERNEL = frozenset({errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
 
