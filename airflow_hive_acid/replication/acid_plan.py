@@ -1,0 +1,355 @@
+"""What of one table or partition has to travel, so that the replica sees the rows of one snapshot of the source.
+
+Pure: listings and lists of write ids come in, directories come out. Write ids of the replica equal the source's; what
+the replica has already stays there, whatever the source has compacted since. Visibility txn ids never travel (R4):
+a compacted directory gets that of the txn of this sync. Rows of open and aborted write ids never travel either, so an
+aborted id may be forgotten at the replica. Directories whose names cover what the replica has as well are not copied:
+a Spark job carries the rows of the new write ids out of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import CorruptTableError, ReplicaDivergedError, SnapshotTooOldError
+from airflow_hive_acid.format.acid_state import FileEntry, acid_state
+from airflow_hive_acid.format.names import AcidDirectory, DirectoryKind, is_hidden, parse_directory
+from airflow_hive_acid.format.write_ids import RangeValidity, ValidTxnList, ValidWriteIdList
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from airflow_hive_acid.format.acid_state import AcidState, StateDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """One table or partition at the source, as one snapshot sees it.
+
+    :param listing: all files below it.
+    :param write_ids: of the snapshot, with the txns it sees in ``txns``.
+    :param uncleaned: compaction txns after whose results nothing was removed yet: what they replaced is complete.
+    """
+
+    listing: Sequence[FileEntry]
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList
+    uncleaned: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """The same table or partition at the replica.
+
+    :param listing: all files below it.
+    :param known: the source's list as of the last sync, with every aborted id since: what came here. Its high-water
+        mark is 0 before the first sync.
+    :param txns: the replica's txn list, which decides which compacted directories exist there.
+    :param own_txns: txns of syncs that have not ended: what carries them was left behind by one that was killed.
+    :param is_new: nobody can read here yet: the partition is not in the catalog, the table was never synced.
+    """
+
+    listing: Sequence[FileEntry]
+    known: ValidWriteIdList
+    txns: ValidTxnList
+    own_txns: frozenset[int] = frozenset()
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A directory as it will be at the replica.
+
+    :param directory: its name without a visibility txn.
+    :param is_mapped: it gets the visibility txn id of the sync.
+    """
+
+    directory: AcidDirectory
+    is_mapped: bool
+
+    def name(self, sync_txn: int) -> str:
+        """Its name at the replica."""
+        return replace(self.directory, visibility_txn_id=sync_txn if self.is_mapped else 0).name
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A directory that travels as it is.
+
+    :param source: its name at the source.
+    :param files: paths relative to the table or partition, with sizes.
+    """
+
+    source: str
+    arrival: Arrival
+    files: tuple[FileEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Rows and delete events of the write ids ``low``..``high`` out of directories that hold others as well.
+
+    :param sources: names of the directories at the source; rows of open and aborted ids among them stay behind.
+    """
+
+    low: int
+    high: int
+    sources: tuple[str, ...]
+
+    def arrivals(self) -> tuple[Arrival, Arrival]:
+        """The delta and the delete delta that come of it; one without rows is left out (R18: both of one range)."""
+        return tuple(  # type: ignore[return-value]
+            Arrival(AcidDirectory(kind, self.low, self.high), True)
+            for kind in (DirectoryKind.DELTA, DirectoryKind.DELETE_DELTA)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyBase:
+    """The source was emptied without a write id: a base without rows hides what the replica has."""
+
+    write_id: int
+
+    def arrival(self) -> Arrival:
+        """The base that comes of it."""
+        return Arrival(AcidDirectory(DirectoryKind.BASE, 0, self.write_id), True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What travels to one table or partition of the replica.
+
+    :param originals: files without write ids, of a table that was converted; only where nobody can read yet.
+    :param leftovers: names of directories that a killed sync left: nobody sees them, and they make way.
+    :param reasons: why, one sentence per decision, for the report.
+    """
+
+    copies: tuple[Copy, ...] = ()
+    carries: tuple[Carry, ...] = ()
+    empty_base: EmptyBase | None = None
+    originals: tuple[FileEntry, ...] = ()
+    leftovers: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the replica has everything."""
+        return not (self.copies or self.carries or self.empty_base or self.originals)
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether rows are to be carried, not files."""
+        return bool(self.carries)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether rows that the replica has are deleted or hidden (CTC_UPDATE_DELETE)."""
+        deletes = any(c.arrival.directory.kind is not DirectoryKind.DELTA for c in self.copies)
+        return deletes or self.needs_spark or self.empty_base is not None
+
+    def copied_bytes(self) -> int:
+        """Bytes of the files that are copied."""
+        return sum(f.size for c in self.copies for f in c.files) + sum(f.size for f in self.originals)
+
+
+def plan(source: SourceView, replica: ReplicaView) -> Plan:
+    """Decide what travels.
+
+    :raises ReplicaDivergedError: when no set of directories makes the replica equal to the snapshot; the remedy is to
+        bootstrap the table again.
+    :raises CorruptTableError: when a layout contradicts itself.
+    """
+    return _Planner(source, replica).plan()
+
+
+def leftovers(listing: Iterable[FileEntry], known: ValidWriteIdList, own_txns: Collection[int]) -> tuple[str, ...]:
+    """Directories at the replica that only a sync can have made and that belong to none that ended.
+
+    The replica's compactions stop below its first open id, and nobody else writes there.
+    """
+    found = []
+    for name in sorted({e.path.split("/")[0] for e in listing if "/" in e.path}):
+        directory = None if is_hidden(name) else parse_directory(name)
+        if directory is None:
+            continue
+        low, high = max(1, directory.min_write_id), directory.max_write_id
+        unknown = high > known.high_watermark or any(low <= w <= high for w in known.open)
+        if unknown or (directory.visibility_txn_id and directory.visibility_txn_id in own_txns):
+            found.append(name)
+    return tuple(found)
+
+
+class _Planner:
+    def __init__(self, source: SourceView, replica: ReplicaView) -> None:
+        self._source, self._replica = source, replica
+        self._ids, self._known = source.write_ids, replica.known
+        self._leftovers = leftovers(replica.listing, replica.known, replica.own_txns)
+        self._state = self._peeled()
+        self._there = self._state_of_replica()
+        self._reasons: list[str] = []
+
+    def plan(self) -> Plan:
+        base = self._state.base
+        copies: list[Copy] = []
+        reached = 0
+        if base is not None and self._has_new(1, base.directory.max_write_id, base):
+            reached = base.directory.max_write_id
+            self._require_whole(reached)
+            copies.append(self._copy(base))
+        carried: dict[tuple[int, int], list[str]] = {}
+        for found in self._state.deltas:
+            low, high = found.directory.min_write_id, found.directory.max_write_id
+            if not self._has_new(low, high) or high <= reached:
+                continue
+            if low <= reached:
+                raise CorruptTableError(f"{found.name} reaches into the base of write id {reached} below it")
+            if self._may_copy(found):
+                copies.append(self._copy(found))
+            else:
+                for run in self._runs(low, high):
+                    carried.setdefault(run, []).append(found.name)
+                self._reasons.append(f"{found.name} holds write ids that are here already, or not committed yet")
+        carries = tuple(Carry(*run, tuple(names)) for run, names in sorted(carried.items()))
+        return Plan(
+            tuple(copies), carries, None if reached else self._emptied(), self._originals(),
+            self._leftovers, tuple(self._reasons),
+        )  # fmt: skip
+
+    # --- both sides ------------------------------------------------------------------------------------------------
+
+    def _peeled(self) -> AcidState:
+        """What the snapshot reads, without compactions after which nothing was removed: single deltas travel best."""
+        listing = list(self._source.listing)
+        state = acid_state(listing, self._ids, self._source.txns)
+        while True:
+            newest = max(
+                (d.directory.visibility_txn_id for d in (state.base, *state.deltas)
+                 if d is not None and d.directory.visibility_txn_id in self._source.uncleaned
+                 and self._has_new(max(1, d.directory.min_write_id), d.directory.max_write_id, d)),
+                default=0,
+            )  # fmt: skip
+            if not newest:
+                return state
+            listing = [e for e in listing if _visibility(e) != newest]
+            try:
+                state = acid_state(listing, self._ids, self._source.txns)
+            except SnapshotTooOldError:
+                return state
+
+    def _state_of_replica(self) -> AcidState | None:
+        gone = set(self._leftovers)
+        listing = [e for e in self._replica.listing if e.path.split("/")[0] not in gone]
+        return acid_state(listing, self._known, self._replica.txns) if listing else None
+
+    def _has_new(self, low: int, high: int, base: StateDirectory | None = None) -> bool:
+        """Whether one of these write ids is committed in the snapshot and did not come here before."""
+        if base is not None and base.directory.kind is DirectoryKind.BASE and not base.compacted:
+            low = high  # an INSERT OVERWRITE holds rows of its own write id, and hides those below
+        if low < 1 <= high:
+            low = 1
+        if any(low <= w <= high and self._ids.is_valid(w) for w in self._known.open):
+            return True
+        first = max(low, self._known.high_watermark + 1)
+        return first <= high and self._ids.range_validity(first, high) is not RangeValidity.NONE
+
+    def _may_copy(self, found: StateDirectory) -> bool:
+        """Whether a delta holds nothing that is here already, or that the snapshot does not see."""
+        low, high = found.directory.min_write_id, found.directory.max_write_id
+        if low == high:
+            return True
+        mark = min(high, self._known.high_watermark)
+        if low <= mark and self._known.range_validity(low, mark) is not RangeValidity.NONE:
+            return False
+        if high > self._ids.high_watermark or any(low <= w <= high for w in self._ids.open):
+            return False
+        # A compaction has dropped the rows of aborted ids; a streaming delta still has them.
+        return found.directory.visibility_txn_id > 0 or self._ids.is_fully_valid(low, high)
+
+    def _runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """Ranges of new write ids with nothing between their ends that is here already or may come later."""
+        for write_id in sorted(self._known.open):
+            if low <= write_id <= high and self._ids.is_valid(write_id):
+                yield write_id, write_id
+        start, end = max(low, self._known.high_watermark + 1), min(high, self._ids.high_watermark)
+        between = [w for w in sorted(self._ids.open) if start <= w <= end]
+        for stop in [*(w - 1 for w in between), end]:
+            if start <= stop:
+                first, last = _first(self._ids, start, stop), _first(self._ids, stop, start)
+                if first is not None and last is not None:
+                    yield first, last
+            start = stop + 2
+
+    def _copy(self, found: StateDirectory) -> Copy:
+        arrival = Arrival(replace(found.directory, visibility_txn_id=0), found.directory.visibility_txn_id > 0)
+        if found.directory.kind is DirectoryKind.BASE and found.compacted:
+            arrival = replace(arrival, is_mapped=True)  # before Hive 4 a side file told it from an INSERT OVERWRITE
+        return Copy(found.name, arrival, found.files)
+
+    # --- what the replica has ----------------------------------------------------------------------------------------
+
+    def _require_whole(self, write_id: int) -> None:
+        """A base hides a delta of the replica or it does not; it cannot hide half of one, whose rows would double.
+
+        It cannot happen: what the replica compacts ends below each id that is still to come, and so does what the
+        source compacts.
+        """
+        for found in self._there.deltas if self._there is not None else ():
+            if found.directory.min_write_id <= write_id < found.directory.max_write_id:
+                raise CorruptTableError(f"{found.name} of the replica reaches across the source's base of {write_id}")
+
+    def _emptied(self) -> EmptyBase | None:
+        """A base without rows, when the source lost its rows without a write id (TRUNCATE, DROP and ADD PARTITION)."""
+        if self._there is None:
+            return None
+        data = [d for d in (self._there.base, *self._there.deltas) if d is not None and any(f.size for f in d.files)]
+        data = [d for d in data if d.bucket_files() or d.plain_files()]
+        lost = [d for d in data if not self._covers(d)]
+        originals_lost = bool(self._there.originals) and self._state.base is None and not self._state.originals
+        if not lost and not originals_lost:
+            return None
+        mark = self._known.high_watermark
+        names = ", ".join(d.name for d in lost[:3]) or "files without write ids"
+        late = [w for w in self._known.open if self._ids.is_valid(w) or w in self._ids.open]
+        if len(lost) < len(data) or late or mark < 1:
+            raise ReplicaDivergedError(
+                f"the source no longer has {names}, and no write id says why, while other rows of that age are there; "
+                "bootstrap the table again"
+            )
+        self._reasons.append(f"the source was emptied without a write id: {names} are gone there")
+        return EmptyBase(mark)
+
+    def _covers(self, there: StateDirectory) -> bool:
+        """Whether the source still has something that tells of these write ids."""
+        low, high = max(1, there.directory.min_write_id), there.directory.max_write_id
+        base = self._state.base
+        if base is not None and high <= base.directory.max_write_id:
+            return True
+        if there.directory.kind is DirectoryKind.BASE and self._state.originals:
+            return True
+        return any(
+            d.directory.min_write_id <= high and low <= d.directory.max_write_id
+            for d in (*self._state.deltas, *(() if base is None else (base,)))
+        )
+
+    def _originals(self) -> tuple[FileEntry, ...]:
+        files = self._state.originals
+        if not files or self._replica.is_new:
+            return files
+        if self._there is not None and (self._there.base is not None or set(files) <= set(self._there.originals)):
+            return ()
+        raise ReplicaDivergedError(
+            f"the source has files without write ids that the replica has not ({files[0].path}): the table became "
+            "transactional after it was replicated, or they were put there by hand; bootstrap the table again"
+        )
+
+
+def _visibility(entry: FileEntry) -> int:
+    directory = parse_directory(entry.path.split("/")[0])
+    return 0 if directory is None else directory.visibility_txn_id
+
+
+def _first(ids: ValidWriteIdList, start: int, stop: int) -> int | None:
+    """The first committed id from ``start`` towards ``stop``."""
+    step = 1 if start <= stop else -1
+    return next((w for w in range(start, stop + step, step) if ids.is_valid(w)), None)
