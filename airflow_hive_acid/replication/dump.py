@@ -22,6 +22,7 @@ from airflow_hive_acid.format.names import STAGING_PREFIX
 from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.metastore.thrift_objects import partition_text, table_text
 from airflow_hive_acid.metastore.thrift_parse import parse_partition, parse_table
+from airflow_hive_acid.replication.state_ids import STATE_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.thrift_objects import PartitionObject, TableObject
 
 METADATA, FILE_LIST, COMPLETE, BEGUN, DATA = "_metadata", "_file_list", "_COMPLETE", "_BEGUN", "data"
-STATE_ID = "repl.last.id"
-"""Hive's parameter of a database, table or partition: its state id."""
 METADATA_VERSION = "0.2"
 _READABLE = ("0.1", METADATA_VERSION)
 _FORMAT = 1
