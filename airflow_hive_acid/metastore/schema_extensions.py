@@ -12,6 +12,7 @@ from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE
 from airflow_hive_acid.metastore.schema_leases import LEASE_TABLES
 from airflow_hive_acid.metastore.schema_pins import PIN_TABLES
 from airflow_hive_acid.metastore.schema_replication import REPLICATION_TABLES
+from airflow_hive_acid.metastore.schema_replication_acid import REPLICATION_ACID_TABLES
 from airflow_hive_acid.metastore.schema_shared import SHARED_TABLES
 from airflow_hive_acid.metastore.schema_streams import STREAM_TABLES
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, HIVE_ACID_VERSION
@@ -102,7 +103,7 @@ VERSION_5 = (
 VERSION_6 = (HIVE_ACID_MEASURE, *SHARED_TABLES)
 """The tables that version 6 adds."""
 
-VERSION_7 = (*REPLICATION_TABLES, *STREAM_TABLES, *PIN_TABLES)
+VERSION_7 = (*REPLICATION_TABLES, *STREAM_TABLES, *PIN_TABLES, *REPLICATION_ACID_TABLES)
 """The tables that version 7 adds."""
 
 EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5, *VERSION_6, *VERSION_7)
