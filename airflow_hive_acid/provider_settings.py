@@ -32,6 +32,8 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.acid.stream.deltas.stop", "integer", "Ours: from so many on a stream waits until a compaction has made them fewer; 0: never.", "1000"),
     ("hive.acid.stream.slow.pause", "string", "Ours: the longest pause before a micro-batch between .slow and .stop. A bare number is in s.", "5s"),
     ("hive.acid.stream.stop.wait", "string", "Ours: so long does a stream at .stop wait for a compaction; then it ends with an error. A bare number is in s.", "10m"),
+    ("hive.acid.batch.transactions", "integer", "Ours: so many txns does a transaction batch open at once, at most hive.txn.max.open.batch less one.", "100"),
+    ("hive.acid.rows.max.bytes", "integer", "Ours: records that a program hands over may take so many bytes as JSON in one txn.", "67108864"),
     ("hive.acid.lease.mirror", "string", "Ours: leases stand in Hive's lock table too, so that writers without one wait. auto: unless embedded. One of auto, on, off.", "auto"),
     ("hive.acid.lease.max.time", "string", "Ours: the longest that a lease may last from its start, extensions included. A bare number is in s.", "24h"),
     ("hive.locks.max.partitions", "integer", "More partitions than this are locked as the table; -1: no limit.", "1000"),

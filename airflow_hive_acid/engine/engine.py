@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
+    from airflow_hive_acid.engine.batches import TransactionBatch
     from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.engine.exports import Destination, Exported
@@ -247,6 +248,24 @@ class Engine:
         script = Script(self._context, len(statements))
         script.run_inside(transaction, statements)
         return script.results
+
+    def batch(
+        self,
+        table: str,
+        *,
+        partition: Mapping[str, Any] | None = None,
+        transactions: int | None = None,
+        stream: str | None = None,
+    ) -> TransactionBatch:
+        """Write records in many small txns that share their files; see
+        :class:`~airflow_hive_acid.engine.batches.TransactionBatch`."""
+        from airflow_hive_acid.engine.batches import TransactionBatch
+
+        if self._context.member is not None:
+            raise UnsupportedStatementError(
+                "a batch has txns of its own; it cannot be part of a transaction across tasks"
+            )
+        return TransactionBatch(self._context, table, partition, transactions, stream)
 
     def define_view(self, source: Source) -> None:
         """Let statements read files by a name, as CREATE OR REPLACE TEMPORARY VIEW does, without a statement.

@@ -88,6 +88,10 @@ class LocalFilesystem:
         else:
             os.unlink(source_path)
 
+    def replace_file(self, source: str, target: str) -> None:
+        """See the protocol."""
+        os.replace(local_path(source), local_path(target))
+
     def delete(self, uri: str, *, inside: str) -> bool:
         """See the protocol."""
         paths.require_inside(inside, uri)

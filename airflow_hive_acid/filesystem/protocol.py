@@ -74,6 +74,13 @@ class Filesystem(Protocol):
         :raises FileNotFoundError: when ``source`` or the parent of ``target`` is missing.
         """
 
+    def replace_file(self, source: str, target: str) -> None:
+        """Give a file the name of another one, or a new name; a reader sees the old or the new one, never none.
+
+        :raises FileNotFoundError: when ``source`` or the parent of ``target`` is missing; nothing was changed.
+        :raises UnsupportedStatementError: where that cannot be done in one step.
+        """
+
     def delete(self, uri: str, *, inside: str) -> bool:
         """Delete a file or a directory with everything below it.
 

@@ -140,7 +140,7 @@ def read_staging(filesystem: Filesystem, staging: str, result: JobResult, target
     :return: the manifest of what is to be published.
     :raises PublishError: for a file too many, too few or of another size, and for a directory that is not the step's.
     """
-    listed = _staged_files(filesystem, staging)
+    listed = staged_files(filesystem, staging)
     directories = []
     for written in result.directories:
         _check_name(written, target)
@@ -270,7 +270,7 @@ def new_partitions(target: Target, manifests: Iterable[Manifest]) -> dict[str, t
     return dict(sorted(found.items()))
 
 
-def _staged_files(filesystem: Filesystem, staging: str) -> dict[str, dict[str, int]]:
+def staged_files(filesystem: Filesystem, staging: str) -> dict[str, dict[str, int]]:
     """Sizes by file name by directory, the directory relative to ``data``."""
     try:
         entries = filesystem.list_files(staging, recursive=True)
@@ -291,7 +291,7 @@ def _staged_files(filesystem: Filesystem, staging: str) -> dict[str, dict[str, i
 
 def _check_name(written: WrittenDirectory, target: Target) -> None:
     """Refuse a directory whose name or partition is not the step's."""
-    problem = _name_problem(written.name, target) or _partition_problem(written, target)
+    problem = _name_problem(written.name, target) or partition_problem(written, target)
     where = f"{written.partition}/{written.name}" if written.partition else written.name
     if problem is not None:
         raise PublishError(
@@ -314,7 +314,7 @@ def _name_problem(name: str, target: Target) -> str | None:
     return None
 
 
-def _partition_problem(written: WrittenDirectory, target: Target) -> str | None:
+def partition_problem(written: WrittenDirectory, target: Target) -> str | None:
     if not target.partition_columns:
         return "the table has no partitions" if written.partition or written.values else None
     if len(written.values) != len(target.partition_columns):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import fsspec
 
-from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.filesystem.protocol import FileInfo
 from airflow_hive_acid.filesystem.uris import FSSPEC_PROTOCOLS, OBJECT_STORES, scheme_of
 from airflow_hive_acid.format import paths
@@ -116,6 +116,13 @@ class FsspecFilesystem:
         # R4: all copies before the first delete. One that finds no source, because it was fenced, is an error.
         self._for_each(lambda pair: self._fs.cp_file(*pair), copies)
         self._delete_objects(source, names)
+
+    def replace_file(self, source: str, target: str) -> None:
+        """See the protocol. fsspec has no rename that replaces."""
+        raise UnsupportedStatementError(
+            f"{source} cannot take the place of {target} in one step: fsspec has no such rename. Files that are read "
+            "while they are written need a local or mounted file system"
+        )
 
     def delete(self, uri: str, *, inside: str) -> bool:
         """See the protocol."""

@@ -70,6 +70,16 @@ class AnyFilesystem:
             raise InvalidArgumentsError(f"{source} cannot be renamed to {target}: they are on different filesystems")
         filesystem.rename(source, target)
 
+    def replace_file(self, source: str, target: str) -> None:
+        """See the protocol.
+
+        :raises InvalidArgumentsError: when the two are on different filesystems.
+        """
+        filesystem = self.at(source)
+        if filesystem is not self.at(target):
+            raise InvalidArgumentsError(f"{source} cannot replace {target}: they are on different filesystems")
+        filesystem.replace_file(source, target)
+
     def delete(self, uri: str, *, inside: str) -> bool:
         """See the protocol."""
         return self.at(uri).delete(uri, inside=inside)

@@ -161,6 +161,38 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
+class Append:
+    """Append the rows of an insert to the open files of a transaction batch, and flush them.
+
+    :param batch: uuid of the batch; its files stay open in the application from step to step.
+    :param min_write_id: of the batch's directory ``delta_X_Y``, and ``max_write_id``.
+    """
+
+    kind: ClassVar[str] = "append"
+    insert: Insert
+    batch: str
+    min_write_id: int
+    max_write_id: int
+
+    @property
+    def target(self) -> TableSnapshot:
+        """The table."""
+        return self.insert.target
+
+
+@dataclass(frozen=True, slots=True)
+class CloseBatch:
+    """Finish the files of a transaction batch.
+
+    :param discard: what has been appended since the last flush that counts is of no interest.
+    """
+
+    kind: ClassVar[str] = "close_batch"
+    batch: str
+    discard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """``column = expression``, the expression in Spark SQL over the aliases of the step."""
 
@@ -309,9 +341,9 @@ class Program:
     rows_uri: str
 
 
-Step = Insert | Update | Delete | Merge | Select | Compact | Export | Program
+Step = Insert | Append | CloseBatch | Update | Delete | Merge | Select | Compact | Export | Program
 _STEPS: dict[str, type[Any]] = {
-    c.kind: c for c in (Insert, Update, Delete, Merge, Select, Compact, Export, Program)
+    c.kind: c for c in (Insert, Append, CloseBatch, Update, Delete, Merge, Select, Compact, Export, Program)
 }  # fmt: skip
 
 DATAFRAME = "dataframe"

@@ -3,8 +3,11 @@
 ``bucket_N_flush_length`` holds 8-byte lengths, one for each flush; the last one counts (Hive's OrcAcidUtils). Bytes
 behind it belong to a transaction that may never commit, and need not end in a readable footer. Spark's ORC source has
 no option for that, so of such a file the part that counts is copied into a hidden directory beside it. It is removed
-when the application ends; what a killed one leaves goes with the delta, by its name. Writers flush and close before
-they commit, so this is rare.
+when the application ends; what a killed one leaves goes with the delta, by its name. Writers remove the side file when
+they close theirs, so only files of batches that are open, or were given up, are copied.
+
+A writer works on while we look. What it flushes after our listing belongs to txns that no snapshot of ours sees, so any
+length that was valid since the listing will do. The length is read before the size, because files only grow.
 """
 
 from __future__ import annotations
@@ -33,21 +36,22 @@ def flushed(fs: HadoopFilesystem, directory: StateDirectory, root: str, files: S
     named = directory.directory
     if named.min_write_id == named.max_write_id or directory.compacted:
         return list(files)  # one transaction, and its commit vouches for the whole file
-    sides = {paths.join(root, e.path): e.size for e in directory.files if e.path.endswith(FLUSH_LENGTH_SUFFIX)}
-    if not sides:
-        return list(files)
     found = []
     for file in files:
-        side = file.uri + FLUSH_LENGTH_SUFFIX
-        length = file.size if side not in sides else fs.last_long(side, sides[side])
-        if length > file.size:
+        # Asked for even if it was not listed: it may have come between the two, and a listing is no moment in time.
+        length = fs.last_long(file.uri + FLUSH_LENGTH_SUFFIX)
+        if length is None:
+            # There was none, or the writer has closed the file meanwhile; it is longer now than it was listed.
+            found.append(replace(file, size=fs.size(file.uri)))
+            continue
+        size = fs.size(file.uri)
+        if length > size:
             raise CorruptTableError(
-                f"{file.uri} has {file.size} bytes, and {length} were flushed into it: rows of committed transactions "
+                f"{file.uri} has {size} bytes, and {length} were flushed into it: rows of committed transactions "
                 "are missing; restore the file"
             )
-        if length == file.size:
-            found.append(file)
-        elif length > 0:
+        if length > 0:
+            # Also when it is all of the file: by the time it is read there may be more.
             aside = paths.join(root, flushed_copy_name(directory.name, str(uuid.uuid4())))
             copy = paths.join(aside, file.uri.rpartition("/")[2])
             fs.copy_beginning(file.uri, copy, length, aside)

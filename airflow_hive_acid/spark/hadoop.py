@@ -67,6 +67,7 @@ class HadoopFilesystem:
     """Hadoop's FileSystem of whatever scheme a URI has, with the credentials of the Spark application."""
 
     def __init__(self, jvm: Any, conf: Any) -> None:
+        self.jvm = jvm
         self._conf = conf
         # A dotted name costs a call for each of its parts, and a search of the class path: look classes up once.
         hadoop = jvm.org.apache.hadoop
@@ -201,11 +202,21 @@ class HadoopFilesystem:
         finally:
             stream.close()
 
-    def last_long(self, uri: str, size: int) -> int:
-        """The last 8-byte number of a file of that many bytes; 0 when there is none yet."""
-        if size < _LONG:
-            return 0
-        stream = self._filesystem(uri).open(self._path(uri))
+    def size(self, uri: str) -> int:
+        """Bytes of a file as they are now."""
+        return int(self._filesystem(uri).getFileStatus(self._path(uri)).getLen())
+
+    def last_long(self, uri: str) -> int | None:
+        """The last 8-byte number of a file; 0 when there is none yet, None when there is no such file."""
+        try:
+            size = self.size(uri)
+            if size < _LONG:
+                return 0
+            stream = self._filesystem(uri).open(self._path(uri))
+        except Py4JJavaError as error:
+            if is_java(error, "java.io.FileNotFoundException"):
+                return None
+            raise
         try:
             stream.seek(size // _LONG * _LONG - _LONG)
             return int(stream.readLong())
@@ -254,7 +265,7 @@ class HadoopFilesystem:
 
     def orc_summary(self, uri: str) -> OrcSummary:
         """Rows and bucket values of an ACID file, from its footer."""
-        reader = self._orc_reader(uri)
+        reader = self.orc_reader(uri)
         try:
             rows = int(reader.getNumberOfRows())
             if rows == 0:
@@ -270,7 +281,7 @@ class HadoopFilesystem:
 
         :raises CorruptTableError: when the footer cannot be read, or is not that of an ACID file.
         """
-        reader = self._orc_reader(uri)
+        reader = self.orc_reader(uri)
         try:
             rows = int(reader.getNumberOfRows())
             if rows == 0:
@@ -288,7 +299,7 @@ class HadoopFilesystem:
 
         :raises CorruptTableError: when the footer cannot be read, or is not that of an ACID file.
         """
-        reader = self._orc_reader(uri)
+        reader = self.orc_reader(uri)
         try:
             fields = reader.getSchema().getChildren()
             if fields is None or fields.size() != 6 or fields.get(5).getFieldNames() is None:
@@ -303,7 +314,7 @@ class HadoopFilesystem:
 
         :raises CorruptTableError: when the footer cannot be read.
         """
-        reader = self._orc_reader(uri)
+        reader = self.orc_reader(uri)
         try:
             return int(reader.getNumberOfRows())
         finally:
@@ -323,7 +334,16 @@ class HadoopFilesystem:
         finally:
             reader.close()
 
-    def _orc_reader(self, uri: str) -> Any:
+    @property
+    def conf(self) -> Any:
+        """Hadoop's configuration of the application; copy it before changing anything."""
+        return self._conf
+
+    def orc_reader(self, uri: str) -> Any:
+        """ORC's reader of a file; close it.
+
+        :raises CorruptTableError: when its footer cannot be read.
+        """
         try:
             return self._orc_file.createReader(self._path(uri), self._orc_file.readerOptions(self._conf))
         except Py4JJavaError as error:

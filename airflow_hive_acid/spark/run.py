@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import (
+    Append,
+    CloseBatch,
     Compact,
     Delete,
     Export,
@@ -24,6 +26,7 @@ from airflow_hive_acid.format.jobs import (
     Update,
 )
 from airflow_hive_acid.spark import (
+    batches,
     change,
     compact,
     counting,
@@ -96,8 +99,8 @@ def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
         counted = counting.counted(spark, step.query, spec.views)
         if counted is not None:
             return _answer(spark, spec, select.write_rows(spark, counted, step))
-    if isinstance(step, Program):
-        return _answer(spark, spec, program.call(spark, step, spec.views))
+    if isinstance(step, Program | CloseBatch):
+        return _without_views(spark, spec, step)
     _create_views(spark, spec)
     if not isinstance(step, Select | Export | Insert | Compact):
         _require_row_ids(step.target)
@@ -106,9 +109,8 @@ def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
             return _answer(spark, spec, select.select(spark, step))
         case Export():
             return _answer(spark, spec, export.export(spark, step))
-        case Insert():
-            writes = insert.insert if step.target.has_row_ids else plain_insert.insert
-            written = writes(spark, step, _staging(spark, spec))
+        case Insert() | Append():
+            written = _insert(spark, step, _staging(spark, spec))
             return replace(_result(spark, spec, written), inserted=rows_in(written))
         case Update():
             written = change.update(spark, step, open_table(spark, step.target), _staging(spark, spec))
@@ -127,6 +129,18 @@ def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
             return _result(spark, spec, compacts(spark, step, _staging(spark, spec)))
         case _:
             assert_never(step)
+
+
+def _without_views(spark: SparkSession, spec: JobSpec, step: Program | CloseBatch) -> JobResult:
+    if isinstance(step, Program):
+        return _answer(spark, spec, program.call(spark, step, spec.views))
+    return _result(spark, spec, batches.close(step))
+
+
+def _insert(spark: SparkSession, step: Insert | Append, staging: Staging) -> list[WrittenDirectory]:
+    if isinstance(step, Append):
+        return batches.append(spark, step, staging)
+    return (insert.insert if step.target.has_row_ids else plain_insert.insert)(spark, step, staging)
 
 
 def _create_views(spark: SparkSession, spec: JobSpec) -> None:
@@ -161,5 +175,5 @@ def _staging(spark: SparkSession, spec: JobSpec) -> Staging:
 
 def _tables(spec: JobSpec) -> list[TableSnapshot]:
     """All tables a step reads or writes."""
-    target = [] if isinstance(spec.step, Select | Export | Program) else [spec.step.target]
+    target = [] if isinstance(spec.step, Select | Export | Program | CloseBatch) else [spec.step.target]
     return [*target, *(view.snapshot for view in spec.views)]
