@@ -16,6 +16,7 @@ from airflow_hive_acid.format import jobs
 from airflow_hive_acid.format.partitions import partition_name
 
 if TYPE_CHECKING:
+    from airflow_hive_acid.format.changes import Changes
     from airflow_hive_acid.sql.pruning import PartitionFilter
     from airflow_hive_acid.sql.statements import DataStatement
 
@@ -73,6 +74,8 @@ class TableRead:
     :param transactional: false for a plain ORC table.
     :param external: its files belong to somebody else.
     :param deleted_rows: whether the query asks for deleted rows; None: it leaves that to the table's property.
+    :param pin: name of the pin as which it is read.
+    :param changes: read what these write ids have changed instead of the rows.
     """
 
     table: str
@@ -82,10 +85,12 @@ class TableRead:
     transactional: bool = True
     external: bool = False
     deleted_rows: bool | None = None
+    pin: str | None = None
+    changes: Changes | None = None
 
     def view_of(self, snapshot: jobs.TableSnapshot) -> jobs.View:
         """The table as a job offers it to the query texts."""
-        return jobs.View(self.view, snapshot, self.pseudo_columns, self.deleted_rows)
+        return jobs.View(self.view, snapshot, self.pseudo_columns, self.deleted_rows, self.changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format import changes
 from airflow_hive_acid.format.jobs import FETCH_DELETED_ROWS
 from airflow_hive_acid.sql.columns import column_names, no_such_column, unknown_column
 from airflow_hive_acid.sql.plans import TableFacts, TableLookup, TableRead, is_external
 from airflow_hive_acid.sql.pruning import PartitionFilter, partition_filter
 from airflow_hive_acid.sql.query_checks import span
 from airflow_hive_acid.sql.scopes import PSEUDO_COLUMNS, Relation, Scope, Scopes
-from airflow_hive_acid.sql.source import OPTIONS, TableOptions, describe
+from airflow_hive_acid.sql.source import describe
+from airflow_hive_acid.sql.table_options import OPTIONS, ChangesOption, PinOption, PropertyOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +35,21 @@ Edit = tuple[int, int, str]
 """First character, the one after the last, and what stands there instead."""
 
 
+class Look(NamedTuple):
+    """How a table is looked at: what its option says; its fields are those of a :class:`TableRead`."""
+
+    deleted_rows: bool | None = None
+    pin: str | None = None
+    changes: changes.Changes | None = None
+
+    def __hash__(self) -> int:
+        wanted = self.changes
+        return hash((self.deleted_rows, self.pin, wanted and (wanted.first, wanted.last, wanted.net, wanted.key)))
+
+
+_USUAL = Look()
+
+
 @dataclass(slots=True)
 class References:
     """All that the query texts of one statement refer to; grows as its fragments are rewritten.
@@ -43,7 +60,7 @@ class References:
     statement: DataStatement
     table_of: TableLookup
     views: Mapping[str, Source]
-    reads: dict[tuple[str, bool, bool | None], TableRead] = field(default_factory=dict)
+    reads: dict[tuple[str, bool, Look], TableRead] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
 
     def rewrite(self, fragment: Fragment, outer: Scope = _NOWHERE) -> str:
@@ -87,7 +104,8 @@ class References:
             columns = tuple(column.name.lower() for column in source.columns) or None
             return Relation(alias, columns, table, aliased=aliased)
         facts = self.table_of(f"{database or self.statement.default_database}.{name}")
-        return Relation(alias, column_names(facts), table, facts, aliased)
+        own = changes.COLUMNS if isinstance(table.meta.get(OPTIONS), ChangesOption) else ()
+        return Relation(alias, (*column_names(facts), *own), table, facts, aliased)
 
     def _add_nested_tables(self, scopes: Scopes) -> None:
         """Tables of joins in parentheses are no relations of their own; they are exchanged, and not pruned."""
@@ -148,41 +166,57 @@ class References:
             if node.args.get("sample") and not relation.aliased:
                 raise self._unsupported("a table with TABLESAMPLE needs an alias behind it", node, fragment)
             parts = [part for part in (node.args.get("db"), node.this) if part is not None]
-            deleted, end = self._deleted_rows(node, facts, fragment)
-            view = self.read(facts, _pruned(facts, relation, scope), relation.pseudo, deleted).view
+            look, end = self._look(node, facts, fragment)
+            view = self.read(facts, _pruned(facts, relation, scope), relation.pseudo, look).view
             text = view if relation.aliased else f"{view} AS {_quoted(relation.alias)}"
             edits.append((parts[0].meta["start"], (end or parts[-1].meta["end"]) + 1, text))
         return edits
 
-    def _deleted_rows(self, node: exp.Table, facts: TableFacts, fragment: Fragment) -> tuple[bool | None, int | None]:
-        """Whether ``t('acid.fetch.deleted.rows'='true')`` asks for deleted rows, and where that ends."""
-        options: TableOptions | None = node.meta.get(OPTIONS)
-        if options is None:
-            return None, None
-        value = {"true": True, "false": False}.get(options.value.lower())
-        if options.key != FETCH_DELETED_ROWS or value is None:
+    def _look(self, node: exp.Table, facts: TableFacts, fragment: Fragment) -> tuple[Look, int | None]:
+        """What the option behind a table's name asks for, and where that ends."""
+        match node.meta.get(OPTIONS):
+            case PropertyOption() as option:
+                return Look(self._deleted_rows(option, node, facts, fragment)), option.end
+            case PinOption(name, end):
+                if not facts.is_transactional:
+                    raise self._unsupported(f"{facts.qualified_name} is no ACID table, and in no pin", node, fragment)
+                return Look(pin=name), end
+            case ChangesOption(first, last, net, key, end):
+                problem = _wrong_changes(facts, first, last, key)
+                if problem:
+                    raise self._unsupported(problem, node, fragment)
+                return Look(changes=changes.Changes(first, last, net, key)), end
+        return Look(), None
+
+    def _deleted_rows(self, option: PropertyOption, node: exp.Table, facts: TableFacts, fragment: Fragment) -> bool:
+        """Whether ``t('acid.fetch.deleted.rows'='true')`` asks for deleted rows."""
+        value = {"true": True, "false": False}.get(option.value.lower())
+        if option.key != FETCH_DELETED_ROWS or value is None:
             problem = f"of a table's properties a query can set '{FETCH_DELETED_ROWS}', to 'true' or 'false'"
             raise self._unsupported(problem, node, fragment)
         if value and (not facts.is_transactional or facts.is_insert_only):
             problem = f"{facts.qualified_name} has no deleted rows to show: it is not a full ACID table"
             raise self._unsupported(problem, node, fragment)
-        return value, options.end
+        return value
 
     def read(
         self,
         facts: TableFacts,
         partitions: PartitionFilter,
         pseudo_columns: bool = False,
-        deleted_rows: bool | None = None,
+        look: Look = _USUAL,
     ) -> TableRead:
         """Note that the statement reads a table; what it reads twice is one view of all it needs."""
-        key = (facts.qualified_name, pseudo_columns, deleted_rows)
+        key = (facts.qualified_name, pseudo_columns, look)
         known = self.reads.get(key)
         if known is not None:
             partitions = known.partitions.either(partitions)
         view = known.view if known is not None else self._new_view(facts)
         transactional, external = facts.is_transactional, is_external(facts)
-        read = TableRead(facts.qualified_name, view, partitions, pseudo_columns, transactional, external, deleted_rows)
+        read = TableRead(
+            facts.qualified_name, view, partitions, pseudo_columns, transactional, external, look.deleted_rows,
+            look.pin, look.changes,
+        )  # fmt: skip
         self.reads[key] = read
         return read
 
@@ -194,6 +228,16 @@ class References:
 
     def _unsupported(self, problem: str, node: exp.Expr, fragment: Fragment) -> UnsupportedStatementError:
         return UnsupportedStatementError(self.describe(problem, node, fragment))
+
+
+def _wrong_changes(facts: TableFacts, first: int, last: int, key: tuple[str, ...]) -> str | None:
+    """Why a query cannot ask for these changes of a table."""
+    if not facts.is_transactional:
+        return f"{facts.qualified_name} has no changes to tell: it is no ACID table"
+    if not 1 <= first <= last:
+        return "write ids begin at 1, and a range goes upwards: CHANGES BETWEEN 5 AND 9"
+    unknown = next((name for name in key if name not in column_names(facts)), None)
+    return None if unknown is None else no_such_column(facts, unknown)
 
 
 def partition_columns(facts: TableFacts) -> tuple[tuple[str, str], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.hive import Hive
@@ -11,16 +11,13 @@ from sqlglot.parsers.hive import HiveParser
 from sqlglot.tokenizer_core import TokenType
 
 from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
+from airflow_hive_acid.sql.table_options import OPTIONS, table_options
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
 _SHOWN_WIDTH = 100
 _OPAQUE = "opaque"
-OPTIONS = "hive_acid_options"
-"""Key of a table's ``meta``: its :class:`TableOptions`."""
-_OPTION_PREFIX = "acid."
-_OPTION = (TokenType.L_PAREN, TokenType.STRING, TokenType.EQ, TokenType.STRING, TokenType.R_PAREN)
 _FAILURES: tuple[type[Exception], ...] = (
     SqlglotError,
     RecursionError,
@@ -32,17 +29,6 @@ _FAILURES: tuple[type[Exception], ...] = (
     ValueError,
 )
 """What a parser that is not ours may raise over a text it did not expect; each means that the text is not SQL."""
-
-
-class TableOptions(NamedTuple):
-    """``t('acid.fetch.deleted.rows'='true')``: Hive's table properties for one look at a table.
-
-    :param end: place of the closing parenthesis.
-    """
-
-    key: str
-    value: str
-    end: int
 
 
 class HiveSql(Hive):
@@ -83,7 +69,7 @@ class SourceText:
 
         :raises SqlSyntaxError: underlining the place.
         """
-        options, tokens = _table_options(tokens)
+        options, tokens = table_options(tokens)
         try:
             trees = HiveSql().parser().parse(tokens, self.text)
         except _FAILURES as error:
@@ -95,7 +81,7 @@ class SourceText:
             if found is not None:
                 table.meta[OPTIONS] = found
         for start, stray in options.items():
-            raise self.syntax_error(f"'{stray.key}' is an option of a table in FROM", start, stray.end)
+            raise self.syntax_error(f"{stray.shown} is an option of a table in FROM", start, stray.end)
         return trees[0]
 
     def _parse_error(self, error: Exception, tokens: list[Token]) -> SqlSyntaxError:
@@ -121,23 +107,6 @@ class SourceText:
             return SqlSyntaxError(f"the script cannot be divided into words: {str(error)[:200]}")
         offset, what = place
         return self.syntax_error(f"this {what} is never closed", offset, offset)
-
-
-def _table_options(tokens: list[Token]) -> tuple[dict[int, TableOptions], list[Token]]:
-    """Options by the place of the table's name, and the tokens without them: sqlglot would see functions."""
-    options: dict[int, TableOptions] = {}
-    left: list[Token] = []
-    at = 0
-    while at < len(tokens):
-        left.append(tokens[at])
-        at += 1
-        following = tokens[at : at + len(_OPTION)]
-        if tuple(token.token_type for token in following) == _OPTION and following[1].text.lower().startswith(
-            _OPTION_PREFIX
-        ):
-            options[left[-1].start] = TableOptions(following[1].text.lower(), following[3].text, following[-1].end)
-            at += len(_OPTION)
-    return options, left
 
 
 def without_literals(text: str) -> str:

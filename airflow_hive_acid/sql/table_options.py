@@ -1,0 +1,134 @@
+"""What a query may say of one look at a table, behind its name in FROM.
+
+``t('acid.fetch.deleted.rows'='true')`` is Hive's; ``t FOR SYSTEM_VERSION AS OF PIN 'month_end'`` reads what a pin
+sees, ``t [NET] CHANGES BETWEEN 5 AND 9 [KEY (id)]`` what those write ids have changed. sqlglot knows none of them, so
+they are taken out of the tokens before it parses, and put beside the table's name in its tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot.tokenizer_core import TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlglot.tokenizer_core import Token
+
+OPTIONS = "hive_acid_options"
+"""Key of a table's ``meta``: its option."""
+_OPTION_PREFIX = "acid."
+_PROPERTY = (TokenType.L_PAREN, TokenType.STRING, TokenType.EQ, TokenType.STRING, TokenType.R_PAREN)
+_PIN = ("FOR", "SYSTEM_VERSION", "AS", "OF", "PIN")
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyOption:
+    """A table property for one look at the table.
+
+    :param end: place of the last character.
+    """
+
+    key: str
+    value: str
+    end: int
+
+    @property
+    def shown(self) -> str:
+        """For messages."""
+        return f"'{self.key}'"
+
+
+@dataclass(frozen=True, slots=True)
+class PinOption:
+    """The table as a pin sees it."""
+
+    name: str
+    end: int
+
+    @property
+    def shown(self) -> str:
+        """For messages."""
+        return f"FOR SYSTEM_VERSION AS OF PIN '{self.name}'"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesOption:
+    """What a range of write ids has changed; see :class:`~airflow_hive_acid.format.changes.Changes`."""
+
+    first: int
+    last: int
+    net: bool
+    key: tuple[str, ...]
+    end: int
+
+    @property
+    def shown(self) -> str:
+        """For messages."""
+        return f"CHANGES BETWEEN {self.first} AND {self.last}"
+
+
+Option = PropertyOption | PinOption | ChangesOption
+
+
+def table_options(tokens: Sequence[Token]) -> tuple[dict[int, Option], list[Token]]:
+    """Options by the place of the table's name, and the tokens without them."""
+    options: dict[int, Option] = {}
+    left: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        left.append(tokens[at])
+        at += 1
+        found = _property(tokens, at) or _pin(tokens, at) or _changes(tokens, at)
+        if found is not None:
+            option, length = found
+            options[left[-1].start] = option
+            at += length
+    return options, left
+
+
+def _property(tokens: Sequence[Token], at: int) -> tuple[Option, int] | None:
+    following = tokens[at : at + len(_PROPERTY)]
+    if tuple(token.token_type for token in following) != _PROPERTY:
+        return None
+    if not following[1].text.lower().startswith(_OPTION_PREFIX):
+        return None
+    return PropertyOption(following[1].text.lower(), following[3].text, following[-1].end), len(_PROPERTY)
+
+
+def _pin(tokens: Sequence[Token], at: int) -> tuple[Option, int] | None:
+    if _words(tokens, at, len(_PIN)) != _PIN or at + len(_PIN) >= len(tokens):
+        return None
+    name = tokens[at + len(_PIN)]
+    if name.token_type is not TokenType.STRING:
+        return None
+    return PinOption(name.text, name.end), len(_PIN) + 1
+
+
+def _changes(tokens: Sequence[Token], at: int) -> tuple[Option, int] | None:
+    start = at
+    net = _words(tokens, at, 1) == ("NET",)
+    at += net
+    if _words(tokens, at, 2) != ("CHANGES", "BETWEEN") or len(tokens) < at + 5:
+        return None
+    first, middle, last = tokens[at + 2 : at + 5]
+    if middle.token_type is not TokenType.AND or not all(t.text.isdecimal() for t in (first, last)):
+        return None
+    at += 5
+    key, end = [], last.end
+    if _words(tokens, at, 2) == ("KEY", "("):
+        at += 2
+        while at < len(tokens) and tokens[at].token_type is not TokenType.R_PAREN:
+            if tokens[at].token_type is not TokenType.COMMA:
+                key.append(tokens[at].text.lower())
+            at += 1
+        end = tokens[at].end
+        at += 1
+    return ChangesOption(int(first.text), int(last.text), net, tuple(key), end), at - start
+
+
+def _words(tokens: Sequence[Token], at: int, number: int) -> tuple[str, ...]:
+    quoted = (TokenType.STRING, TokenType.IDENTIFIER)
+    return tuple("" if t.token_type in quoted else t.text.upper() for t in tokens[at : at + number])
