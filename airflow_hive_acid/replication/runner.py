@@ -11,19 +11,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid.errors import (
     ActionRefusedError,
     HiveAcidError,
-    NoSuchObjectError,
     ReplicationBusyError,
     ReplicationGapError,
 )
 from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.replication.decoding import SILENT, decode_event
+from airflow_hive_acid.replication.decoding import SILENT, base_type, decode_event
 from airflow_hive_acid.replication.events import EventKind, read_after
+from airflow_hive_acid.replication.exim import merge_syncs
 from airflow_hive_acid.replication.selecting import of_policy
 from airflow_hive_acid.replication.state import KeptEvent, ObjectState, Phase, PolicyRecord
 from airflow_hive_acid.replication.tasks import SyncAcidCommand
@@ -78,8 +77,9 @@ class Executor(Protocol):
     def drop_others(self, tables: Iterable[TableName], event_id: int) -> list[Applied]:
         """Drop what an earlier copy of the policy brought and the source has no more."""
 
-    def run(self, task: ReplicationTask) -> list[Applied]:
-        """Run a task that is not for ACID tables."""
+    def run(self, tasks: Sequence[ReplicationTask]) -> list[Applied]:
+        """Run tasks in order, those that are not for ACID tables; what is gone at the source by now is left to the
+        event that says so."""
 
     def acid_tables(self, tables: Iterable[TableName]) -> list[TableName]:
         """Those of the tables that exist at the source and are ACID tables."""
@@ -259,7 +259,7 @@ class _Cycle:
         self._note(parts.executor.drop_others(tables, target))
         for table in sorted(set(tables) - set(acid)):
             parts.step(f"copying {table}")
-            self._note(self._ended_meanwhile(partial(parts.executor.copy_table, table, target)))
+            self._note(parts.executor.copy_table(table, target))
         self._sync(acid, target)
         parts.step("first copy is complete")
         self._record.change(self._epoch, phase=Phase.INCREMENTAL, position=target, target=None)
@@ -280,14 +280,15 @@ class _Cycle:
             page = read_after(self._parts.events, reached, min(self._parts.page, current - reached))
             if not page:
                 break  # a source whose newest events are not readable yet
-            for task in self._tasks(page):
-                asked = [c for c in (*task.source, *task.destination) if isinstance(c, SyncAcidCommand)]
-                for command in asked:
-                    wanted |= self._acid(command)
-                    newest = command.event_id
-                if not asked:
-                    self._parts.step(str(task.kind.value))
-                    self._note(self._ended_meanwhile(partial(self._parts.executor.run, task)))
+            tasks = merge_syncs(self._tasks(page))
+            syncs = [c for task in tasks for c in task.destination if isinstance(c, SyncAcidCommand)]
+            work = [task for task in tasks if not any(isinstance(c, SyncAcidCommand) for c in task.destination)]
+            if work:
+                self._parts.step("applying")
+                self._note(self._parts.executor.run(work))
+            for command in syncs:
+                wanted |= self._acid(command)
+                newest = command.event_id
             reached = page[-1].event_id
             if newest is None:
                 self._advance(reached)
@@ -295,7 +296,7 @@ class _Cycle:
             self._sync(self._parts.executor.acid_tables(sorted(wanted)), newest)
             self._advance(reached)
 
-    def _tasks(self, page: Sequence[LoggedEvent]) -> Iterable[ReplicationTask]:
+    def _tasks(self, page: Sequence[LoggedEvent]) -> list[ReplicationTask]:
         """What a page of events asks for; what nobody can apply is kept first."""
         mine, kept = [], []
         for logged in page:
@@ -306,19 +307,18 @@ class _Cycle:
                 continue
             self.report.kinds[event.kind.value] += 1
             if event.kind in (EventKind.UNKNOWN, EventKind.NOT_REPLICATED):
-                if event.type not in SILENT:
+                if base_type(event.type) not in SILENT:
                     kept.append(_kept(event))
                 continue
             mine.append(event)
         if kept:
             self._record.keep(self._epoch, kept)
             self.report.kept += [f"event {one.event_id} {one.type}: {one.why}" for one in kept]
-        for task in self._parts.create(mine):
-            if task.report is not None:
-                self.report.notes.append(f"{task.kind.value} of {task.about}: {task.report}")
-            if not task.is_no_op:
-                self.report.tasks += 1
-                yield task
+        made = list(self._parts.create(mine))
+        self.report.notes += [task.report for task in made if task.report is not None]
+        found = [task for task in made if not task.is_no_op]
+        self.report.tasks += len(found)
+        return found
 
     def _acid(self, command: SyncAcidCommand) -> set[TableName]:
         """The tables that a command names, or else those whose write ids differ."""
@@ -332,16 +332,6 @@ class _Cycle:
         self._parts.step("syncing")
         self._note(self._parts.executor.sync(tables, event_id))
         self._parts.step("synced")
-
-    def _ended_meanwhile(self, work: Callable[[], list[Applied]]) -> list[Applied]:
-        """Replication is lazy: what a task is about may be gone by now, and a later event says so."""
-        try:
-            return work()
-        except NoSuchObjectError as error:
-            if not getattr(error, "at_source", False):
-                raise
-            self.report.notes.append(f"gone at the source by now: {error}")
-            return []
 
     def _advance(self, reached: int) -> None:
         self._parts.step("advancing")
