@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from airflow_hive_acid.errors import ReplicaDivergedError, ReplicationBusyError
+from airflow_hive_acid.errors import NoSuchObjectError, ReplicationBusyError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.database import chunks
@@ -182,7 +182,7 @@ def target_databases(conn: Connection, policy: str) -> list[str]:
 def mark_target(conn: Connection, database: str, policy: str) -> None:
     """Note that a policy writes a database, and only policies do.
 
-    :raises ReplicaDivergedError: when the database does not exist.
+    :raises NoSuchObjectError: when the database does not exist.
     """
     database_id, policies = _locked(conn, database)
     if policy not in policies:
@@ -211,7 +211,7 @@ def unmark_target(conn: Connection, database: str, policy: str) -> None:
 def _locked(conn: Connection, database: str) -> tuple[int, list[str]]:
     database_id = conn.execute(_DATABASE, {"name": database}).scalar()
     if database_id is None:
-        raise ReplicaDivergedError(
+        raise NoSuchObjectError(
             f"there is no database {database} at the replica; a database must exist before it is replicated: create it"
         )
     # R3: read after the lock, in a statement of its own.

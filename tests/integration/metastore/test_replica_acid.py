@@ -1,0 +1,232 @@
+"""The last step of an ACID sync: which write ids readers of the replica see, before, between and after."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_hive_acid.errors import ReplicaDivergedError, ReplicationBusyError, TxnAbortedError
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.replica_acid import Advance, IdState, TableAdvance, Written, advance, rows_for
+from airflow_hive_acid.metastore.replica_records import begin_attempt, mark_target, read_records, read_sync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from airflow_hive_acid.metastore.catalog_model import Table
+
+NONE = ValidWriteIdList(0)
+
+
+@pytest.fixture
+def client(metastore_url: str, tmp_path: Path) -> Iterator[MetastoreClient]:
+    with MetastoreClient(metastore_url) as found:
+        found.catalog.set_warehouse((tmp_path / "warehouse").as_uri())
+        yield found
+
+
+def table(client: MetastoreClient, name: str = "t", *, partitioned: bool = False) -> Table:
+    keys = (Column("p", "string"),) if partitioned else ()
+    return client.catalog.create_table(TableDefinition("default", name, (Column("a", "int"),), keys))
+
+
+class Sync:
+    """A sync of tables that were copied by hand."""
+
+    def __init__(self, client: MetastoreClient, state_id: int, policy: str = "p") -> None:
+        self.client, self.state_id, self.policy = client, state_id, policy
+        self.attempt = str(uuid.uuid4())
+
+        def begin(conn) -> None:
+            begin_attempt(conn, policy, self.attempt, ["default.t"])
+            mark_target(conn, "default", policy)
+
+        client.database.run(begin)
+        self.txn = client.replica(policy).open_txns([-state_id])[0]
+
+    def advance(self, *tables: TableAdvance) -> None:
+        request = Advance(self.policy, self.attempt, self.state_id, self.txn, tables)
+        self.client.database.run(lambda conn: advance(conn, self.client, request))
+
+
+def becomes(found: Table, known: ValidWriteIdList, now: ValidWriteIdList, **rest) -> TableAdvance:
+    rest.setdefault("source_txns", {w: 1000 + w for w in now.open})
+    return TableAdvance(found, "default.t", 77, known, now, **rest)
+
+
+def known(client: MetastoreClient, found: Table, policy: str = "p") -> ValidWriteIdList:
+    return client.database.read(lambda conn: read_records(conn, policy))[found.id].write_ids
+
+
+def visible(client: MetastoreClient, name: str = "default.t") -> ValidWriteIdList:
+    return client.get_valid_write_ids(name)[name]
+
+
+def ids(high: int, opened=(), aborted=()) -> ValidWriteIdList:
+    return ValidWriteIdList(high, frozenset(opened), frozenset(aborted), None, "default.t")
+
+
+@given(st.integers(0, 6), st.lists(st.sampled_from("coa"), max_size=7))
+def test_a_run_of_committed_ids_needs_two_rows(mark: int, letters: list[str]) -> None:
+    """Every id that is not committed has a row; of the others the first and the last."""
+    states = {mark + 1 + i: letter for i, letter in enumerate(letters)}
+    now = ids(
+        mark + len(letters), [w for w, x in states.items() if x == "o"], [w for w, x in states.items() if x == "a"]
+    )
+    found = dict(rows_for(ids(mark), now))
+    named = {"c": IdState.COMMITTED, "o": IdState.OPEN, "a": IdState.ABORTED}
+    assert all(named[states[w]] is state for w, state in found.items())
+    assert {w for w, x in states.items() if x != "c"} <= found.keys()
+    done = [w for w, x in states.items() if x == "c"]
+    assert {w for w in found if states[w] == "c"} <= {mark + 1, *done[-1:]}
+    assert not states or (mark + 1 in found and (not done or done[-1] in found))
+
+
+def test_readers_see_the_sources_list_and_readers_of_before_see_none_of_it(client: MetastoreClient) -> None:
+    """Open and aborted ids are what they are at the source.
+
+    t1  sync 1: ids 1..50, 7 open, 9 aborted
+    t2  reader A begins, its lists are looked up late
+    t3  sync 2: 7 committed, 51..60 new, 55 open
+    t4  A's lists: as at t2; a reader of now: as at the source
+    """
+    found = table(client)
+    first = ids(50, [7], [9])
+    Sync(client, 100).advance(becomes(found, NONE, first, written=(Written(None, 50, False),)))
+    assert visible(client) == first
+    early = client.get_valid_txns()
+    second = ids(60, [55], [9])
+    Sync(client, 200).advance(becomes(found, known(client, found), second))
+    assert visible(client) == second
+    late = client.get_valid_write_ids("default.t", early)["default.t"]
+    assert all(late.is_valid(w) == first.is_valid(w) for w in range(1, 70))
+    assert client.max_allocated_write_id("default.t") == 60
+    assert client.catalog.get_table("default.t").property("repl.last.id") == "200"
+
+
+@pytest.mark.rule("R11")
+def test_a_reader_between_the_syncs_txn_and_its_commit_sees_nothing_new(client: MetastoreClient) -> None:
+    """It has a larger txn id than the sync, and takes its snapshot after the commit.
+
+    t1  sync opens 5
+    t2              reader opens 6
+    t3  sync commits
+    t4              snapshot of txn 6: sees 5, and none of the new write ids
+    """
+    found = table(client)
+    Sync(client, 1).advance(becomes(found, NONE, ids(3)))
+    sync = Sync(client, 2)
+    reader = client.open_txn()
+    sync.advance(becomes(found, known(client, found), ids(8)))
+    txns = client.get_valid_txns(reader)
+    assert txns.is_valid(sync.txn)
+    mine = client.get_valid_write_ids("default.t", txns)["default.t"]
+    assert [w for w in range(1, 10) if mine.is_valid(w)] == [1, 2, 3]
+
+
+def test_purges_never_hide_what_came(client: MetastoreClient) -> None:
+    """TXN_TO_WRITE_ID loses its oldest txns; open and committed ids stay what they are."""
+    found = table(client)
+    lists = [ids(10, [4, 10], [6]), ids(30, [10], [6, 12]), ids(30, [], [6, 12]), ids(31, [], [12])]
+    for number, now in enumerate(lists, 1):
+        before = NONE if number == 1 else known(client, found)
+        Sync(client, number).advance(becomes(found, before, now))
+        client.housekeeping.clean_txn_to_write_id()
+        client.housekeeping.clean_empty_txns()
+        seen = visible(client)
+        gone = {6, 12}  # aborted, and nothing of them is here: they may be forgotten
+        assert all(seen.is_valid(w) == now.is_valid(w) for w in range(1, 40) if w not in gone), f"sync {number}: {seen}"
+
+
+def test_two_tables_share_the_txns_of_their_runs(client: MetastoreClient) -> None:
+    """A policy of a thousand tables opens two txns, not two thousand."""
+    tables = [table(client, f"t{i}") for i in range(20)]
+    before = client.get_valid_txns().high_watermark
+    Sync(client, 5).advance(*(TableAdvance(t, f"default.{t.name}", 9, NONE, ids(40)) for t in tables))
+    assert client.get_valid_txns().high_watermark == before + 3
+    assert {str(visible(client, f"default.{t.name}").high_watermark) for t in tables} == {"40"}
+
+
+@pytest.mark.rule("R5")
+def test_an_earlier_sync_that_wakes_up_changes_nothing(client: MetastoreClient) -> None:
+    found = table(client)
+    early = Sync(client, 1)
+    Sync(client, 2).advance(becomes(found, NONE, ids(5)))
+    with pytest.raises(ReplicationBusyError, match="taken over"):
+        early.advance(becomes(found, NONE, ids(3)))
+    assert visible(client) == ids(5)
+
+
+def test_a_foreign_write_is_found_and_nothing_is_overwritten(client: MetastoreClient) -> None:
+    found = table(client)
+    Sync(client, 1).advance(becomes(found, NONE, ids(5)))
+    with client.transaction({"default.t": "insert"}):
+        pass
+    sync = Sync(client, 2)
+    with pytest.raises(ReplicaDivergedError, match=r"default\.t: write ids up to 6 .* left 5.*bootstrap") as raised:
+        sync.advance(becomes(found, known(client, found), ids(9)))
+    assert list(raised.value.tables) == ["default.t"]
+    assert client.max_allocated_write_id("default.t") == 6
+
+
+def test_an_open_id_that_others_aborted_here_and_the_source_committed_is_divergence(client: MetastoreClient) -> None:
+    """The reaper after ``hive.repl.txn.timeout``, or an operator: ``repl.incompatible`` says so, too."""
+    found = table(client)
+    Sync(client, 1).advance(becomes(found, NONE, ids(5, [4])))
+    [waiting] = [t.txn_id for t in client.show_transactions() if t.txn_id != 0 and t.state.value == "o"]
+    client.abort_txn(waiting)
+    assert client.catalog.get_database("default").properties["repl.incompatible"] == "true"
+    with pytest.raises(ReplicaDivergedError, match=f"txn {waiting} of write id 4 was aborted here"):
+        Sync(client, 2).advance(becomes(found, known(client, found), ids(5)))
+
+
+def test_aborted_ids_that_the_source_forgets_stay_what_they_are(client: MetastoreClient) -> None:
+    """After its Cleaner, the source's list no longer names them; they are not taken for new."""
+    found = table(client)
+    Sync(client, 1).advance(becomes(found, NONE, ids(5, [], [4])))
+    Sync(client, 2).advance(becomes(found, known(client, found), ids(6)))
+    assert known(client, found).aborted == {4}
+    assert rows_for(known(client, found), ids(6)) == []
+
+
+def test_a_sync_whose_txn_was_reaped_changes_nothing(client: MetastoreClient) -> None:
+    found = table(client)
+    sync = Sync(client, 1)
+    client.abort_txn(sync.txn)
+    with pytest.raises(TxnAbortedError):
+        sync.advance(becomes(found, NONE, ids(5)))
+    assert visible(client).high_watermark == 0
+    assert client.database.read(lambda conn: read_sync(conn, "p")).state_id is None
+
+
+def test_partitions_come_and_go_with_the_sync(client: MetastoreClient) -> None:
+    """Their directories are left to the Cleaner, for readers of before; the Initiator hears of what came."""
+    found = table(client, partitioned=True)
+    written = (Written("p=1", 2, False), Written("p=2", 2, True))
+    Sync(client, 1).advance(becomes(found, NONE, ids(2), added=("p=1", "p=2"), written=written))
+    assert [p.name for p in client.catalog.list_partitions("default.t")] == ["p=1", "p=2"]
+    assert {c.resource.partition for c in client.compactions.find_candidates()} == {"p=1", "p=2"}
+    Sync(client, 2).advance(becomes(found, known(client, found), ids(2), gone=("p=1",)))
+    assert [p.name for p in client.catalog.list_partitions("default.t")] == ["p=2"]
+    [left] = client.compactions.show()
+    assert left.soft_deleted_location == f"{found.location}/p=1"
+    assert left.next_txn_id is not None
+
+
+def test_the_log_tells_of_what_came(client: MetastoreClient) -> None:
+    """So that caches and watchers of the replica, and replicas of it, hear of it."""
+    found = table(client)
+    before = client.notifications.current_event_id()
+    Sync(client, 1).advance(becomes(found, NONE, ids(5, [], [2])))
+    told = [event.type for event in client.events_after(before)]
+    assert told.count("ALLOC_WRITE_ID_EVENT") == 1
+    assert told.count("COMMIT_TXN") == 3
+    assert told.count("ABORT_TXN") == 1
