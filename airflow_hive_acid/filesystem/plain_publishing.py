@@ -129,16 +129,20 @@ def check_files(filesystem: Filesystem, manifests: Iterable[PlainManifest]) -> N
 def undo(filesystem: Filesystem, aside: str, manifest: PlainManifest, location: str) -> None:
     """Remove what came and bring back what went; does nothing for what has not happened, or was undone already.
 
+    As long as not all has been moved out, nothing has been moved in: a file of a name that was to come is an old one
+    then, which an import replaces by one of the same name.
+
     :param aside: URI of the job's staging directory, wherever it is by now.
     :param location: URI of the table directory.
     """
-    for file in manifest.files:
-        inside = location if paths.is_inside(location, file.uri) else file.place
-        filesystem.delete(file.uri, inside=inside)
-    for number, uri in enumerate(manifest.replaced):
-        kept = f"{aside}/{_REPLACED}/{number}"
-        if filesystem.exists(kept):
-            filesystem.rename(kept, uri)
+    kept = {f"{aside}/{_REPLACED}/{number}": uri for number, uri in enumerate(manifest.replaced)}
+    there = [place for place in kept if filesystem.exists(place)]
+    if len(there) == len(kept):
+        for file in manifest.files:
+            inside = location if paths.is_inside(location, file.uri) else file.place
+            filesystem.delete(file.uri, inside=inside)
+    for place in there:
+        filesystem.rename(place, kept[place])
 
 
 def undo_fenced(filesystem: Filesystem, staging: str, manifest: PlainManifest, location: str, note: str) -> bool:

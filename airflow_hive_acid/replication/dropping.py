@@ -1,0 +1,166 @@
+"""DROP TABLE … and DROP PARTITION … FOR REPLICATION('id'): what came by replication goes, unless it is newer.
+
+The id is that of the drop's event. An object whose state id is not older came, or was exported, after that drop: it
+stays, and the result says so (HiveReplicationDevelopment, "DropTable"). What did not come by replication stays, too.
+Files go after the commit, under no lock: nobody can find them any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE
+from airflow_hive_acid.metastore.catalog_objects import ObjectRows
+from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
+from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock, table_lock
+from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.replication.exporting import is_transactional, table_of
+from airflow_hive_acid.replication.importing import fence_dead_job
+from airflow_hive_acid.replication.state_ids import ObjectState, may_drop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.catalog_model import PartitionSpec
+    from airflow_hive_acid.metastore.catalog_objects import StoredPartition
+    from airflow_hive_acid.metastore.thrift_objects import TableObject
+    from airflow_hive_acid.replication.site import Site
+    from airflow_hive_acid.replication.state_ids import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class DropResult:
+    """What a drop has done.
+
+    :param dropped: names of the partitions that went, or of the table; empty when nothing did.
+    :param kept: what stayed, with the reason.
+    """
+
+    table: str
+    event_id: int
+    dropped: tuple[str, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.dropped)
+
+
+def drop_table(site: Site, table: str, event_id: int) -> DropResult:
+    """Drop a table, unless its state id is not older than the event.
+
+    :raises LockTimeoutError: when its readers do not end in time; nothing was dropped.
+    """
+    name = table_name(table)
+    found, verdict = site.client.database.read(lambda conn: _judge(site, conn, name, event_id))
+    if found is None or not verdict.accepted:
+        return DropResult(str(name), event_id, kept=((str(name), verdict.reason),))
+    with ddl_transaction(
+        site.client, [table_lock(name, LockType.EXCLUSIVE)], agent_info=f"drop {name} for replication"
+    ) as ddl:
+        _fence_dead(site, name)
+
+        def change(conn: Connection) -> tuple[tuple[str, ...], str | None]:
+            now, again = _judge(site, conn, name, event_id, lock=True)
+            if now is None or not again.accepted:
+                return (), again.reason
+            dropped = site.client.catalog.drop_table_in(conn, name)
+            return (dropped.locations if dropped.delete_data else ()), None
+
+        locations, kept = ddl.commit(change)
+    if kept is not None:
+        return DropResult(str(name), event_id, kept=((str(name), kept),))
+    for location in locations:
+        _remove(site, location)
+    return DropResult(str(name), event_id, dropped=(str(name),))
+
+
+def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec], event_id: int) -> DropResult:
+    """Drop partitions, all that are older than the event at once.
+
+    :param partitions: names, values, or values by column.
+    """
+    name = table_name(table)
+    found = site.client.database.read(lambda conn: _tables(site).find_tables(conn, [name]).get(name))
+    if found is None:
+        return DropResult(str(name), event_id, kept=((str(name), "there is no such table"),))
+    shape = table_of(found)
+    names = sorted({shape.partition_name(spec) for spec in partitions})
+    doomed, kept = site.client.database.read(lambda conn: _judge_partitions(site, conn, found, names, event_id))
+    if not doomed:
+        return DropResult(str(name), event_id, kept=kept)
+    locks = [partition_lock(name, stored.object.name, LockType.EXCLUSIVE) for stored in doomed]
+    with ddl_transaction(site.client, locks, agent_info=f"drop partitions of {name} for replication") as ddl:
+        _fence_dead(site, name)
+
+        def change(conn: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
+            now = _tables(site).find_tables(conn, [name], lock=True).get(name)
+            if now is None:
+                return [], ((str(name), "there is no such table"),)
+            going, staying = _judge_partitions(site, conn, now, [s.object.name for s in doomed], event_id)
+            ids = [stored.id for stored in going]
+            site.client.catalog.require_fenced(conn, name, ddl.txn_id)
+            site.client.catalog.events.dropping_partitions(conn, now.id, ids)
+            delete_storage(conn, delete_partitions(conn, ids))
+            for stored in going:
+                forget_object(conn, *name, stored.object.name)
+            return going, staying
+
+        gone, stayed = ddl.commit(change)
+    if _files_go(found):
+        for stored in gone:
+            if stored.object.storage.location:
+                _remove(site, stored.object.storage.location)
+    names_gone = tuple(stored.object.name for stored in gone)
+    return DropResult(str(name), event_id, names_gone, tuple(k for k in (*kept, *stayed) if k[0] not in names_gone))
+
+
+def _tables(site: Site) -> ObjectRows:
+    return ObjectRows(site.client.database, site.client.notifications)
+
+
+def _judge(
+    site: Site, conn: Connection, name: TableName, event_id: int, *, lock: bool = False
+) -> tuple[TableObject | None, Verdict]:
+    found = _tables(site).find_tables(conn, [name], lock=lock).get(name)
+    held = ObjectState.of(None if found is None else found.parameters, str(name))
+    return found, may_drop(held, event_id)
+
+
+def _judge_partitions(
+    site: Site, conn: Connection, table: TableObject, names: Sequence[str], event_id: int
+) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
+    found = _tables(site).find_partitions(conn, [(table.id, name) for name in names])
+    going, kept = [], []
+    for name in names:
+        stored = found.get((table.id, name))
+        verdict = may_drop(ObjectState.of(None if stored is None else stored.object.parameters, name), event_id)
+        if stored is not None and verdict.accepted:
+            going.append(stored)
+        else:
+            kept.append((name, verdict.reason))
+    return going, tuple(kept)
+
+
+def _files_go(table: TableObject) -> bool:
+    purge = {key.lower(): value for key, value in table.parameters.items()}.get("external.table.purge", "")
+    return is_transactional(table.parameters) or table.type == MANAGED_TABLE or purge.lower() == "true"
+
+
+def _fence_dead(site: Site, name: TableName) -> None:
+    """Under an exclusive lock no job of the table is alive (R4)."""
+    for job in reversed(site.client.jobs.unfenced_of(str(name))):
+        fence_dead_job(site, job)
+
+
+def _remove(site: Site, location: str) -> None:
+    parent = location.rstrip("/").rpartition("/")[0]
+    if len(paths.parse_location(location).segments) > 1:
+        site.filesystem.delete(location, inside=parent)

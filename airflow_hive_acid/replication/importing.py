@@ -1,0 +1,478 @@
+"""IMPORT: a dump becomes a table, or partitions of one, all of them or none.
+
+Files are copied to a hidden staging directory of the table and verified while readers go on; then, under the table's
+exclusive lock, they are put into place the way every write to a table without transactions is (decision 8): the
+manifest is recorded first (R5), what they replace is moved aside, and the catalog changes inside the commit of the txn
+that holds the lock. A crash anywhere before that commit is undone by the next import of the table, or by the reaper
+(R4); what had been copied is taken over by it. A dump of metadata touches no file: any number of them is one database
+transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    CommitStateUnknownError,
+    CorruptDumpError,
+    HiveAcidError,
+    InvalidArgumentsError,
+    JobsAliveError,
+    UnsafePathError,
+)
+from airflow_hive_acid.filesystem import fence_staging, list_many
+from airflow_hive_acid.filesystem.plain_publishing import (
+    MovedFile,
+    PlainManifest,
+    check_files,
+    from_document,
+    publish_files,
+    undo,
+    undo_fenced,
+)
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.names import PLAIN_FILES, is_hidden, staging_name
+from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.metastore import replicated
+from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog_objects import ObjectRows
+from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
+from airflow_hive_acid.metastore.catalog_read import read_owner_of, require_database
+from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.codes import LockType, TxnType
+from airflow_hive_acid.metastore.ddl import ddl_transaction, table_lock
+from airflow_hive_acid.metastore.granting import wait_until_granted
+from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.metastore.txns import OpenRequest
+from airflow_hive_acid.replication.copying import FileCopy
+from airflow_hive_acid.replication.dump import Dump, Scope, read_dump
+from airflow_hive_acid.replication.dump import check_files as check_dump_files
+from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, plan_import
+from airflow_hive_acid.replication.moving import copy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.filesystem import StreamingFilesystem
+    from airflow_hive_acid.metastore.ddl import DdlTransaction
+    from airflow_hive_acid.metastore.jobs import Job
+    from airflow_hive_acid.replication.site import Site
+
+log = logging.getLogger(__name__)
+STAGING_PREFIX = "_repl_"
+_NOTHING = Asked()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """What an import has done.
+
+    :param table: ``db.table`` at the destination.
+    :param state_id: of the dump; None outside of replication.
+    :param action: ``created``, ``replaced`` (the table), ``partitions`` (of a table that stayed as it was), or
+        ``unchanged``.
+    :param reason: why.
+    :param partitions: that were added or replaced; ``unchanged`` those that were as new already, ``dropped`` those
+        that the source has no more.
+    :param reused: files that an attempt before had copied.
+    """
+
+    table: str
+    state_id: int | None
+    action: str
+    reason: str
+    partitions: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    files: int = 0
+    bytes: int = 0
+    reused: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether anything was changed."""
+        return self.action != "unchanged"
+
+
+def import_table(
+    site: Site,
+    uri: str,
+    asked: Asked = _NOTHING,
+    *,
+    dump_filesystem: StreamingFilesystem | None = None,
+    unmarked: bool = False,
+) -> ImportResult:
+    """Import a dump.
+
+    :param uri: its directory.
+    :param dump_filesystem: where it lies, if that is not the filesystem of the warehouse.
+    :param unmarked: see :func:`~airflow_hive_acid.replication.dump.read_dump`.
+    :raises NoSuchObjectError: when the database does not exist: it is never created (the seed's security rule).
+    :raises CorruptDumpError: or UnsafePathError, when the dump is not whole or not to be trusted.
+    """
+    filesystem = dump_filesystem or site.filesystem
+    dump = read_dump(filesystem, uri, unmarked=unmarked)
+    return import_dump(site, dump, filesystem, replace(asked, dump_uri=uri.rstrip("/")))
+
+
+def import_metadata(site: Site, dumps: Sequence[Dump], names: Sequence[TableName | None] = ()) -> list[ImportResult]:
+    """Import dumps of metadata, all in one database transaction.
+
+    :param names: of the tables at the destination, one for each dump, or none for those of the source.
+    """
+    asked = [Asked(table=name) for name in names] or [_NOTHING] * len(dumps)
+    rows = ObjectRows(site.client.database, site.client.notifications)
+    results: list[ImportResult | None] = [None] * len(dumps)
+
+    def operation(conn: Connection) -> None:
+        now = now_ms(conn) // 1000
+        waiting = list(range(len(dumps)))
+        while waiting:
+            # A table that several dumps are about takes one of them at a time, in their order.
+            round_, seen, later = [], set(), []
+            for index in waiting:
+                name = _target(dumps[index], asked[index])
+                if name is not None and name in seen:
+                    later.append(index)
+                    continue
+                if name is not None:
+                    seen.add(name)
+                round_.append(index)
+            _import_round(conn, rows, site, [(i, dumps[i], asked[i]) for i in round_], results, now)
+            waiting = later
+        site.client.notifications.write(conn, [])
+
+    if any(dump.scope is not Scope.METADATA for dump in dumps):
+        raise InvalidArgumentsError("import_metadata takes dumps of metadata only; use import_dump for the others")
+    rows.reserve(len(dumps), 0)
+    site.client.database.run(operation)
+    return [result for result in results if result is not None]
+
+
+def import_dump(site: Site, dump: Dump, filesystem: StreamingFilesystem, asked: Asked = _NOTHING) -> ImportResult:
+    """Import a dump that was read, or one that is still open at the source (``open_export``).
+
+    :param filesystem: where its files lie.
+    """
+    if dump.is_noop:
+        name = _target(dump, asked)
+        what = "the table" if dump.table is None else "the partitions"
+        return ImportResult(
+            str(name or "?"), dump.state_id, "unchanged", f"{what} did not exist any more at the source"
+        )
+    if dump.scope is Scope.METADATA:
+        return import_metadata(site, [dump], [asked.table])[0]
+    check_dump_files(dump)
+    return _Import(site, dump, filesystem, asked).run()
+
+
+def _target(dump: Dump, asked: Asked) -> TableName | None:
+    return asked.table or dump.name
+
+
+def _import_round(
+    conn: Connection,
+    rows: ObjectRows,
+    site: Site,
+    items: Sequence[tuple[int, Dump, Asked]],
+    results: list[ImportResult | None],
+    now: int,
+) -> None:
+    """Import dumps of metadata of different tables."""
+    for index, dump, asked in items:
+        if dump.is_noop:
+            results[index] = import_dump(site, dump, site.filesystem, asked)
+    live = [(i, d, a, n) for i, d, a in items if not d.is_noop and (n := _target(d, a)) is not None]
+    databases = {n.database: require_database(conn, n.database) for n in dict.fromkeys(name for *_, name in live)}
+    tables = rows.find_tables(conn, [name for *_, name in live], lock=True)
+    wanted = [(tables[name].id, part.name) for _, dump, _, name in live if name in tables for part in dump.partitions]
+    found = rows.find_partitions(conn, wanted)
+    plans = []
+    for index, dump, asked, name in live:
+        table = tables.get(name)
+        parts = {} if table is None else {
+            p.name: found[table.id, p.name] for p in dump.partitions if (table.id, p.name) in found
+        }  # fmt: skip
+        plan = plan_import(dump, asked, Existing(table, parts), databases[name.database], now)
+        plans.append(plan)
+        results[index] = _result(plan, dump)
+    rows.write_tables(conn, [plan.table for plan in plans if plan.table is not None])
+    for plan in plans:
+        if plan.partitions:
+            rows.write_partitions(conn, tables[plan.name], plan.partitions)
+
+
+def _result(plan: ImportPlan, dump: Dump, files: int = 0, bytes_: int = 0, reused: int = 0) -> ImportResult:
+    if plan.is_noop:
+        action = "unchanged"
+    elif plan.table is None:
+        action = "partitions"
+    else:
+        action = "created" if plan.table.before is None else "replaced"
+    return ImportResult(
+        str(plan.name), dump.state_id, action, plan.reason, tuple(w.after.name for w in plan.partitions),
+        tuple(name for name, _ in plan.unchanged), tuple(stored.object.name for stored in plan.dropped), files, bytes_,
+        reused,
+    )  # fmt: skip
+
+
+class _Import:
+    """One import of a dump with data."""
+
+    def __init__(self, site: Site, dump: Dump, source: StreamingFilesystem, asked: Asked) -> None:
+        self._site = site
+        self._client = site.client
+        self._filesystem = site.filesystem
+        self._dump = dump
+        self._source = source
+        self._asked = asked
+        self._rows = ObjectRows(site.client.database, site.client.notifications)
+        name = _target(dump, asked)
+        if name is None:
+            raise AssertionError("a dump without a table")
+        self._name = table_name(str(name))
+
+    def run(self) -> ImportResult:
+        """Plan, copy, put into place, commit."""
+        plan = self._client.database.read(self._plan)
+        if plan.is_noop:
+            return _result(plan, self._dump)
+        self._rows.reserve(1, len(plan.partitions))
+        agent = f"import {self._name}"
+        # Keeps other imports and writers away, not readers.
+        with ddl_transaction(self._client, [table_lock(self._name, LockType.EXCL_WRITE)], agent_info=agent) as ddl:
+            plan = self._client.database.read(self._plan)
+            if plan.is_noop:
+                return _result(plan, self._dump)
+            if plan.table is not None and plan.table.before is None:
+                self._require_free(plan)
+            files = self._files(plan)
+            staged = self._copy(ddl, plan, files)
+            response = self._client.lock(
+                [table_lock(self._name, LockType.EXCLUSIVE)], txn_id=ddl.txn_id, agent_info=agent
+            )
+            wait_until_granted(self._client, response, ddl.txn_id, f"exclusive lock of {self._name}")
+            self._publish(ddl, plan, staged)
+        self._remove_dropped(plan)
+        self._compact_aborted(plan)
+        return _result(plan, self._dump, len(files), staged.bytes, staged.reused)
+
+    # --- planning -------------------------------------------------------------------------------------------------
+
+    def _plan(self, conn: Connection, *, lock: bool = False) -> ImportPlan:
+        database = require_database(conn, self._name.database)
+        table = self._rows.find_tables(conn, [self._name], lock=lock).get(self._name)
+        if table is None:
+            existing = Existing()
+        elif self._dump.whole_table and table.partition_columns:
+            existing = Existing(table, self._rows.partitions_of(conn, table.id))
+        else:
+            found = self._rows.find_partitions(conn, [(table.id, p.name) for p in self._dump.partitions])
+            existing = Existing(table, {name: stored for (_, name), stored in found.items()})
+        return plan_import(self._dump, self._asked, existing, database, now_ms(conn) // 1000)
+
+    def _require_free(self, plan: ImportPlan) -> None:
+        """A new table takes a directory that holds nothing, and that is nobody's."""
+        owner = self._client.database.read(lambda conn: read_owner_of(conn, plan.location, around=True))
+        if owner is not None:
+            raise InvalidArgumentsError(
+                f"{plan.location} would share files with table {owner}; choose another LOCATION"
+            )
+        if plan.in_place:
+            return
+        listing = list_many(self._filesystem, [plan.location], recursive=False)[plan.location] or []
+        if taken := [info.name for info in listing if not is_hidden(info.name)]:
+            raise AlreadyExistsError(
+                f"{plan.location} is not empty: it holds {taken[0]}, which would become rows of {self._name}; move it "
+                "away, or choose another LOCATION"
+            )
+
+    def _files(self, plan: ImportPlan) -> list[tuple[MovedFile, FileCopy]]:
+        """What goes where: the file in its final place, and its copy below the staging directory."""
+        places = dict(plan.places)
+        found = []
+        for file in self._dump.files:
+            place = places.get(file.partition)
+            if place is None:
+                continue
+            folder, _, name = file.path.rpartition("/")
+            # The same for every attempt, and no name that anything in a table could have.
+            key = hashlib.sha256(f"{file.partition}\0{folder}".encode()).hexdigest()[:16]
+            target = f"{place}/{folder}" if folder else place
+            paths.require_inside(plan.location if paths.is_inside(plan.location, place) else place, f"{target}/{name}")
+            moved = MovedFile(key, target, name, file.size)
+            copied = FileCopy(str(file.source), f"data/{key}/{PLAIN_FILES}/{name}", file.size, file.checksum)
+            found.append((moved, copied))
+        return found
+
+    # --- copying --------------------------------------------------------------------------------------------------
+
+    def _copy(self, ddl: DdlTransaction, plan: ImportPlan, files: Sequence[tuple[MovedFile, FileCopy]]) -> _Staged:
+        if not plan.places:
+            if plan.location and not plan.in_place and plan.table is not None and plan.table.after.storage.location:
+                self._filesystem.make_directory(plan.location)
+            return _Staged(None)
+        staging = f"{plan.location}/{STAGING_PREFIX}{ddl.txn_id}"
+        self._filesystem.make_directory(plan.location)
+        self._take_over(plan.location, staging)
+        copies = [replace(copied, target=f"{staging}/{copied.target}") for _, copied in files]
+        self._filesystem.make_directory(staging)
+        try:
+            report = copy(self._site, self._source, self._filesystem, copies)
+        except (CorruptDumpError, UnsafePathError):
+            # Trying again would not help: nothing is kept for it.
+            self._filesystem.delete(staging, inside=plan.location)
+            raise
+        return _Staged(staging, tuple(moved for moved, _ in files), report.bytes, report.reused)
+
+    def _take_over(self, location: str, staging: str) -> None:
+        """Go on with what an attempt before has copied: under our lock nobody else is copying.
+
+        Renamed first: whoever was given up and is still running finds its directory no more. A file that is whole by
+        its checksum afterwards has been written to its end by whoever still has it open.
+        """
+        taken = False
+        for info in self._filesystem.list_files(location):
+            if not info.is_dir or not info.name.startswith(STAGING_PREFIX):
+                continue
+            if not taken and self._filesystem.can_fence(location):
+                self._filesystem.rename_directory(info.path, staging)
+                taken = True
+            else:
+                self._filesystem.delete(info.path, inside=location)
+
+    # --- putting into place ---------------------------------------------------------------------------------------
+
+    def _publish(self, ddl: DdlTransaction, plan: ImportPlan, staged: _Staged) -> None:
+        self._fence_dead()
+        if staged.uri is None:
+            ddl.commit(lambda conn: self._change(conn, plan, None))
+            return
+        job_id = str(uuid.uuid4())
+        staging = paths.join(plan.location, staging_name(job_id))
+        self._client.jobs.start(
+            job_id=job_id, txn_id=ddl.txn_id, table=str(self._name), write_id=None, statement=0, kind="insert",
+            table_location=plan.location, staging=staging,
+        )  # fmt: skip
+        self._filesystem.rename_directory(staged.uri, staging)
+        manifest = PlainManifest(str(self._name), job_id, staged.files, self._replaced(plan))
+        self._client.jobs.record_manifest(job_id, manifest.to_document())
+        try:
+            for _, place in plan.places:
+                self._filesystem.make_directory(place)
+            publish_files(self._filesystem, staging, manifest)
+            ddl.commit(lambda conn: self._change(conn, plan, manifest))
+        except CommitStateUnknownError:
+            raise  # R17: it may have happened; the record of the job decides later.
+        except BaseException:
+            undo(self._filesystem, staging, manifest, plan.location)
+            self._filesystem.delete(staging, inside=plan.location)
+            self._client.jobs.mark_fenced(job_id, "its import failed and was undone")
+            raise
+        try:
+            self._filesystem.delete(staging, inside=plan.location)
+        except (HiveAcidError, OSError) as problem:
+            log.warning("%s is not needed any more and could not be removed: %s", staging, problem)
+
+    def _replaced(self, plan: ImportPlan) -> tuple[str, ...]:
+        """What lies where the new files go, and is not hidden."""
+        existing = [place for _, place in plan.places]
+        found: list[str] = []
+        for entries in list_many(self._filesystem, existing, recursive=False).values():
+            found += [entry.path for entry in entries or () if not is_hidden(entry.name)]
+        return tuple(sorted(found))
+
+    def _change(self, conn: Connection, plan: ImportPlan, manifest: PlainManifest | None) -> None:
+        """Inside the commit: the files are there, and the catalog changes as planned, or nothing does."""
+        if manifest is not None:
+            check_files(self._filesystem, [manifest])
+        now = self._plan(conn, lock=True)
+        if _outline(now) != _outline(plan):
+            raise InvalidArgumentsError(f"{self._name} was changed by somebody else while it was imported; try again")
+        tables = self._rows.write_tables(conn, [] if now.table is None else [now.table])
+        table = tables.get(self._name) or self._rows.find_tables(conn, [self._name])[self._name]
+        if now.partitions:
+            self._rows.write_partitions(conn, table, now.partitions)
+        ids = [stored.id for stored in now.dropped]
+        if ids:
+            self._client.catalog.events.dropping_partitions(conn, table.id, ids)
+            delete_storage(conn, delete_partitions(conn, ids))
+            for stored in now.dropped:
+                forget_object(conn, *self._name, stored.object.name)
+        if self._dump.write_ids is not None and now.table is not None and now.table.before is None:
+            self._set_write_ids(conn, ValidWriteIdList.parse(self._dump.write_ids))
+
+    def _set_write_ids(self, conn: Connection, state: ValidWriteIdList) -> None:
+        """Write ids of the new table are the source's; those whose rows must not be seen are aborted."""
+        client = self._client
+        request = OpenRequest(client.user, client.host, 1, TxnType.DEFAULT, f"import {self._name}")
+        features = client.database.features(conn)
+        if not replicated.set_write_id_state(conn, self._name, state, request, features, client.gap_timeout_ms):
+            raise InvalidArgumentsError(
+                f"{self._name} has no table, but write ids: another engine is creating it; try again, or drop it first"
+            )
+
+    # --- afterwards -----------------------------------------------------------------------------------------------
+
+    def _remove_dropped(self, plan: ImportPlan) -> None:
+        for stored in plan.dropped:
+            place = stored.object.storage.location
+            if place and paths.is_inside(plan.location, place):
+                self._filesystem.delete(place, inside=plan.location)
+
+    def _compact_aborted(self, plan: ImportPlan) -> None:
+        """Files may hold rows of aborted write ids; a major compaction leaves them out."""
+        if self._dump.write_ids is None or not ValidWriteIdList.parse(self._dump.write_ids).aborted:
+            return
+        parts: list[str | None] = [w.after.name for w in plan.partitions]
+        for part in parts or [None]:
+            self._client.compactions.enqueue(str(self._name), part)
+
+    def _fence_dead(self) -> None:
+        """Undo what an import that was given up has put into place (R4): under our lock none is alive."""
+        for job in reversed(self._client.jobs.unfenced_of(str(self._name))):
+            fence_dead_job(self._site, job)
+
+
+def fence_dead_job(site: Site, job: Job) -> None:
+    """Fence a job on a table that nobody else can be working on, and undo what it did.
+
+    :raises JobsAliveError: where a file does not fence; then the reaper does, in time.
+    """
+    note = f"job {job.job_id} of txn {job.txn_id} on {job.table} was fenced: its table is imported"
+    if job.staging is not None:
+        manifest = None if job.manifest is None else from_document(job.manifest)
+        if manifest is not None:
+            fenced = undo_fenced(site.filesystem, job.staging, manifest, job.table_location, note)
+        else:
+            fenced = fence_staging(site.filesystem, job.staging, inside=job.table_location, note=note)
+        if not fenced and not site.client.jobs.mark_fenced_unless_publishing(job.job_id, note):
+            raise JobsAliveError(
+                f"job {job.job_id} of txn {job.txn_id} may still put files into {job.table}: a file does not fence on "
+                "its storage. Run 'hive-acid maintenance reaper --once' until it is fenced, then import again"
+            )
+    site.client.jobs.mark_fenced(job.job_id, note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """What was copied; without a directory there was nothing to copy."""
+
+    uri: str | None
+    files: tuple[MovedFile, ...] = ()
+    bytes: int = 0
+    reused: int = 0
+
+
+def _outline(plan: ImportPlan) -> tuple[object, ...]:
+    """What must not have changed between the plan by which files were copied and the one that is committed."""
+    before = None if plan.table is None or plan.table.before is None else plan.table.before.id
+    parts = tuple((w.after.name, None if w.before is None else w.before.id) for w in plan.partitions)
+    return plan.table is None, before, parts, plan.places, plan.location, tuple(s.id for s in plan.dropped)
