@@ -110,6 +110,8 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.txn.acid.metrics.max.cache.size", "integer", "So many tables and partitions with many deltas are told of at most.", "100"),
     ("hive.acid.oldest.waiting.threshold.warning", "string", "Ours: age of a txn that waits for locks, and how long somebody has waited for a lease. A bare number is in s.", "1h"),
     ("hive.acid.oldest.waiting.threshold.error", "string", "The same, as an error. A bare number is in s.", "6h"),
+    ("hive.acid.repl.lag.threshold.warning", "string", "Ours: a replica is behind its primary by so much. A bare number is in s.", "1h"),
+    ("hive.acid.repl.lag.threshold.error", "string", "The same, as an error. A bare number is in s.", "1d"),
     ("hive.acid.cleaner.trash.dir", "string", "Ours: what compaction replaced is moved to this directory instead of being deleted. Empty: deleted.", ""),
     ("hive.acid.cleaner.trash.retention", "string", "Ours: age at which it is deleted there. A bare number is in s.", "1d"),
     ("hive.metastore.uris", "string", "Addresses of Hive's metastore service. Nothing is asked there; the first one names the tables in lineage, as other engines name them. Empty: host and port of its database.", ""),

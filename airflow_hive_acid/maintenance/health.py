@@ -47,7 +47,8 @@ class Reading:
     :param advice: what is wrong and what to do next; empty when nothing is.
     :param setting: of the threshold, and ``limit`` its value in the unit of the metric; those of the one that was
         passed, else of the first that would be.
-    :param view: which view shows more: ``transactions``, ``locks``, ``leases``, ``compactions`` or ``tables``.
+    :param view: which view shows more: ``transactions``, ``locks``, ``leases``, ``compactions``, ``tables`` or
+        ``replication``.
     """
 
     name: str
@@ -255,6 +256,24 @@ _RULES: Mapping[str, _Rule] = {
         "compactions",
         "several releases, or a Hive besides, are at work: bring all to one",
         _fixed(2, "one version"),
+    ),
+    "replication_lag_in_sec": _Rule(
+        "replication",
+        "the replica is so far behind its primary: is hive_acid_replication running, and what does 'hive-acid "
+        "replication status' say?",
+        _two("hive.acid.repl.lag.threshold"),
+    ),
+    "replication_failed": _Rule(
+        "replication",
+        "the last cycle of the policy failed, and nothing is applied until one succeeds: 'hive-acid replication "
+        "status' has the error",
+        _fixed(1, "any at all"),
+    ),
+    "replication_num_kept_events": _Rule(
+        "replication",
+        "events of the primary that nobody here can apply were kept: 'hive-acid replication events' shows them; see to "
+        "them by hand, then forget them there",
+        _fixed(1, "any at all"),
     ),
     "compaction_num_active_deltas": _Rule(
         "tables",

@@ -42,6 +42,7 @@ def compute(rows: MetricRows) -> tuple[Metric, ...]:
     """The metrics of what was counted; those without labels are always all there."""
     return (
         *_txns(rows), *_tables(rows), *_locks(rows), *_leases(rows), *_compactions(rows), *_pools(rows), *_deltas(rows),
+        *_replication(rows),
     )  # fmt: skip
 
 
@@ -87,6 +88,15 @@ def _leases(rows: MetricRows) -> Iterator[Metric]:
     yield Metric("oldest_lease_age_in_sec", _age(rows.now, [rows.leases.oldest]))
     yield Metric("num_lease_waiters", rows.lease_waiters.count)
     yield Metric("oldest_lease_waiter_age_in_sec", _age(rows.now, [rows.lease_waiters.oldest]))
+
+
+def _replication(rows: MetricRows) -> Iterator[Metric]:
+    for one in rows.followed:
+        of_policy = {"policy": one.policy}
+        if one.as_of is not None:
+            yield Metric("replication_lag_in_sec", max(0.0, (rows.now - one.as_of) // 1000), of_policy)
+        yield Metric("replication_failed", int(one.failed), of_policy)
+        yield Metric("replication_num_kept_events", one.kept, of_policy)
 
 
 def _compactions(rows: MetricRows) -> Iterator[Metric]:

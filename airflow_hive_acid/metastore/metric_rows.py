@@ -17,6 +17,7 @@ from airflow_hive_acid.metastore.compaction_queue_model import DEFAULT_POOL, Com
 from airflow_hive_acid.metastore.schema_catalog import DATABASE_PARAMS, DBS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.schema_extensions import HIVE_ACID_DECISION
 from airflow_hive_acid.metastore.schema_leases import HIVE_ACID_LEASE_QUEUE, HIVE_LEASE
+from airflow_hive_acid.metastore.schema_replication import HIVE_ACID_REPL_EVENT, HIVE_ACID_REPL_POLICY
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -74,6 +75,18 @@ _LEASES = select(func.count(_L.LEASE_ID.distinct()), func.min(_L.START_UTC)).whe
 )
 _LEASE_WAITERS = select(func.count(_Q.HLQ_TICKET.distinct()), func.min(_Q.HLQ_SINCE)).where(
     _Q.HLQ_ALIVE_UNTIL > bindparam("now", type_=BigInteger)
+)
+_hrp, _hre = HIVE_ACID_REPL_POLICY.c, HIVE_ACID_REPL_EVENT.c
+_kept = (
+    select(_hre.HRE_POLICY, func.count().label("number")).group_by(_hre.HRE_POLICY).subquery("kept")
+)  # fmt: skip
+_FOLLOWED = (
+    select(
+        _hrp.HRP_POLICY, _hrp.HRP_AS_OF, case((_hrp.HRP_ERROR.is_(None), 0), else_=1), func.coalesce(_kept.c.number, 0)
+    )
+    .select_from(HIVE_ACID_REPL_POLICY.outerjoin(_kept, _kept.c.HRE_POLICY == _hrp.HRP_POLICY))
+    .where(_hrp.HRP_PHASE != "o")
+    .order_by(_hrp.HRP_POLICY)
 )
 _had = HIVE_ACID_DECISION.c
 _DECISIONS = select(_had.HAD_KIND, func.count()).where(_had.HAD_NEWEST == "Y").group_by(_had.HAD_KIND)
@@ -216,6 +229,21 @@ class DeltaCount:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """A replication policy that writes here.
+
+    :param as_of: everything committed at its source by then is here, ms; None before the first copy.
+    :param failed: whether its last cycle failed.
+    :param kept: events that nobody could apply.
+    """
+
+    policy: str
+    as_of: int | None
+    failed: bool
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricRows:
     """What was counted at one moment, ``now`` in ms by the database's clock.
 
@@ -229,6 +257,7 @@ class MetricRows:
     :param leases: held now, since their start; ``lease_waiters`` since they began to wait.
     :param decisions: tables and partitions by the kind of the Initiator's last decision.
     :param deltas: of those with the most writes.
+    :param followed: replication policies that write here, without those that were failed over.
     """
 
     now: int
@@ -249,6 +278,7 @@ class MetricRows:
     lease_waiters: Waiting = Waiting()
     decisions: Mapping[str, int] = field(default_factory=dict)
     deltas: tuple[DeltaCount, ...] = ()
+    followed: tuple[Followed, ...] = ()
 
 
 def read_metric_rows(
@@ -297,4 +327,6 @@ def _of_ours(connection: Connection, features: Features, now: int, many_deltas: 
         most = connection.execute(_MOST_WRITTEN, {"limit": tables})
         counted = ((r[0], r[1], r[2], json.loads(r[3]).get("deltas", 0)) for r in most)
         found["deltas"] = tuple(DeltaCount(*each) for each in counted if each[3] >= many_deltas)
+    if features.replication:
+        found["followed"] = tuple(Followed(r[0], r[1], bool(r[2]), int(r[3])) for r in connection.execute(_FOLLOWED))
     return found

@@ -9,7 +9,7 @@ import pytest
 from airflow_hive_acid.maintenance import health
 from airflow_hive_acid.maintenance.health import Level, findings, judge
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-from airflow_hive_acid.metastore.metric_rows import DeltaCount, LastGroup, MetricRows, QueueGroup, TxnGroup, Waiting
+from airflow_hive_acid.metastore.metric_rows import DeltaCount, Followed, LastGroup, MetricRows, QueueGroup, TxnGroup, Waiting
 from airflow_hive_acid.settings import Settings, Source
 
 NOW = 1_800_000_000_000
@@ -143,6 +143,13 @@ def test_counts_and_ages() -> None:
         (MetricRows(NOW, decisions={"ERROR": 1}), "warning", "compaction_num_unreadable", "compaction explain"),
         (MetricRows(NOW, deltas=(DeltaCount("d", "t", "", 100),)), "warning", "compaction_num_active_deltas",
          "compaction explain"),
+        (MetricRows(NOW, followed=(Followed("p", NOW - HOUR, False, 0),)), "warning", "replication_lag_in_sec",
+         "replication status"),
+        (MetricRows(NOW, followed=(Followed("p", NOW - 24 * HOUR, False, 0),)), "error", "replication_lag_in_sec",
+         "hive_acid_replication"),
+        (MetricRows(NOW, followed=(Followed("p", None, True, 0),)), "warning", "replication_failed", "the error"),
+        (MetricRows(NOW, followed=(Followed("p", NOW, False, 2),)), "warning", "replication_num_kept_events",
+         "replication events"),
         (MetricRows(NOW, last=(last(S.SUCCEEDED, 1, "4.1.0"), last(S.SUCCEEDED, 1, "4.2.0"))),
          "warning", "compaction_num_initiator_versions", "bring all to one"),
     ],
