@@ -49,6 +49,8 @@ def run_cleaner(client: MetastoreClient, filesystem: Filesystem) -> list[Cleanin
             return []
         trash = Trash.of(client, filesystem)
         fence_dead_jobs(client, filesystem)
+        for over in client.pins.end_overdue():
+            log.info("dropped %s", over)
         for request in _ready(client, thresholds):
             outcomes.append(Cleaning(client, filesystem, thresholds, request, trash=trash).outcome())
             _tell(client, outcomes[-1])

@@ -19,11 +19,13 @@ from airflow_hive_acid.maintenance.cleaner_rules import TxnFate, Verdict, attemp
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.directories import DirectorySizes, enter, entries
 from airflow_hive_acid.maintenance.fences import FenceReport, fence_jobs
+from airflow_hive_acid.maintenance.pins import NOTHING_HELD, HeldByPins
 from airflow_hive_acid.maintenance.trash import is_purged, may_be_restored
 from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
 from airflow_hive_acid.metastore.compaction_queue_cleaning import Covered
 from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted, read_horizon, read_registered
 from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.pins import pins_on
 from airflow_hive_acid.metastore.snapshots import take_snapshot, valid_write_ids
 from airflow_hive_acid.metastore.txns import txn_facts, was_committed
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
     from airflow_hive_acid.metastore.compaction_queue_horizon import Holder, Horizon
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.pin_rules import PinnedTable
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,7 @@ class _Looked:
     horizon: Horizon
     decision: CleaningDecision
     write_ids: ValidWriteIdList
+    pins: tuple[PinnedTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,8 @@ class Cleaning:
         registered = read_registered(connection, features, name)
         decision = may_clean(request, horizon, self._fate(connection), registered)
         lists = valid_write_ids(connection, [name], horizon.txns())
-        return _Looked(horizon, decision, lists[name].for_cleaner(request.highest_write_id or 0))
+        pins = tuple(pins_on(connection, name)) if features.pins else ()
+        return _Looked(horizon, decision, lists[name].for_cleaner(request.highest_write_id or 0), pins)
 
     def _fate(self, connection: Connection) -> TxnFate:
         txn_id = self._request.txn_id
@@ -182,14 +187,21 @@ class Cleaning:
         request = self._request
         aborted, fences, must_look_again = self._fence_aborted()
         listing = self._list(location)
-        superfluous = self._superfluous(listing, looked.write_ids, looked.horizon.txns())
+        held = HeldByPins.of(looked.pins, request.resource, listing)
+        superfluous = self._superfluous(listing, looked.write_ids, looked.horizon.txns(), held)
         self._dispose(location, superfluous, table)
         gone = set(self._removed)
         if must_look_again and not self._dry_run:
             listing, gone = self._list(location), set()
-        left = self._left([info for info in listing if not _is_below(info, gone)])
-        self._kept = [found.entry.path for found in left]
+        left = self._left([info for info in listing if not _is_below(info, gone)], held)
+        self._kept = [found.entry.path for found in left] + held.paths
         numbers = {**looked.decision.numbers, "removed": len(self._removed), "left": len(left)}
+        if held.paths:
+            numbers |= {"held_by_pins": len(held.paths), "held_bytes": held.bytes}
+        if looked.pins:
+            self._change(
+                lambda: self._client.pins.note_held(request.resource, request.highest_write_id or 0, held.of_pin)
+            )
         if self._trashed:
             numbers["trashed"] = len(self._trashed)
         if fences.alive:
@@ -201,10 +213,11 @@ class Cleaning:
             shown = ", ".join(found.entry.name for found in left[:5])
             return self._outcome(
                 Kind.KEPT, f"{len(left)} more can go when later txns have ended: {shown}", numbers,
-                holders=looked.horizon.holders,
+                held.blockers, holders=looked.horizon.holders,
             )  # fmt: skip
+        # What only pins hold back is cleaned up after again when they end; later compactions need not wait for it.
         self._change(lambda: self._client.compactions.mark_cleaned(request, fenced=aborted))
-        return self._outcome(Kind.CLEANED, self._done(), numbers)
+        return self._outcome(Kind.CLEANED, f"{self._done()}{held}", numbers, held.blockers)
 
     def _done(self) -> str:
         verb = "would be" if self._dry_run else "were"
@@ -250,9 +263,16 @@ class Cleaning:
                 self._removed.append(found.entry.path)
 
     def _superfluous(
-        self, listing: Sequence[FileInfo], write_ids: ValidWriteIdList, txns: ValidTxnList
+        self,
+        listing: Sequence[FileInfo],
+        write_ids: ValidWriteIdList,
+        txns: ValidTxnList,
+        held: HeldByPins = NOTHING_HELD,
     ) -> list[_Superfluous]:
-        """Directories and original files that this list makes obsolete or aborted, none above the compaction's mark."""
+        """Directories and original files that this list makes obsolete or aborted, none above the compaction's mark.
+
+        :param held: what pins still read; it stays.
+        """
         by_path = {info.relative: info for info in listing}
         try:
             state = acid_state(entries(listing), write_ids, txns)
@@ -266,10 +286,13 @@ class Cleaning:
         found = {d.name: may_be_restored(d, write_ids) for d in obsolete}
         found |= {file.path: True for file in state.obsolete_originals}
         found |= dict.fromkeys(aborted, False)
+        kept = held.note(found, by_path)
+        found = {path: restorable for path, restorable in found.items() if path not in kept}
+        gone -= kept
         found |= {path: False for path in by_path if _is_left_over(path, by_path.keys() - gone)}
         return [_Superfluous(by_path[path], restorable) for path, restorable in found.items() if path in by_path]
 
-    def _left(self, listing: Sequence[FileInfo]) -> list[_Superfluous]:
+    def _left(self, listing: Sequence[FileInfo], held: HeldByPins = NOTHING_HELD) -> list[_Superfluous]:
         """What is superfluous up to the compaction's mark by lists that are taken now."""
         name = self._request.resource.table_name
         gap = self._client.gap_timeout_ms
@@ -277,7 +300,7 @@ class Cleaning:
         if not self._dry_run:
             self._note_sizes(listing, fresh.write_ids[name].for_compactor(), fresh.valid_txns)
         write_ids = fresh.write_ids[name].for_cleaner(self._request.highest_write_id or 0)
-        return self._superfluous(listing, write_ids, fresh.valid_txns)
+        return self._superfluous(listing, write_ids, fresh.valid_txns, held)
 
     def _note_sizes(self, listing: Sequence[FileInfo], write_ids: ValidWriteIdList, txns: ValidTxnList) -> None:
         """Note how large it is now; a record that cannot be written keeps nothing from being cleaned."""
@@ -304,6 +327,11 @@ class Cleaning:
         if looked.decision.verdict is Verdict.WAIT:
             self._kept = [location]
             return self._decided(Kind.WAITING, looked.decision)
+        seeing = [pinned for pinned in looked.pins if pinned.sees(resource.partition)]
+        if seeing:
+            self._kept = [location]
+            blockers = tuple(f"{p.pin} until {p.pin.until}" for p in seeing)
+            return self._outcome(Kind.WAITING, f"held back by {', '.join(blockers)}", blocked_by=blockers)
         root = self._root_of(location)
         if root is None:
             reason = f"{location} lies outside the warehouse and its database's directories; remove it by hand"

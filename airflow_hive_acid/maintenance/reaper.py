@@ -30,7 +30,8 @@ class ReaperReport:
 
     :param aborted: txns that were silent for longer than ``hive.txn.timeout``.
     :param expired_locks: locks outside txns that were.
-    :param overdue: transactions across tasks that nobody ended: for each, whose it was and why it was aborted.
+    :param overdue: transactions across tasks that nobody ended, and pins that were over: for each, whose it was and
+        why it was ended.
     :param fenced: jobs that cannot write any more.
     :param alive: jobs of dead txns that could not be fenced, and why.
     :param purged: what was removed, by housekeeping task: rows, and directories of the trash.
@@ -75,6 +76,7 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
         "transactions across tasks": keeper.run_isolated(
             {"overdue": lambda: overdue.extend(end_overdue(client, filesystem))}
         ),
+        "pins": keeper.run_isolated({"over": lambda: overdue.extend(client.pins.end_overdue())}),
         "housekeeping": keeper.run_house_keeper(before_abort=fence_first),
         "fencing": keeper.run_isolated({"fenced": lambda: fenced_since.append(fence_dead_jobs(client, filesystem))}),
         "forgetting txns": keeper.run_txn_cleaner(),
@@ -82,6 +84,7 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
             "jobs": lambda: client.jobs.forget(FENCED_JOBS_KEPT_MS),
             "claims": lambda: client.claims.forget(retention),
             "transactions across tasks": lambda: client.shared_txns.forget(retention),
+            "pins": lambda: client.pins.forget(retention),
             "events": keeper.purge_notifications,
             "trash": lambda: purge_trash(client, filesystem),
             "open txns": keeper.too_many_open,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.cache import CachedCatalog
     from airflow_hive_acid.metastore.catalog_storage import CatalogStorage
     from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.pins import Pins
 
 
 class ClientBase:
@@ -196,6 +197,13 @@ class ClientBase:
     def shared_txns(self) -> SharedTxns:
         """The record of transactions that several tasks work in."""
         return SharedTxns(self.database)
+
+    @cached_property
+    def pins(self) -> Pins:
+        """Named snapshots of tables."""
+        from airflow_hive_acid.metastore.pins import Pins
+
+        return Pins(cast("MetastoreClient", self))
 
     def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
         """Events of the notification log with larger ids than this, in order; each decodes its message."""

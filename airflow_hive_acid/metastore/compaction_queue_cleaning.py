@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
+    from airflow_hive_acid.metastore.objects import TableName
+
 _cq, _ctc, _tc = COMPACTION_QUEUE.c, COMPLETED_TXN_COMPONENTS.c, TXN_COMPONENTS.c
 _ABORTED = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "a")
 _CLEANUP = CompactionType.ABORT_TXN_CLEANUP.value
@@ -133,6 +135,27 @@ def insert_soft_delete(
         CQ_HIGHEST_WRITE_ID=highest_write_id,
     ))  # fmt: skip
     return request_id
+
+
+def clean_again(connection: Connection, table: TableName, partition: str | None, highest: int) -> None:
+    """Have a table or partition cleaned up once more after a compaction that is done with: a pin kept what it replaced.
+
+    Nobody has to be waited for, which a row without txns says to our Cleaner and to Hive's.
+    """
+    resource = Resource(table.database, table.name, partition)
+    waiting = select(_cq.CQ_ID).where(
+        same_resource(COMPACTION_QUEUE, "CQ", resource),
+        _cq.CQ_STATE == CompactionState.READY_FOR_CLEANING.value,
+        _cq.CQ_TYPE != _CLEANUP,
+        _cq.CQ_HIGHEST_WRITE_ID >= highest,
+    )
+    if connection.execute(waiting.limit(1)).first() is not None:
+        return
+    connection.execute(insert(COMPACTION_QUEUE).values(
+        CQ_ID=next_request_id(connection), CQ_DATABASE=resource.database, CQ_TABLE=resource.table,
+        CQ_PARTITION=resource.partition, CQ_STATE=CompactionState.READY_FOR_CLEANING.value,
+        CQ_TYPE=CompactionType.MAJOR.value, CQ_ENQUEUE_TIME=clock_ms(), CQ_HIGHEST_WRITE_ID=highest,
+    ))  # fmt: skip
 
 
 def _aborted_components(resource: Resource) -> list[ColumnElement[bool]]:

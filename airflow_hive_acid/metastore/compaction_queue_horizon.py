@@ -9,11 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import and_, bindparam, or_, select, union_all
 
 from airflow_hive_acid.format.write_ids import MAX_ID, OpenTxns, ValidTxnList
-from airflow_hive_acid.metastore.history import min_open_watermark, min_txn_seen_open
+from airflow_hive_acid.metastore.history import low_boundary, min_open_watermark, min_txn_seen_open
+from airflow_hive_acid.metastore.pinned import PINNED, pinned_txns
 from airflow_hive_acid.metastore.schema_transactions import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
     MIN_HISTORY_LEVEL,
     MIN_HISTORY_WRITE_ID,
     TXN_COMPONENTS,
@@ -46,6 +49,21 @@ _REGISTERED = (
     .where(MIN_HISTORY_WRITE_ID.c.MH_DATABASE == bindparam("db"), MIN_HISTORY_WRITE_ID.c.MH_TABLE == bindparam("tbl"))
     .order_by(MIN_HISTORY_WRITE_ID.c.MH_WRITEID, TXNS.c.TXN_ID)
     .limit(_HOLDERS)
+)
+_OLDEST_BUT = (
+    select(*_who)
+    .where(TXNS.c.TXN_STATE == "o", TXNS.c.TXN_ID.not_in(bindparam("pinned", expanding=True)))
+    .order_by(TXNS.c.TXN_ID)
+)
+_LEVELS = select(MIN_HISTORY_LEVEL.c.MHL_TXNID, MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID)
+_cq, _cc = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
+_COMMITTED_AFTER = union_all(
+    select(_cq.CQ_TXN_ID, _cq.CQ_NEXT_TXN_ID).where(
+        _cq.CQ_TXN_ID > 0, or_(_cq.CQ_NEXT_TXN_ID.is_(None), _cq.CQ_NEXT_TXN_ID >= bindparam("txn_id"))
+    ),
+    select(_cc.CC_TXN_ID, _cc.CC_NEXT_TXN_ID).where(
+        _cc.CC_TXN_ID > 0, or_(_cc.CC_NEXT_TXN_ID.is_(None), _cc.CC_NEXT_TXN_ID >= bindparam("txn_id"))
+    ),
 )
 _tc, _t2w = TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
 _ABORTED = (
@@ -136,7 +154,10 @@ class AbortedTxn:
 
 
 def read_horizon(connection: Connection, features: Features, gap_timeout_ms: int) -> Horizon:
-    """The horizon now."""
+    """The horizon now. Txns that stand for pins are no part of it: what those read is known exactly (``pins_on``)."""
+    pinned = pinned_txns(connection) if features.pins else []
+    if pinned:
+        return _beside_pins(connection, features, gap_timeout_ms, pinned)
     seen = min_txn_seen_open(connection, features)
     return Horizon(
         watermark=min_open_watermark(connection, gap_timeout_ms),
@@ -149,11 +170,47 @@ def read_horizon(connection: Connection, features: Features, gap_timeout_ms: int
     )
 
 
+def _beside_pins(connection: Connection, features: Features, gap_timeout_ms: int, pinned: list[int]) -> Horizon:
+    """The horizon without the txns of pins.
+
+    MIN_HISTORY_LEVEL says of a txn the smallest one that was open when it began; while there is a pin that may be the
+    pin's. What matters is whether it saw a compaction open, and it did so only if that was committed after it began.
+    """
+    others = list(connection.execute(_OLDEST_BUT.limit(_HOLDERS), {"pinned": pinned}))
+    oldest = others[0][0] if others else MAX_ID
+    levels: list[tuple[int, int]] = []
+    if features.min_history_level:
+        levels = [(txn, low) for txn, low in connection.execute(_LEVELS) if txn not in set(pinned)]
+    seen, who = MAX_ID, 0
+    unknown = [txn for txn, low in levels if low in set(pinned)]
+    later = _compactions_after(connection, min(unknown)) if unknown else []
+    for txn, low in levels:
+        if low in set(pinned):
+            low = min(
+                [txn, *(one for one, committed in later if one < txn and (committed is None or committed >= txn))]
+            )
+        if low < seen:
+            seen, who = low, txn
+    return Horizon(
+        watermark=min(oldest, low_boundary(connection, gap_timeout_ms) + 1),
+        min_seen_open=seen,
+        open_txns=open_txns(connection, gap_timeout_ms),
+        holders=tuple(_holder(row) for row in others),
+        saw_oldest=tuple(_holder(row) for row in connection.execute(_HOLDER, {"txn_id": who})) if who else (),
+    )
+
+
+def _compactions_after(connection: Connection, txn_id: int) -> list[tuple[int, int | None]]:
+    """Compaction txns, and those of soft deletes, that were or may have been committed after a txn began."""
+    return [(row[0], row[1]) for row in connection.execute(_COMMITTED_AFTER, {"txn_id": txn_id})]
+
+
 def read_registered(connection: Connection, features: Features, table: TableName) -> RegisteredReaders:
-    """Who registered history of a table."""
+    """Who registered history of a table, pins apart."""
     if not features.min_history_write_id:
         return RegisteredReaders()
-    rows = connection.execute(_REGISTERED, {"db": table.database, "tbl": table.name}).all()
+    statement = _REGISTERED if not features.pins else _REGISTERED.where(TXNS.c.TXN_ID.not_in(PINNED))
+    rows = connection.execute(statement, {"db": table.database, "tbl": table.name}).all()
     return RegisteredReaders(rows[0][4], tuple(_holder(row) for row in rows)) if rows else RegisteredReaders()
 
 
