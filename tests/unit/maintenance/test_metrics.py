@@ -9,7 +9,15 @@ import pytest
 from airflow_hive_acid.maintenance import health
 from airflow_hive_acid.maintenance.health import Level, findings, judge
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-from airflow_hive_acid.metastore.metric_rows import DeltaCount, Followed, LastGroup, MetricRows, QueueGroup, TxnGroup, Waiting
+from airflow_hive_acid.metastore.metric_rows import (
+    DeltaCount,
+    Followed,
+    LastGroup,
+    MetricRows,
+    QueueGroup,
+    TxnGroup,
+    Waiting,
+)
 from airflow_hive_acid.settings import Settings, Source
 
 NOW = 1_800_000_000_000
