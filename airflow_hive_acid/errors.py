@@ -259,3 +259,7 @@ class ReplicaDivergedError(HiveAcidError):
 
 class ReadOnlyReplicaError(HiveAcidError):
     """The database is the target of a replication and read-only for others; names the policy and the remedy."""
+
+
+class CorruptEventStoreError(HiveAcidError):
+    """A segment of an event store is broken where no crash can have broken it; nothing was skipped."""
