@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import parse_directory
-from airflow_hive_acid.maintenance.cleaner_rules import aborted_directories, retry_pause_ms
+from airflow_hive_acid.maintenance.cleaner_rules import aborted_directories, retry_pause_ms, write_ids_in_batches
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter
 from airflow_hive_acid.maintenance.fences import fence_jobs
@@ -82,9 +82,14 @@ def _clean(
     # One listing suffices where all that could write is fenced; others may have come back while we deleted (R4).
     must_look_again = not all(jobs_of) or bool(fences.alive)
     places = _places(client, filesystem, writes, due)
-    removed = _remove(filesystem, places, due)
-    left = _find(filesystem, places, due) if must_look_again else []
-    forgotten = [txn.txn_id for txn in due if txn.txn_id not in fences.alive_txns]
+    found = _find(filesystem, places, due)
+    removed = _remove(filesystem, found.dead)
+    if must_look_again:
+        found = _find(filesystem, places, due)
+    left = found.dead if must_look_again else []
+    mixed = [txn for txn in due if txn.write_id in found.mixed]
+    kept = fences.alive_txns | {txn.txn_id for txn in mixed}
+    forgotten = [txn.txn_id for txn in due if txn.txn_id not in kept]
     numbers["removed"] = len(removed)
     if left:
         shown = ", ".join(entry.relative for _, entry in left[:5])
@@ -95,6 +100,10 @@ def _clean(
     if fences.alive:
         jobs = tuple(f"job {job.job_id} of txn {job.txn_id}" for job, _ in fences.alive)
         return CleaningOutcome(resource, Kind.KEPT, "jobs may still write here", numbers, gone, jobs)
+    if mixed:
+        numbers["in_batches"] = len(mixed)
+        reason = f"rows of {len(mixed)} aborted txns may lie in deltas of transaction batches, among others; compaction"
+        return CleaningOutcome(resource, Kind.KEPT, f"{reason} takes them out", numbers, gone)
     reason = f"{len(removed)} directories of {len(due)} aborted txns were removed"
     return CleaningOutcome(resource, Kind.CLEANED, reason, numbers, gone)
 
@@ -153,14 +162,27 @@ def _published(directory: Mapping[str, Any] | str) -> tuple[str, str]:
     return directory["place"], directory["name"]
 
 
-def _find(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn]) -> list[tuple[str, FileInfo]]:
+class _Found(NamedTuple):
+    """What lies where aborted txns may have written.
+
+    :param dead: directories in which every row is aborted, and the places they are in.
+    :param mixed: write ids whose rows may be among those of others.
+    """
+
+    dead: list[tuple[str, FileInfo]]
+    mixed: frozenset[int]
+
+
+def _find(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn]) -> _Found:
     write_ids = {txn.write_id for txn in due if txn.write_id is not None}
     compactions = {txn.txn_id for txn in due if txn.is_compaction}
-    found = []
+    found: list[tuple[str, FileInfo]] = []
+    mixed: frozenset[int] = frozenset()
     for recursive, chosen in ((False, places.direct), (True, places.below)):
         for location, listing in list_many(filesystem, chosen, recursive, descend=_is_on_the_way).items():
             found += [(location, entry) for entry in aborted_directories(listing or (), write_ids, compactions)]
-    return found
+            mixed |= write_ids_in_batches(listing or (), write_ids)
+    return _Found(found, mixed)
 
 
 def _is_on_the_way(info: FileInfo) -> bool:
@@ -168,8 +190,7 @@ def _is_on_the_way(info: FileInfo) -> bool:
     return enter(info) and parse_directory(info.name) is None
 
 
-def _remove(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn]) -> list[tuple[str, FileInfo]]:
-    found = _find(filesystem, places, due)
+def _remove(filesystem: Filesystem, found: list[tuple[str, FileInfo]]) -> list[tuple[str, FileInfo]]:
     for location, entry in found:
         filesystem.delete(entry.path, inside=location)
     return found

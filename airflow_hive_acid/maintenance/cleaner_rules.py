@@ -128,6 +128,23 @@ def attempts(current_ms: int, first_ms: int) -> int:
     return count
 
 
+def write_ids_in_batches(listing: Iterable[FileInfo], write_ids: Collection[int]) -> frozenset[int]:
+    """Those of the write ids of aborted txns whose rows may lie among rows of others, in the delta of a batch.
+
+    Only a compaction takes them out, so until then they must not be forgotten (Hive's ``unCompactedAborts``).
+    """
+    entries = list(listing)
+    dead = {entry.relative for entry in aborted_directories(entries, write_ids, ())}
+    found: set[int] = set()
+    for entry in entries:
+        directory = parse_directory(entry.name) if entry.is_dir and entry.relative not in dead else None
+        if directory is None or directory.visibility_txn_id or directory.name.startswith("base_"):
+            continue
+        if directory.min_write_id < directory.max_write_id:
+            found |= {i for i in write_ids if directory.min_write_id <= i <= directory.max_write_id}
+    return frozenset(found)
+
+
 def aborted_directories(
     listing: Iterable[FileInfo], write_ids: Collection[int], txn_ids: Collection[int]
 ) -> list[FileInfo]:

@@ -29,7 +29,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.filesystem import fence_staging
 from airflow_hive_acid.filesystem.publishing import Target, check_published, publish, read_staging
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.acid_state import acid_state
+from airflow_hive_acid.format.acid_state import acid_state, state_directories
 from airflow_hive_acid.format.jobs import Column, Compact, JobSpec, PartitionRef, TableSnapshot
 from airflow_hive_acid.format.names import parse_directory, staging_name
 from airflow_hive_acid.maintenance.decisions import CompactionOutcome, Kind
@@ -43,6 +43,7 @@ from airflow_hive_acid.maintenance.worker_rules import (
     check_result,
     is_enough,
     needs_cleaning,
+    outside_of_batches,
     parts_first,
     refusal,
     result_names,
@@ -194,7 +195,10 @@ class Work:
         self._txn, self._spec, self._job_ended = None, None, False
         self._txn = txn = self._begin(place)
         write_ids = txn.snapshot[place.table.qualified_name].for_compactor()
-        return _Pinned(txn, write_ids, acid_state(entries(self._listing(place)), write_ids, txn.valid_txns))
+        listing = entries(self._listing(place))
+        highest = outside_of_batches(state_directories(listing), write_ids.high_watermark)
+        write_ids = replace(write_ids, high_watermark=highest)
+        return _Pinned(txn, write_ids, acid_state(listing, write_ids, txn.valid_txns))
 
     def _finish(self, place: _Place, pinned: _Pinned) -> CompactionOutcome:
         """What was requested, in the txn that finishes the request."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import PublishError
-from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
+from airflow_hive_acid.format.names import DirectoryKind, base_name, delete_delta_name, delta_name
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from airflow_hive_acid.format.acid_state import AcidState, StateDirectory
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
@@ -88,6 +88,26 @@ def parts_first(state: AcidState, most: int) -> tuple[Part, ...]:
             parts.append(Part(above, upto, tuple(part)))
             above, part = upto, []
     return tuple(parts)
+
+
+def outside_of_batches(directories: Iterable[StateDirectory], highest: int) -> int:
+    """The high-water mark of a compaction, lowered until it cuts through no writer's delta.
+
+    A base or delta that ended inside the range of a transaction batch would hide its rows up to there: readers go by
+    the ranges in the names. It happens where txns at the end of a batch are open, and none at its beginning: in one of
+    a Hive's streaming client, and in one of ours whose first txn somebody aborted.
+    """
+    ranges = [(d.directory.min_write_id, d.directory.max_write_id) for d in directories if _is_batch(d)]
+    for low, high in sorted(ranges, reverse=True):
+        if low <= highest < high:
+            highest = low - 1
+    return highest
+
+
+def _is_batch(found: StateDirectory) -> bool:
+    named = found.directory
+    several = named.kind is not DirectoryKind.BASE and named.min_write_id < named.max_write_id
+    return several and not named.visibility_txn_id
 
 
 def same_definition(

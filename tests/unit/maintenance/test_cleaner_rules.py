@@ -15,6 +15,7 @@ from airflow_hive_acid.maintenance.cleaner_rules import (
     attempts,
     may_clean,
     retry_pause_ms,
+    write_ids_in_batches,
 )
 from airflow_hive_acid.metastore.compaction_queue_horizon import Holder, Horizon, RegisteredReaders
 from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType, Resource
@@ -127,3 +128,12 @@ def test_only_what_certainly_is_aborted_is_taken_for_aborted() -> None:
         "delta_0000003_0000003_0000", "delete_delta_0000003_0000003_0001", "base_0000003", "base_0000005_v0000012",
         "delta_0000001_0000003_v0000012", "ds=1/delta_0000003_0000003",
     ]  # fmt: skip
+
+
+def test_write_ids_among_those_of_others_in_the_delta_of_a_batch_are_not_forgotten() -> None:
+    """R4: rows of write id 3 lie in delta_2_5, which holds committed ones as well; only a compaction takes them out."""
+    names = ["delta_0000002_0000005", "delta_0000007_0000008", "delete_delta_0000010_0000012",
+             "delta_0000013_0000019_v0000044", "base_0000001", "delta_0000020_0000020_0000"]  # fmt: skip
+    listing = [FileInfo(f"file:/w/t/{name}", name, 0, True) for name in names]
+    assert write_ids_in_batches(listing, {3, 7, 8, 11, 14, 20}) == {3, 11}
+    assert write_ids_in_batches(listing, {2, 3, 4, 5}) == frozenset()

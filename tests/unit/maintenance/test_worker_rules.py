@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import PublishError
-from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state
+from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state, state_directories
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.maintenance.worker_rules import (
     check_result,
     is_enough,
     needs_cleaning,
+    outside_of_batches,
     parts_first,
     refusal,
     result_names,
@@ -213,3 +214,14 @@ def test_a_dropped_table_or_partition_is_told_apart() -> None:
     assert same_definition(table(), table(), one, None) == "the partition was dropped"
     again = Partition("k=a", ("a",), "file:/w/t/k=a", 2)
     assert same_definition(table(), table(), one, again) == "the partition was dropped and made anew"
+
+
+@pytest.mark.parametrize(
+    ("highest", "expected"), [(4, 4), (5, 4), (7, 4), (8, 8), (9, 9), (11, 9), (3, 3), (2, 1), (1, 1)]
+)
+def test_a_compaction_does_not_end_inside_the_range_of_a_batch(highest: int, expected: int) -> None:
+    """A base_6 beside delta_5_8 hides the rows of 5 and 6 from everybody who does not see 7 or 8."""
+    names = ["delta_0000005_0000008", "delta_0000010_0000012", "delta_0000002_0000003", "delta_0000004_0000004_0000",
+             "delta_0000001_0000009_v0000040", "base_0000001"]  # fmt: skip
+    found = state_directories([FileEntry(f"{name}/bucket_00000", 10) for name in names])
+    assert outside_of_batches(found, highest) == expected
