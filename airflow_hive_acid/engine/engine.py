@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.metastore.leases import Lease
     from airflow_hive_acid.metastore.shared_rules import SharedTxn
+    from airflow_hive_acid.replication.site import Site
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.statements import Statement
 
@@ -289,6 +290,15 @@ class Engine:
     def run_job(self, spec: JobSpec) -> JobResult:
         """Run one job spec in the engine's application; nothing is recorded, nothing is published."""
         return self._application.ready().run(spec)
+
+    def site(self, name: str) -> Site:
+        """This metastore and warehouse as one side of a replication; Spark starts when a step needs it.
+
+        :param name: as messages and reports call it.
+        """
+        from airflow_hive_acid.replication.site import Site
+
+        return Site(self._context.client, self._context.filesystem, self.run_job, name)
 
     def warm_up(self) -> None:
         """Start Spark in the background now."""
