@@ -1,0 +1,265 @@
+"""What tasks ask for, done at two sites: exports that go straight into imports, drops, and the sync of ACID tables.
+
+A dump need not be written to be imported: it stays open at the source, locked for reading, while the destination copies
+its files. Metadata of many tables is exported and imported together, in one transaction at each side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.replication.dropping import drop_partitions, drop_table
+from airflow_hive_acid.replication.exporting import MATERIALIZED_VIEW, export_metadata, open_export
+from airflow_hive_acid.replication.import_plan import Asked
+from airflow_hive_acid.replication.importing import import_dump, import_metadata
+from airflow_hive_acid.replication.privileges import PrivilegeMode, sync_privileges
+from airflow_hive_acid.replication.runner import Applied
+from airflow_hive_acid.replication.selecting import changed, next_write_ids, tables_with_open_copies
+from airflow_hive_acid.replication.state_ids import STATE_ID
+from airflow_hive_acid.replication.tasks import (
+    CopyCommand,
+    DropDatabaseCommand,
+    DropPartitionCommand,
+    DropTableCommand,
+    ExportCommand,
+    ImportCommand,
+    NoOp,
+    ReplicationTask,
+    SyncAcidCommand,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from airflow_hive_acid.replication.dropping import DropResult
+    from airflow_hive_acid.replication.importing import ImportResult
+    from airflow_hive_acid.replication.policies import Policy
+    from airflow_hive_acid.replication.site import Site
+    from airflow_hive_acid.replication.tasks import Command
+
+_BATCH = 500
+"""Tables whose metadata travels together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Transfer:
+    """One export with its import."""
+
+    exported: ExportCommand
+    imported: ImportCommand
+
+
+@dataclass(slots=True)
+class SiteExecutor:
+    """The :class:`~airflow_hive_acid.replication.runner.Executor` of a policy.
+
+    :param brought: tables of the source that an earlier cycle has brought.
+    :param sync_acid: brings ACID tables to one snapshot; :func:`acid_sync.sync_tables`.
+    """
+
+    policy: Policy
+    source: Site
+    target: Site
+    brought: frozenset[TableName]
+    sync_acid: Callable[[Sequence[TableName], int], list[Applied]]
+    _acid: frozenset[TableName] | None = field(default=None, init=False)
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def tables(self) -> list[TableName]:
+        """Tables and views of the source that the policy replicates."""
+        catalog = self.source.client.catalog
+        names = [
+            TableName(database, name)
+            for database in catalog.list_databases()
+            if self.policy.touches(database)
+            for name in catalog.list_tables(database)
+        ]
+        found = catalog.find_tables(str(name) for name in names if self.policy.selects(name))
+        return sorted(TableName(t.db, t.name) for t in found.values() if t.type != MATERIALIZED_VIEW)
+
+    def require_databases(self, tables: Iterable[TableName]) -> None:
+        """The seed's security rule: what is private at the source must not come to be by itself."""
+        wanted = {self.policy.target_database(table.database): table.database for table in tables}
+        missing = sorted(set(wanted) - set(self.target.client.catalog.list_databases()))
+        if missing:
+            raise NoSuchObjectError(
+                f"replication policy {self.policy.name!r}: {self.target.name} has no database {missing[0]} for the "
+                f"tables of {wanted[missing[0]]}; databases are not created by replication, so that nothing becomes "
+                f"readable unintentionally: run CREATE DATABASE {missing[0]} there"
+            )
+
+    def acid_tables(self, tables: Iterable[TableName]) -> list[TableName]:
+        """Those that exist at the source and have write ids."""
+        found = self.source.client.catalog.find_tables(str(table) for table in tables)
+        return sorted(TableName(t.db, t.name) for t in found.values() if t.is_transactional)
+
+    def changed_acid_tables(self) -> frozenset[TableName]:
+        """By the write ids of both sides, whatever events say."""
+        if self._acid is None:
+            self._acid = frozenset(self.acid_tables(self.tables()))
+        there = self.source.client.database.read(next_write_ids)
+        here, unfinished = self.target.client.database.read(
+            lambda conn: (next_write_ids(conn), tables_with_open_copies(conn, self.policy.name))
+        )
+        return changed(self._acid, self.policy, there, here, unfinished)
+
+    # --- bringing -----------------------------------------------------------------------------------------------------
+
+    def copy_table(self, table: TableName, event_id: int) -> list[Applied]:
+        """The whole table, straight from its files."""
+        return [self._bring(table, self.policy.target(table), (), event_id)]
+
+    def drop_others(self, tables: Iterable[TableName], event_id: int) -> list[Applied]:
+        """What came by this policy and is not at the source any more, or is not the policy's any more."""
+        gone = sorted(self.brought - set(tables))
+        return [_dropped(t, drop_table(self.target, str(self.policy.target(t)), event_id)) for t in gone]
+
+    def run(self, tasks: Sequence[ReplicationTask]) -> list[Applied]:
+        """In order; changes of metadata that follow each other travel together."""
+        done: list[Applied] = []
+        waiting: list[_Transfer] = []
+        for task in tasks:
+            transfer = _metadata_alone(task)
+            if transfer is None or len(waiting) >= _BATCH:
+                done += self._bring_metadata(waiting)
+                waiting = []
+            if transfer is not None:
+                waiting.append(transfer)
+            else:
+                done += self._run(task)
+        return done + self._bring_metadata(waiting)
+
+    def sync(self, tables: Sequence[TableName], event_id: int) -> list[Applied]:
+        """All at one snapshot; those that are as new already are left out."""
+        self._acid = None
+        return self.sync_acid(tables, event_id)
+
+    def finish(self) -> list[str]:
+        """Roles, owners and privileges, which have no events."""
+        if self.policy.privileges is PrivilegeMode.NONE:
+            return []
+        names = [name for name in self.source.client.catalog.list_databases() if self.policy.touches(name)]
+        report = sync_privileges(
+            self.source.client, self.target.client, self.policy.name,
+            {name: self.policy.target_database(name) for name in names}, self.policy.privileges,
+            tables=lambda database, table: self.policy.selects(TableName(database, table)),
+        )  # fmt: skip
+        named = (("granted", report.granted), ("revoked", report.revoked), ("kept", report.kept),
+                 ("waiting", report.waiting))  # fmt: skip
+        return [f"privileges {word}: {', '.join(items)}" for word, items in named if items]
+
+    def _run(self, task: ReplicationTask) -> list[Applied]:
+        """The commands of a task: what its export wants is brought by its import."""
+        exports = [c for c in task.source if isinstance(c, ExportCommand)]
+        done: list[Applied] = []
+        for command in task.destination:
+            if isinstance(command, ImportCommand):
+                exported = next((e for e in exports if e.event_id == command.event_id), None)
+                if exported is None:
+                    raise _odd(task, command)
+                done.append(
+                    self._bring(exported.table, command.table, exported.partitions, command.event_id)
+                    if not exported.metadata_only
+                    else self._bring_metadata([_Transfer(exported, command)])[0]
+                )
+            else:
+                done += self._drop(task, command)
+        return done
+
+    def _drop(self, task: ReplicationTask, command: Command) -> list[Applied]:
+        match command:
+            case DropTableCommand(table, event_id):
+                return [_dropped(self._source_name(table), drop_table(self.target, str(table), event_id))]
+            case DropPartitionCommand(table, partition, event_id):
+                result = drop_partitions(self.target, str(table), [partition], event_id)
+                return [Applied(self._source_name(table), _said(result), result.done, event_id)]
+            case DropDatabaseCommand(database, event_id):
+                return self._drop_database(database, event_id)
+            case NoOp() | CopyCommand():
+                return []
+            case SyncAcidCommand() | ExportCommand() | ImportCommand():
+                raise _odd(task, command)
+
+    def _drop_database(self, database: str, event_id: int) -> list[Applied]:
+        """Its tables one by one, by their state ids; the database when nothing is left in it."""
+        catalog = self.target.client.catalog
+        if database not in catalog.list_databases():
+            return [Applied(None, f"database {database} is gone already", done=False)]
+        done = []
+        for name in catalog.list_tables(database):
+            table = TableName(database, name)
+            done.append(_dropped(self._source_name(table), drop_table(self.target, str(table), event_id)))
+        left = catalog.list_tables(database)
+        if left:
+            kept = f"database {database} stays: {left[0]} is not older than the drop"
+            return [*done, Applied(None, kept, done=False)]
+        catalog.drop_database(database, if_exists=True)
+        return [*done, Applied(None, f"dropped database {database}")]
+
+    def _bring(self, table: TableName, target: TableName, partitions: tuple[str, ...], event_id: int) -> Applied:
+        """Export and import with data, unless the destination has it, or an ACID table's sync will bring it."""
+        there = self.source.client.catalog.find_tables([str(table)]).get(str(table))
+        if there is not None and there.is_transactional:
+            return Applied(table, "an ACID table by now; its sync brings it", done=False)
+        if not partitions:
+            here = self.target.client.catalog.find_tables([str(target)]).get(str(target))
+            state = None if here is None else here.property(STATE_ID)
+            if state is not None and state.isdecimal() and int(state) >= event_id:
+                return Applied(table, f"has state {state}, which is not older than event {event_id}", done=False)
+        self.require_databases([table])
+        with open_export(self.source, str(table), partitions or None, event_id=str(event_id)) as dump:
+            result = import_dump(self.target, dump, self.source.filesystem, Asked(table=target))
+        return _imported(table, result)
+
+    def _bring_metadata(self, transfers: Sequence[_Transfer]) -> list[Applied]:
+        if not transfers:
+            return []
+        dumps = export_metadata(
+            self.source,
+            [(str(t.exported.table), t.exported.partitions or None) for t in transfers],
+            event_ids=[str(t.exported.event_id) for t in transfers],
+        )
+        results = import_metadata(self.target, dumps, [t.imported.table for t in transfers])
+        return [_imported(t.exported.table, result) for t, result in zip(transfers, results, strict=True)]
+
+    def _source_name(self, target: TableName) -> TableName:
+        names = {new: old for old, new in self.policy.rename.items()}
+        return TableName(names.get(target.database, target.database), target.name)
+
+
+def _metadata_alone(task: ReplicationTask) -> _Transfer | None:
+    """A task that changes the metadata of one table, and nothing else."""
+    source = [c for c in task.source if not isinstance(c, NoOp)]
+    target = [c for c in task.destination if not isinstance(c, NoOp)]
+    if len(source) != 1 or len(target) != 1:
+        return None
+    exported, imported = source[0], target[0]
+    if isinstance(exported, ExportCommand) and exported.metadata_only and isinstance(imported, ImportCommand):
+        return _Transfer(exported, imported)
+    return None
+
+
+def _odd(task: ReplicationTask, command: object) -> InvalidArgumentsError:
+    return InvalidArgumentsError(
+        f"the task of events {list(task.event_ids)} has {command!r} without what belongs to it; its factory must make "
+        "an export for each import, with the same event id, and leave syncs alone"
+    )
+
+
+def _imported(table: TableName, result: ImportResult) -> Applied:
+    said = f"{result.action}: {result.reason}"
+    return Applied(table, said, result.done, result.state_id, result.bytes, result.files)
+
+
+def _said(result: DropResult) -> str:
+    if result.dropped:
+        return f"dropped {', '.join(result.dropped)}"
+    return "; ".join(f"{name} stays: {why}" for name, why in result.kept) or "nothing to drop"
+
+
+def _dropped(table: TableName, result: DropResult) -> Applied:
+    return Applied(table, _said(result), result.done, dropped=result.done)
