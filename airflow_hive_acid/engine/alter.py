@@ -24,9 +24,19 @@ _COMPARISONS: dict[str, type[exp.Binary]] = {
     "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
 }  # fmt: skip
 
+_CHANGES_WHAT_PINS_READ = (
+    alter.RenameTable, alter.RenamePartition, alter.DropPartitions, alter.AlterColumns, alter.ChangeColumn,
+    alter.AlterSerde, alter.AlterFileFormat, alter.AlterLocation,
+)  # fmt: skip
+
 
 def run_alter(context: Context, statement: alter.AlterStatement) -> None:
-    """Run one ALTER TABLE."""
+    """Run one ALTER TABLE.
+
+    :raises TablePinnedError: when it would change what a pin reads, or how; Hive's would wait for the pin's lock.
+    """
+    if isinstance(statement, _CHANGES_WHAT_PINS_READ):
+        context.client.pins.require_unpinned([str(statement.table)], "this change")
     match statement:
         case alter.Compact():
             request_compaction(context, statement)

@@ -125,6 +125,7 @@ def _drop_table(context: Context, statement: DropTable) -> None:
         return
     key = table_name(name)
     catalog.get_table(name)  # before anything is locked: a name that is none leaves no trace
+    context.client.pins.require_unpinned([name], "dropping it")
     locks = [database_lock(key.database, LockType.SHARED_READ), table_lock(key, LockType.EXCLUSIVE)]
     with _locked(context, locks) as ddl:
         _fence(context, [name])
@@ -142,6 +143,8 @@ def _drop_database(context: Context, statement: DropDatabase) -> None:
         raise
     # Before anything is locked: a statement that is refused waits for nobody and leaves no trace.
     check_droppable(database.name, catalog.list_tables(database.name), cascade=statement.cascade)
+    everything = [f"{database.name}.{table}" for table in catalog.list_tables(database.name)]
+    context.client.pins.require_unpinned(everything, "dropping its database")
     with _locked(context, [database_lock(database.name, LockType.EXCLUSIVE)]) as ddl:
         _fence(context, [f"{database.name}.{table}" for table in catalog.list_tables(database.name)])
         dropped = ddl.commit(

@@ -15,10 +15,10 @@ from airflow_hive_acid.engine.events import JobFinished
 from airflow_hive_acid.engine.legacy_hold import held
 from airflow_hive_acid.engine.lock_requests import under
 from airflow_hive_acid.engine.locking import locks_of
+from airflow_hive_acid.engine.looks import Looks
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.planned import tell
 from airflow_hive_acid.engine.results import Rows, StatementResult
-from airflow_hive_acid.engine.snapshots import table_snapshot
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import JobSpec
 from airflow_hive_acid.metastore.transactions import read_document
@@ -50,13 +50,17 @@ def run_query(
     session = context.application.ready()
     with _reader(context, plan, document) as (reader, listed):
         tables = {read.table: context.table(read.table) for read in plan.reads}
-        snapshots = {read.view: _snapshot(context, tables[read.table], read, reader, listed) for read in plan.reads}
+        looks = Looks(context)
+        snapshots = {
+            read.view: _snapshot(context, looks, tables[read.table], read, reader, listed) for read in plan.reads
+        }
         tell(context, plan, tables, reader)
-        views = plan.views(snapshots)
+        views = looks.views(plan, snapshots)
         job_id = str(uuid.uuid4())
         uri = session.rows_uri(job_id)
         result = session.run(JobSpec(job_id, plan.step(rows_uri=uri, limit=limit), views, plan.sources))
         rows = Rows.of(result.columns, session.read_rows(uri))
+        looks.require_kept()
         txn_id = None if reader is None else reader.txn_id
     context.emit(JobFinished("select", None, 0, 0, 0, result.rows, result.seconds))
     return StatementResult(plan.statement.text, "select", rows=rows, txn_id=txn_id, seconds=time.monotonic() - started)
@@ -129,11 +133,11 @@ def _joined(context: Context, document: Mapping[str, Any]) -> Iterator[_Guest]:
 
 
 def _snapshot(
-    context: Context, table: Table, read: TableRead, reader: SnapshotLists | None, listed: _Listed
+    context: Context, looks: Looks, table: Table, read: TableRead, reader: SnapshotLists | None, listed: _Listed
 ) -> TableSnapshot:
     partitions = listed.get((read.table, read.partitions))
     if partitions is None:
         partitions = KnownPartitions(context.client.catalog, table).matching(read.partitions)
     if reader is None or not table.is_transactional:
-        return table_snapshot(table, partitions, read.partitions, None, None)
-    return table_snapshot(table, partitions, read.partitions, reader.snapshot[read.table], reader.valid_txns)
+        return looks.snapshot(table, read, partitions, None, None)
+    return looks.snapshot(table, read, partitions, reader.snapshot[read.table], reader.valid_txns)

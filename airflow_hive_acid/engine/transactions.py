@@ -20,6 +20,7 @@ from airflow_hive_acid.engine.legacy_hold import begin_locked
 from airflow_hive_acid.engine.listed import buckets_in_bases, finished, published, require_same_places, writes
 from airflow_hive_acid.engine.lock_requests import under
 from airflow_hive_acid.engine.locking import locks_declared, require_manager
+from airflow_hive_acid.engine.looks import Looks
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.plain_writes import PlainWrites
 from airflow_hive_acid.engine.results import Rows, StatementResult
@@ -174,15 +175,18 @@ class StatementTransaction:
         started = time.monotonic()
         session = self._context.application.ready()
         job_id = str(uuid.uuid4())
-        views = plan.views({read.view: self._read_snapshot(read) for read in plan.reads})
+        looks = Looks(self._context)
+        views = looks.views(plan, {read.view: self._read_snapshot(read, looks) for read in plan.reads})
         if plan.write is None:
             step = plan.step(rows_uri=session.rows_uri(job_id))
             result = session.run(JobSpec(job_id, step, views, plan.sources))
             rows = Rows.of(result.columns, session.read_rows(session.rows_uri(job_id)))
             self._hold.require()
+            looks.require_kept()
             self._context.emit(finished(plan, result))
             return self._statement_result(plan, result, started, rows=rows)
         result, manifest = self._write(plan, plan.write, job_id, views)
+        looks.require_kept()
         plain = not plan.write.transactional
         uris = dict.fromkeys(d.place if plain else d.uri for d in manifest.directories)
         return self._statement_result(plan, result, started, directories=tuple(uris))
@@ -437,12 +441,12 @@ class StatementTransaction:
             return {}
         return {plan.write.table: self._txn.write_ids[plan.write.table]}
 
-    def _read_snapshot(self, read: TableRead) -> TableSnapshot:
+    def _read_snapshot(self, read: TableRead, looks: Looks) -> TableSnapshot:
         table = self.table(read.table)
         write_ids = self._txn.snapshot[read.table] if table.is_transactional else None
         txns = self._txn.valid_txns if table.is_transactional else None
         partitions = self._known_partitions(table).matching(read.partitions)
-        return table_snapshot(table, partitions, read.partitions, write_ids, txns)
+        return looks.snapshot(table, read, partitions, write_ids, txns)
 
     def _known_partitions(self, table: Table) -> KnownPartitions:
         """The partitions of the catalog and those this transaction has made, by name; none without partitions."""

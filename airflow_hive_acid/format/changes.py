@@ -83,9 +83,9 @@ class PartitionChanges:
     why: str = ""
 
 
-def complete_up_to(write_ids: ValidWriteIdList) -> int:
-    """The largest write id up to which all have ended: those above may still be committed below one that is."""
-    return min(write_ids.open, default=write_ids.high_watermark + 1) - 1
+def complete_up_to(write_ids: ValidWriteIdList, first: int = 1) -> int:
+    """The largest write id up to which all from ``first`` on have ended; those that are open may still be committed."""
+    return min((i for i in write_ids.open if i >= first), default=write_ids.high_watermark + 1) - 1
 
 
 def checked_range(table: str, write_ids: ValidWriteIdList, first: int, last: int | None) -> int:
@@ -98,11 +98,11 @@ def checked_range(table: str, write_ids: ValidWriteIdList, first: int, last: int
     if first < 1 or (last is not None and last < first):
         shown = f"{first} to {last}" if last is not None else f"{first} on"
         raise InvalidArgumentsError(f"changes from write id {shown}: write ids begin at 1, and a range goes upwards")
-    complete = complete_up_to(write_ids)
+    complete = complete_up_to(write_ids, first)
     if last is None:
         return max(complete, first - 1)
     if last > complete:
-        open_ids = sorted(w for w in write_ids.open if w <= last)
+        open_ids = sorted(w for w in write_ids.open if first <= w <= last)
         what = f"write ids {', '.join(map(str, open_ids[:5]))} are open" if open_ids else "later ones are not given yet"
         now = f"read up to {complete} now" if complete >= first else "nothing of it can be read yet"
         raise ChangesNotCompleteError(

@@ -156,6 +156,9 @@ class TableCommit:
             "operations": list(self.operations),
             "txn_id": self.txn_id,
             "write_id": self.write_id,
+            "changes": None
+            if self.write_id is None
+            else {"table": str(self.table), "from_write_id": self.write_id, "to_write_id": self.write_id},
             "rows": {"inserted": volume.inserted, "updated": volume.updated, "deleted": volume.deleted}
             if volume is not None and known
             else None,
