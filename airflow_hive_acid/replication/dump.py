@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from airflow_hive_acid.errors import CorruptDumpError, HiveAcidError, InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format import paths
@@ -225,11 +226,11 @@ def require_name(path: str) -> None:
     :raises UnsafePathError: naming the path.
     """
     segments = path.split("/")
-    bad = not path or "\\" in path or any(ord(c) < 0x20 or c == "\x7f" for c in path)
-    if bad or any(segment in ("", ".", "..") for segment in segments):
+    # Hadoop has no names with a colon, and partition names escape it: it could only be a scheme.
+    bad = not path or any(ord(c) < 0x20 or c in "\\:\x7f" for c in path)
+    dots = (decoded for segment in segments for decoded in unquote(segment).split("/"))
+    if bad or "" in segments or any(part in (".", "..") for part in dots):
         raise UnsafePathError(f"the dump holds the path {path!r}, which is no name below a directory; nothing was done")
-    # Escaped dots, and a scheme at the beginning, are found by whoever takes locations apart.
-    paths.parse_location(f"/d/{path}")
     if paths.relative_to("/d", f"/d/{path}") != path:
         raise UnsafePathError(f"the dump holds the path {path!r}, which leads elsewhere; nothing was done")
 

@@ -37,6 +37,7 @@ from airflow_hive_acid.filesystem.plain_publishing import (
 )
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLAIN_FILES, is_hidden, staging_name
+from airflow_hive_acid.format.names import STAGING_PREFIX as JOB_STAGING
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore import replicated
 from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
@@ -351,7 +352,7 @@ class _Import:
     # --- putting into place ---------------------------------------------------------------------------------------
 
     def _publish(self, ddl: DdlTransaction, plan: ImportPlan, staged: _Staged) -> None:
-        self._fence_dead()
+        self._fence_dead(plan.location)
         if staged.uri is None:
             ddl.commit(lambda conn: self._change(conn, plan, None))
             return
@@ -435,10 +436,14 @@ class _Import:
         for part in parts or [None]:
             self._client.compactions.enqueue(str(self._name), part)
 
-    def _fence_dead(self) -> None:
+    def _fence_dead(self, location: str) -> None:
         """Undo what an import that was given up has put into place (R4): under our lock none is alive."""
         for job in reversed(self._client.jobs.unfenced_of(str(self._name))):
             fence_dead_job(self._site, job)
+        # Directories of jobs that have committed and were killed before they tidied up; fences are files.
+        for info in list_many(self._filesystem, [location], recursive=False)[location] or ():
+            if info.is_dir and info.name.startswith(JOB_STAGING):
+                self._filesystem.delete(info.path, inside=location)
 
 
 def fence_dead_job(site: Site, job: Job) -> None:
