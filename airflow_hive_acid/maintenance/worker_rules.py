@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import PublishError
-from airflow_hive_acid.format.names import DirectoryKind, base_name, delete_delta_name, delta_name
+from airflow_hive_acid.format.names import FLUSH_LENGTH_SUFFIX, DirectoryKind, base_name, delete_delta_name, delta_name
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 
 if TYPE_CHECKING:
@@ -41,12 +41,17 @@ def refusal(request: Compaction, table: Table | None, *, partition_exists: bool)
 
 
 def is_enough(kind: CompactionType, state: AcidState) -> bool:
-    """Whether a compaction would bring anything: something must be merged with something else."""
+    """Whether a compaction would bring anything: something must be merged with something else.
+
+    A major one also where a Hive would refuse: rows of aborted txns in the delta of a batch go in no other way, and
+    a file that its writer never closed is read as a copy for as long as it is there.
+    """
     if kind is CompactionType.REBALANCE:
         return True
     deltas = len(state.deltas)
     if kind is CompactionType.MAJOR:
-        return bool(state.originals) or deltas + (state.base is not None) > 1
+        unfinished = any(delta.needs_row_check or _is_unclosed(delta) for delta in state.deltas)
+        return bool(state.originals) or deltas + (state.base is not None) > 1 or unfinished
     if deltas == 2:
         # One delta with its delete delta is what a compaction would write again.
         return len({delta.directory.kind for delta in state.deltas}) == 1
@@ -102,6 +107,10 @@ def outside_of_batches(directories: Iterable[StateDirectory], highest: int) -> i
         if low <= highest < high:
             highest = low - 1
     return highest
+
+
+def _is_unclosed(found: StateDirectory) -> bool:
+    return _is_batch(found) and any(entry.path.endswith(FLUSH_LENGTH_SUFFIX) for entry in found.files)
 
 
 def _is_batch(found: StateDirectory) -> bool:
