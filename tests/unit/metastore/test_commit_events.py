@@ -111,7 +111,7 @@ def test_one_commit_tells_of_each_table_what_is_known():
     assert told[0].to_document() == {
         "kind": "commit", "event_id": 1, "time": 1001, "table": "db.t", "partitions": ["k=a", "k=b"],
         "maybe": [], "operations": ["insert", "update"], "txn_id": 5, "write_id": 11,
-        "changes": {"table": "default.t", "from_write_id": 11, "to_write_id": 11},
+        "changes": {"table": "db.t", "from_write_id": 11, "to_write_id": 11},
         "rows": {"inserted": 1, "updated": 2, "deleted": 0}, "files": 4, "bytes": 500, "user": "ann",
         "agent_info": "airflow/d",
     }  # fmt: skip
