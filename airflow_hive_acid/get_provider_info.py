@@ -32,6 +32,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.changes",
             "operators.export",
             "operators.spark",
+            "operators.stream",
             "operators.compact",
             "operators.worker",
             "operators.leases",

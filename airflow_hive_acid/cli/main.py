@@ -16,6 +16,7 @@ import typer
 
 from airflow_hive_acid import __version__
 from airflow_hive_acid.cli import (
+    changes,
     cleaning,
     compaction,
     compaction_cancel,
@@ -24,10 +25,12 @@ from airflow_hive_acid.cli import (
     explain,
     lease,
     maintenance,
+    pin,
     schema,
     settings,
     show,
     sql,
+    stream,
 )
 from airflow_hive_acid.cli.output import say
 from airflow_hive_acid.cli.session import CliSession, parse_pairs
@@ -51,6 +54,7 @@ app = typer.Typer(
 )
 app.command("sql")(sql.sql)
 app.command("explain")(explain.explain)
+app.command("changes")(changes.changes)
 app.command("settings")(settings.settings)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
@@ -58,8 +62,10 @@ app.add_typer(schema.app, name="schema")
 app.add_typer(show.app, name="show")
 app.add_typer(maintenance.app, name="maintenance")
 app.add_typer(lease.app, name="lease")
+app.add_typer(pin.app, name="pin")
 app.add_typer(cleaning.app, name="cleaning")
 app.add_typer(compaction.app, name="compaction")
+app.add_typer(stream.app, name="stream")
 compaction.app.command()(compaction_cancel.cancel)
 show.app.command("metrics")(compaction.metrics)
 

@@ -32,7 +32,7 @@ from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.maintenance.worker_jobs import Application
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
 
@@ -117,6 +117,30 @@ class SparkSubmitLauncher:
         :raises ConfigurationError: no Java, no spark-submit, a cluster without a spool it can reach, or one that
             cannot run our driver.
         """
+        job = str(resources.spark_job("session"))
+        driver, spool = self._submit(
+            application, lambda spool: ([job, "--spool", spool, "--idle-seconds", str(self.idle_seconds)], {})
+        )
+        try:
+            return SpoolSession(open_filesystem(spool), spool, driver, start_seconds=self.start_seconds)
+        except BaseException:
+            driver.stop()
+            driver.release()
+            raise
+
+    def submit(
+        self, script: str, arguments: Sequence[str], conf: Callable[[str], Mapping[str, str]], application: Application
+    ) -> tuple[SubprocessDriver, str]:
+        """Start somebody's own program with a spool directory, on which nobody listens yet.
+
+        :param conf: from the URI of the spool to more Spark settings.
+        :return: the running program, and the spool.
+        """
+        return self._submit(application, lambda spool: ([script, *arguments], conf(spool)))
+
+    def _submit(
+        self, application: Application, program_of: Callable[[str], tuple[list[str], Mapping[str, str]]]
+    ) -> tuple[SubprocessDriver, str]:
         require_driver_place(self.master, self.deploy_mode)
         if self.deploy_mode == "cluster" and self.spool is None:
             raise ConfigurationError(
@@ -128,31 +152,27 @@ class SparkSubmitLauncher:
         program = self.program or find_spark_submit(environment)
         conf = with_application(self.master, self.conf, application)
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
-        driver = None
         try:
             spool = f"{self.spool.rstrip('/')}/session-{uuid.uuid4()}" if self.spool else f"file://{scratch}/spool"
-            filesystem = open_filesystem(spool)
-            filesystem.make_directory(spool)
+            open_filesystem(spool).make_directory(spool)
+            job, more = program_of(spool)
             properties = scratch / "spark.properties"
-            write_properties(properties, configuration(self.master, str(scratch), conf, self.accelerator))
-            command = self._command(program, properties, spool, application)
-            driver = SubprocessDriver(command, environment, scratch, self._open_log())
-            return SpoolSession(filesystem, spool, driver, start_seconds=self.start_seconds)
+            settings = configuration(self.master, str(scratch), {**conf, **more}, self.accelerator)
+            write_properties(properties, settings)
+            command = [*self._command(program, properties, application), *job]
+            return SubprocessDriver(command, environment, scratch, self._open_log()), spool
         except BaseException:
-            if driver is not None:
-                driver.stop()
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    def _command(self, program: str, properties: Path, spool_uri: str, about: Application) -> list[str]:
+    def _command(self, program: str, properties: Path, about: Application) -> list[str]:
         command = [program, "--master", self.master, "--deploy-mode", self.deploy_mode, "--name", about.name]
         if about.user is not None:
             command += ["--proxy-user", about.user]
         command += ["--properties-file", str(properties), "--load-spark-defaults"]
         if not is_local(self.master):
             command += ["--py-files", str(cluster_package())]
-        application = str(resources.spark_job("session"))
-        return [*command, application, "--spool", spool_uri, "--idle-seconds", str(self.idle_seconds)]
+        return command
 
     def _open_log(self) -> Path:
         directory = self.log_directory or cache_directory() / "logs"

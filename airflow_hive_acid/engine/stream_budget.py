@@ -17,6 +17,7 @@ from airflow_hive_acid.errors import BackPressureError, HiveAcidError
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.maintenance.initiator_by_hand import Wanted, ask
+from airflow_hive_acid.maintenance.thresholds import property_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -183,8 +184,8 @@ class Deltas:
             if self._clock() >= until:
                 raise BackPressureError(
                     f"{_named(table, place)} has {place.deltas} live deltas, and a stream stops at {self._budget.stop} "
-                    f"(hive.acid.stream.deltas.stop); no compaction has made them fewer in {self._budget.stop_wait:.0f} "
-                    "s. Run Worker and Cleaner, see SHOW COMPACTIONS, then start the stream again: nothing is lost"
+                    "(hive.acid.stream.deltas.stop); no compaction has made them fewer in "
+                    f"{self._budget.stop_wait:.0f} s. Run Worker and Cleaner, see SHOW COMPACTIONS, then start the stream again: nothing is lost"
                 )
             self._wait(_STOP_LOOK_SECONDS)
             self._look(table, uri, place)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.stream_channel import ApplicationGoneError, Channel
 from airflow_hive_acid.engine.streams import StreamService
-from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.format.streams import ALIVE, ALIVE_SECONDS, OPENED
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.errors import HiveAcidError
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.settings import Settings
 
@@ -37,10 +37,12 @@ class Served:
 
     :param committed: micro-batches that were committed in it.
     :param problem: why it ended before it was closed; None when it was.
+    :param refused: what the stream was told last instead of a commit.
     """
 
     committed: int
     problem: str | None
+    refused: HiveAcidError | None = None
 
 
 class StreamServer:
@@ -129,10 +131,10 @@ class StreamServer:
             service.serve()
         except ApplicationGoneError as gone:
             problem = str(gone)
-        except (HiveAcidError, OSError, ValueError, KeyError) as failure:
+        except Exception as failure:  # of a thread: whoever waits for it hears of it by what serve() returns
             log.exception("a stream's conversation at %s ended", uri)
             problem = f"{type(failure).__name__}: {failure}"
-        self._served.append(Served(service.committed, problem))
+        self._served.append(Served(service.committed, problem, service.problem))
         try:
             channel.close()
         except OSError as left:

@@ -22,7 +22,7 @@ from airflow_hive_acid.engine.locking import locks_of
 from airflow_hive_acid.engine.planned import tell_planned
 from airflow_hive_acid.engine.scripts import plan_of
 from airflow_hive_acid.engine.stream_budget import Budget, Deltas
-from airflow_hive_acid.engine.stream_channel import SinkSession
+from airflow_hive_acid.engine.stream_channel import ApplicationGoneError, SinkSession
 from airflow_hive_acid.engine.stream_schema import reconcile
 from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.errors import (
@@ -120,6 +120,12 @@ class StreamService:
         self._emit = on_event or (lambda _event: None)
         self._agent_info = agent_info
         self._stream: _Running | None = None
+        self._refused: HiveAcidError | None = None
+
+    @property
+    def problem(self) -> HiveAcidError | None:
+        """What the stream was told last instead of a commit; None when its last micro-batch was committed."""
+        return self._refused if self._stream is None else self._stream.problem
 
     @property
     def committed(self) -> int:
@@ -137,8 +143,12 @@ class StreamService:
                 raise InvalidArgumentsError(f"a stream begins with open, not {question['ask']!r}")
             stream = self._stream = self._open(question)
         except HiveAcidError as problem:
+            self._refused = problem
             self._channel.answer(error_document(problem))
             return
+        except Exception as failure:
+            self._channel.answer(error_document(failure))
+            raise
         try:
             self._channel.answer({"is": "opened", "batch": stream.batch})
             stream.serve()
@@ -199,6 +209,7 @@ class _Running:
         self._options = options
         self._left = owner.found.open_txns
         self.committed = 0
+        self.problem: HiveAcidError | None = None
         self._over = threading.Event()
         self._deltas = Deltas(context.client, context.filesystem, Budget.of(context.settings), self._pause)
 
@@ -213,9 +224,15 @@ class _Running:
                     self._channel.answer({"is": "closed"})
                     return
                 try:
-                    answer = self._answer(question)
+                    answer, self.problem = self._answer(question), None
+                except ApplicationGoneError:
+                    raise
                 except HiveAcidError as problem:
-                    answer = error_document(problem)
+                    answer, self.problem = error_document(problem), problem
+                except Exception as failure:
+                    # Whatever it is, the application must not wait for an answer that never comes.
+                    self._channel.answer(error_document(failure))
+                    raise
                 self._channel.answer(answer)
         finally:
             self._over.set()
@@ -253,7 +270,11 @@ class _Running:
             return self._settled(batch, lost)
         self.batch, self._left = batch, ()
         self.committed += 1
-        self._deltas.written(table, result.directories)
+        try:
+            self._deltas.written(table, result.directories)
+        except (HiveAcidError, OSError) as problem:
+            # It is committed, whatever becomes of the count.
+            log.warning("the deltas of %s could not be counted: %s", table.qualified_name, problem)
         return {"is": "committed", "again": False, "txn_id": result.txn_id, "inserted": result.inserted}
 
     def _apply(self, batch: int, statement: Insert | Merge) -> StatementResult:
@@ -352,6 +373,6 @@ def _partition_columns(table: Table) -> list[Column]:
     return [Column(c.name, c.type) for c in table.partition_columns]
 
 
-def error_document(problem: HiveAcidError) -> dict[str, Any]:
+def error_document(problem: Exception) -> dict[str, Any]:
     """The answer that says so."""
     return {"is": "error", "type": type(problem).__name__, "message": str(problem)}

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 VERSION = 1
 ALIVE, HERE, OPENED = "alive", "here", "open.json"
 """Signs of life: of the process that answers, in the spool; of the application, in the stream's own directory."""
 ALIVE_SECONDS = 5.0
+SPOOL = "spark.hive.acid.stream.spool"
+"""Spark setting that names the spool; operator and command line set it."""
+JOB = "spark.hive.acid.stream.job"
+"""Spark setting that describes the query of ``spark_jobs/stream.py``."""
 BATCH_VIEW = "hive_acid_batch"
 """The micro-batch as statements call it."""
-
-NewColumn = Literal["fail", "add", "ignore"]
-MissingColumn = Literal["fail", "null"]
-ChangedType = Literal["fail", "convert"]
-BadRecord = Literal["fail", "quarantine"]
 CHOICES: dict[str, tuple[str, ...]] = {
     "mode": ("append", "upsert"),
     "on_new_column": ("fail", "add", "ignore"),

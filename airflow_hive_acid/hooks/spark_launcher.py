@@ -38,7 +38,7 @@ from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.maintenance.worker_jobs import QUEUE, Application
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from airflow_hive_acid.engine.launcher import JobSession
 
@@ -90,6 +90,34 @@ class AirflowSparkLauncher:
         return with_application(target.master, self.conf, application)
 
     def _start(self, target: SparkTarget, application: Application) -> SpoolSession:
+        job = str(resources.spark_job("session"))
+        driver, spool = self._submit(
+            target, application, lambda spool: (job, ["--spool", spool, "--idle-seconds", str(self.idle_seconds)], {})
+        )
+        try:
+            return SpoolSession(open_filesystem(spool), spool, driver, start_seconds=self.start_seconds)
+        except BaseException:
+            driver.stop()
+            driver.release()
+            raise
+
+    def submit(
+        self, script: str, arguments: Sequence[str], conf: Callable[[str], Mapping[str, str]], application: Application
+    ) -> tuple[HookDriver, str]:
+        """Start somebody's own program with a spool directory, on which nobody listens yet.
+
+        :param conf: from the URI of the spool to more Spark settings.
+        :return: the running program, and the spool.
+        """
+        target = spark_target(self.spark_conn_id)
+        return self._submit(target, application, lambda spool: (script, list(arguments), conf(spool)))
+
+    def _submit(
+        self,
+        target: SparkTarget,
+        application: Application,
+        program_of: Callable[[str], tuple[str, list[str], Mapping[str, str]]],
+    ) -> tuple[HookDriver, str]:
         remedy = f': put "deploy-mode": "client" into the extra of Spark connection {self.spark_conn_id!r}'
         require_driver_place(target.master, target.deploy_mode, remedy)
         if target.deploy_mode == "cluster" and self.spool is None:
@@ -101,27 +129,26 @@ class AirflowSparkLauncher:
         environment = job_environment(target.master, target.deploy_mode)
         require_java(environment)
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
-        driver = None
         try:
             below = scratch.as_uri() if self.spool is None else self.spool.rstrip("/")
             spool = f"{below}/session-{uuid.uuid4()}"
-            filesystem = open_filesystem(spool)
-            filesystem.make_directory(spool)
+            open_filesystem(spool).make_directory(spool)
+            job, arguments, more = program_of(spool)
             properties = scratch / _PROPERTIES
-            settings = configuration(target.master, str(scratch), self._conf(target, application), self.accelerator)
+            conf = {**self._conf(target, application), **more}
+            settings = configuration(target.master, str(scratch), conf, self.accelerator)
             write_properties(properties, settings)
-            hook = self._hook(target, scratch, spool, application)
+            hook = self._hook(target, scratch, arguments, application)
             if application.user is not None:
                 environment |= hook.take_ticket(scratch)
-            driver = HookDriver(hook, environment, scratch)
-            return SpoolSession(filesystem, spool, driver, start_seconds=self.start_seconds)
+            return HookDriver(hook, job, environment, scratch), spool
         except BaseException:
-            if driver is not None:
-                driver.stop()
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    def _hook(self, target: SparkTarget, scratch: Path, spool: str, application: Application) -> _TappedSparkSubmitHook:
+    def _hook(
+        self, target: SparkTarget, scratch: Path, arguments: list[str], application: Application
+    ) -> _TappedSparkSubmitHook:
         return _TappedSparkSubmitHook(
             conn_id=self.spark_conn_id,
             deploy_mode=target.deploy_mode,
@@ -133,7 +160,7 @@ class AirflowSparkLauncher:
             keytab=_keytab(self.spark_conn_id, target, scratch),
             principal=target.principal,
             py_files=None if is_local(target.master) else str(cluster_package()),
-            application_args=["--spool", spool, "--idle-seconds", str(self.idle_seconds)],
+            application_args=arguments,
             spark_binary=target.spark_binary,
         )
 
@@ -207,10 +234,16 @@ def spark_target(conn_id: str) -> SparkTarget:
 
 
 class HookDriver:
-    """A running ``SparkSubmitHook.submit`` (a :class:`~airflow_hive_acid.engine.spool.Driver`)."""
+    """A running ``SparkSubmitHook.submit`` (a :class:`~airflow_hive_acid.engine.spool.Driver`).
 
-    def __init__(self, hook: _TappedSparkSubmitHook, environment: Mapping[str, str], scratch: Path) -> None:
+    :param program: the file to submit.
+    """
+
+    def __init__(
+        self, hook: _TappedSparkSubmitHook, program: str, environment: Mapping[str, str], scratch: Path
+    ) -> None:
         self._hook = hook
+        self._program = program
         self._environment = dict(environment)
         self._scratch = scratch
         self._owner = os.getpid()
@@ -255,7 +288,7 @@ class HookDriver:
     def _submit(self) -> None:
         try:
             self._hook.submit(
-                str(resources.spark_job("session")),
+                self._program,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

@@ -164,6 +164,11 @@ class Conversation:
         sign = self._files.read_text(f"{self._spool}/{streams.ALIVE}")
         if sign is not None and sign != self._sign:
             self._sign, self._heard = sign, now
+        if not self._files.exists(f"{self._uri}/{streams.HERE}"):
+            raise JobFailedError(
+                f"the process that answers at {self._spool} has ended this conversation; its log says why. Start the "
+                "stream again: a micro-batch that was committed is not committed again"
+            )
         if now - self._heard >= self._idle_seconds:
             raise JobFailedError(
                 f"the process that answers at {self._spool} has given no sign of life for {self._idle_seconds:.0f} s; "

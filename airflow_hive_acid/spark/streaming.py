@@ -15,23 +15,24 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import ConfigurationError, HiveAcidError, InvalidArgumentsError
-from airflow_hive_acid.format.jobs import Insert, JobError, JobResult, JobSpec, spec_from_json, to_json
-from airflow_hive_acid.format.streams import CHOICES, StreamOptions, open_question
-from airflow_hive_acid.spark import insert, plain_insert, run, sources
+from py4j.protocol import Py4JError
+
+from airflow_hive_acid.errors import BadRecordError, ConfigurationError, HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.format.jobs import Insert, JobError, JobResult, JobSpec, Merge, spec_from_json, to_json
+from airflow_hive_acid.format.streams import CHOICES, SPOOL, StreamOptions, open_question
+from airflow_hive_acid.spark import insert, plain_insert, run, schema, sources
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.output import Staging, rows_in
 from airflow_hive_acid.spark.session import require_utc, step_session
 from airflow_hive_acid.spark.stream_channel import Conversation
+from airflow_hive_acid.spark.stream_rows import Misfits, one_per_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-SPOOL = "spark.hive.acid.stream.spool"
-"""Spark setting that names the spool; operator and command line set it."""
 _QUERY_ID = "sql.streaming.queryId"
 _IDLE_SECONDS = 60.0
 
@@ -121,7 +122,7 @@ class HiveAcidSink:
         given = [[field.name, field.dataType.simpleString()] for field in rows.schema.fields]
         answer = self._ask({"ask": "begin", "batch": batch_id, "columns": given})
         while answer["is"] == "step":
-            answer = self._ask(self._done(spec_from_json(answer["spec"]), rows))
+            answer = self._ask(self._done(spec_from_json(answer["spec"]), rows, batch_id))
         self._seen = batch_id
 
     def close(self) -> None:
@@ -154,33 +155,65 @@ class HiveAcidSink:
             self.close()
             raise
 
-    def _done(self, spec: JobSpec, rows: DataFrame) -> dict[str, Any]:
+    def _done(self, spec: JobSpec, rows: DataFrame, batch: int) -> dict[str, Any]:
         """Run the step of a micro-batch."""
         started = time.monotonic()
+        quarantined = 0
         try:
-            result = self._run(spec, rows)
+            result, quarantined = self._written(spec, rows, batch)
         except HiveAcidError as problem:
             application = rows.sparkSession.sparkContext.applicationId
             result = JobResult(spec.job_id, application, JobError(type(problem).__name__, str(problem)))
         result = replace(result, seconds=time.monotonic() - started)
-        return {"ask": "result", "result": to_json(result)}
+        answer = {"ask": "result", "result": to_json(result), "quarantined": quarantined}
+        return answer | {"offsets": _offsets(rows.sparkSession, self._options.source)}
+
+    def _written(self, spec: JobSpec, rows: DataFrame, batch: int) -> tuple[JobResult, int]:
+        """The result, and how many rows were set aside."""
+        try:
+            return self._run(spec, rows), 0
+        except BadRecordError as bad:
+            if not isinstance(spec.step, Insert | Merge):
+                raise
+            target = spec.step.target
+            columns = schema.table_columns((*target.columns, *target.partition_columns), target.table)
+            misfits = Misfits.of(rows, columns, self._options.keys, self._options.stream, batch)
+            if self._quarantine is None:
+                raise misfits.named(rows, bad) from bad
+            aside = misfits.set_aside(rows, self._quarantine)
+            # What the first attempt left would stand in the way of the second.
+            HadoopFilesystem.of(rows.sparkSession).delete(str(spec.staging))
+            return self._run(spec, misfits.fitting(rows)), aside
 
     def _run(self, spec: JobSpec, rows: DataFrame) -> JobResult:
         if self._session is None:
             raise AssertionError("a step before the stream was opened")
+        if self._options.mode == "upsert":
+            rows = one_per_key(rows, self._options.keys, self._latest_by, self._options.stream)
         rows.createOrReplaceGlobalTempView(self._options.view)
         step = spec.step
         if not isinstance(step, Insert):
             return run.run_step(self._session, spec)
+        # A session for all micro-batches: making one costs a tenth of what a small micro-batch does.
         try:
             for source in spec.sources:
                 sources.create_view(self._session, source)
             writes = insert.insert if step.target.has_row_ids else plain_insert.insert
-            staging = Staging(HadoopFilesystem.of(self._session), str(spec.staging))
-            written = writes(self._session, step, staging)
+            written = writes(self._session, step, Staging(HadoopFilesystem.of(self._session), str(spec.staging)))
         except HiveAcidError:
             raise
         except Exception as failure:
             raise explain(self._session, failure, [step.target.location]) from failure
         application = self._session.sparkContext.applicationId
         return JobResult(spec.job_id, application, directories=tuple(written), inserted=rows_in(written))
+
+
+def _offsets(spark: SparkSession, source: str) -> dict[str, Any] | None:
+    """Up to where the sources of a query are read with this micro-batch, None when Spark does not tell."""
+    jvm_session: Any = spark._jsparkSession
+    try:
+        query = jvm_session.streams().get(source)
+        text = None if query is None else query.streamingQuery().availableOffsets().toString()
+    except Py4JError:
+        return None
+    return None if text is None else {"sources": text}

@@ -1,0 +1,137 @@
+"""The rows of a micro-batch: one per key for an upsert, and those that do not fit found and named.
+
+Whether a value fits is decided while rows are written, at no cost where types agree. Only when one did not is the
+micro-batch looked at a second time, for the rows that do not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import types as T
+
+from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.failures import fail
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from airflow_hive_acid.spark.schema import TableColumn
+
+_NUMBER = f"{schema.INTERNAL_PREFIX}number"
+_PROBLEM = f"{schema.INTERNAL_PREFIX}problem"
+_COMPLEX = (T.ArrayType, T.MapType, T.StructType)
+_STRINGS = (T.StringType, T.CharType, T.VarcharType)
+_LONGEST = 2000
+
+
+def one_per_key(rows: DataFrame, keys: Sequence[str], latest_by: str | None, stream: str) -> DataFrame:
+    """For an upsert: of the rows with the same keys the latest one, or an error without an order among them.
+
+    :raises InvalidArgumentsError: when ``latest_by`` is no column.
+    """
+    columns = {name.lower(): name for name in rows.columns}
+    over = ", ".join(schema.quoted(columns.get(key.lower(), key)) for key in keys)
+    if latest_by is not None:
+        if latest_by.lower() not in columns:
+            raise InvalidArgumentsError(
+                f"latest_by of stream {stream} names {latest_by}; its columns are {', '.join(rows.columns)}"
+            )
+        order = schema.quoted(columns[latest_by.lower()])
+        ranked = rows.selectExpr("*", f"row_number() over (partition by {over} order by {order} desc) as {_NUMBER}")
+        return ranked.where(f"{_NUMBER} = 1").drop(_NUMBER)
+    several = fail(
+        InvalidArgumentsError,
+        f"stream {stream} has several rows with {', '.join(keys)} = ({{}}) in one micro-batch; say latest_by=<column> "
+        "for the one that counts",
+        f"concat_ws(', ', {over})",
+    )
+    counted = rows.selectExpr("*", f"count(1) over (partition by {over}) as {_NUMBER}")
+    return counted.where(f"if({_NUMBER} > 1, {several}, true)").drop(_NUMBER)
+
+
+class Misfits(NamedTuple):
+    """Finds rows that do not fit their table.
+
+    :param problem: SQL that says of a row what is wrong with it; NULL for a row that fits.
+    """
+
+    problem: str
+    stream: str
+    batch: int
+
+    @classmethod
+    def of(
+        cls, rows: DataFrame, columns: Sequence[TableColumn], keys: Sequence[str], stream: str, batch: int
+    ) -> Misfits:
+        """For these columns of a table."""
+        given = {field.name.lower(): field for field in rows.schema.fields}
+        wanted = [(given[c.name], c, c.name in {k.lower() for k in keys}) for c in columns if c.name in given]
+        cases = [case for field, column, is_key in wanted if (case := _case(field, column, is_key)) is not None]
+        return cls(f"case {' '.join(cases)} end" if cases else "cast(null as string)", stream, batch)
+
+    def fitting(self, rows: DataFrame) -> DataFrame:
+        """The others."""
+        return rows.where(f"({self.problem}) is null")
+
+    def named(self, rows: DataFrame, found: BadRecordError) -> BadRecordError:
+        """The error that shows the first such row."""
+        first = self._bad(rows).limit(1).collect()
+        if not first:
+            return found
+        return BadRecordError(
+            f"micro-batch {self.batch} of stream {self.stream}: {first[0]['problem']}; the row is "
+            f"{first[0]['row'][:_LONGEST]}. Nothing of the micro-batch was written; correct the source, or say "
+            "on_bad_record='quarantine' to set such rows aside"
+        )
+
+    def set_aside(self, rows: DataFrame, directory: str) -> int:
+        """Write such rows as JSON lines, in a directory of this micro-batch that a repetition replaces.
+
+        :return: their number.
+        """
+        name = hashlib.sha256(self.stream.encode()).hexdigest()[:16]
+        place = f"{directory.rstrip('/')}/{name}/batch-{self.batch:09d}"
+        bad = self._bad(rows).selectExpr("problem", "row").coalesce(1)
+        bad.write.mode("overwrite").json(place)
+        return int(rows.sparkSession.read.schema("problem string, row string").json(place).count())
+
+    def _bad(self, rows: DataFrame) -> DataFrame:
+        told = rows.selectExpr(f"{self.problem} as {_PROBLEM}", "to_json(struct(*)) as row")
+        return told.where(f"{_PROBLEM} is not null").withColumnRenamed(_PROBLEM, "problem")
+
+
+def _case(field: T.StructField, column: TableColumn, is_key: bool) -> str | None:
+    """The branch for a column, None when every value fits."""
+    value, terms = schema.quoted(field.name), []
+    if column.required or is_key:
+        terms.append(
+            f"when {value} is null then {_told(column, 'takes no NULL' if not is_key else 'is a key and NULL')}"
+        )
+    if isinstance(field.dataType, _COMPLEX) or isinstance(column.type, _COMPLEX):
+        return terms[0] if terms else None
+    shown = f"coalesce(substring(cast({value} as string), 1, 100), 'NULL')"
+    if not (
+        field.dataType == column.type
+        or (isinstance(field.dataType, _STRINGS) and isinstance(column.type, T.StringType))
+    ):
+        cast = f"try_cast({value} as {schema.sql_type(column.type)})"
+        terms.append(
+            f"when {value} is not null and {cast} is null then {_told(column, f'is no {column.hive_type}', shown)}"
+        )
+    if column.length is not None:
+        told = _told(column, f"is longer than {column.length} characters", shown)
+        terms.append(f"when length(rtrim(cast({value} as string))) > {column.length} then {told}")
+    return " ".join(terms) or None
+
+
+def _told(column: TableColumn, complaint: str, shown: str | None = None) -> str:
+    if shown is None:
+        return schema.sql_text(f"column {column.name} {complaint}")
+    return (
+        f"concat({schema.sql_text(f'column {column.name}: the value ')}, {shown}, {schema.sql_text(f' {complaint}')})"
+    )
