@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_model import Table
 
 _VIEW = "hive_acid_records"
-_RECORDS = "records.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,11 +363,7 @@ class _OpenBatch:
             application_id=self._session.application_id,
         )
         filesystem = context.filesystem
-        filesystem.make_directory(staging)
-        records = paths.join(staging, _RECORDS)
-        filesystem.write_text(records, text)
-        result = self._session.run(self._spec(job_id, staging, records, write_id))
-        filesystem.delete(records, inside=table.location)
+        result = self._session.run(self._spec(job_id, staging, text, write_id))
         started, target = time.monotonic(), self._target(write_id, result)
         name = delta_name(self._txns.low, self._txns.high)
         manifest = read_batch_staging(filesystem, staging, result, target, name, self._published)
@@ -383,13 +378,13 @@ class _OpenBatch:
         )
         return manifest
 
-    def _spec(self, job_id: str, staging: str, records: str, write_id: int) -> JobSpec:
+    def _spec(self, job_id: str, staging: str, text: str, write_id: int) -> JobSpec:
         # It reads no file of the table, so nobody asks what it sees.
         nothing = ValidWriteIdList(0, table=str(self._key)), ValidTxnList(0)
         snapshot = table_snapshot(self._table, (), KEEP_ALL, *nothing)
         insert = Insert(snapshot, self._columns.query(_VIEW), write_id, 0, static_partition=self._static)
         step = Append(insert, self._id, self._txns.low, self._txns.high)
-        return JobSpec(job_id, step, (), (self._columns.source(_VIEW, records),), staging)
+        return JobSpec(job_id, step, (), (self._columns.source(_VIEW, text),), staging)
 
     def _target(self, write_id: int, result: JobResult) -> Target:
         names = {d.partition for d in result.directories}

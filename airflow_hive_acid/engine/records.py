@@ -17,7 +17,7 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError, UnsupportedStatementError
-from airflow_hive_acid.format.jobs import Column, Source
+from airflow_hive_acid.format.jobs import RECORDS, Column, Source
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 
 _INTEGERS = {"tinyint": 7, "smallint": 15, "int": 31, "integer": 31, "bigint": 63}
@@ -151,9 +151,9 @@ class RecordColumns:
         # Spark reads plain columns as text and converts them itself: no digit is lost on the way.
         return str(found).lower() if isinstance(found, bool) else str(found)
 
-    def source(self, name: str, uri: str) -> Source:
-        """The lines of a file, in the declared types."""
-        return Source(name, "json", {"path": uri}, self.columns)
+    def source(self, name: str, text: str) -> Source:
+        """Lines as a source of a job, in the declared types."""
+        return Source(name, RECORDS, {"lines": text}, self.columns)
 
     def query(self, view: str) -> str:
         """Spark SQL for the columns in their order, in one task: one file for each bucket."""

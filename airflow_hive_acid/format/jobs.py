@@ -348,6 +348,8 @@ _STEPS: dict[str, type[Any]] = {
 
 DATAFRAME = "dataframe"
 """Format of a source that is no file but a global temporary view, which a program of the same application has made."""
+RECORDS = "records"
+"""Format of a source that is no file but lines of JSON, which stand in its option ``lines``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,16 @@ statement does not use are converted too: a file either has the declared shape o
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
-from airflow_hive_acid.format.jobs import DATAFRAME
+from airflow_hive_acid.format.jobs import DATAFRAME, RECORDS
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import fail
 from airflow_hive_acid.spark.scan import read_files_whole
@@ -22,7 +24,7 @@ from airflow_hive_acid.spark.scan import read_files_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import DataFrameReader, SparkSession
 
     from airflow_hive_acid.format.jobs import Source
 
@@ -60,7 +62,8 @@ def find_bad_record(spark: SparkSession, sources: Iterable[Source]) -> BadRecord
     :param spark: a session of its own: files are read whole in it.
     """
     for source in sources:
-        found = _Opened(spark, source).first_bad_record() if source.columns else None
+        in_files = source.columns and source.format != RECORDS
+        found = _Opened(spark, source).first_bad_record() if in_files else None
         if found is not None:
             return found
     return None
@@ -74,11 +77,12 @@ class _Opened:
         self._source = source
         self._name = f"source {source.name}"
         self._columns = schema.table_columns(source.columns, self._name)
-        self._format = source.format.lower()
+        self._format = "json" if source.format == RECORDS else source.format.lower()
         self._options = {key.lower(): value for key, value in source.options.items()}
+        self._lines = self._options.pop("lines", "") if source.format == RECORDS else None
 
     def reader(self) -> DataFrameReader:
-        return self._spark.read.format(self._source.format).options(**self._source.options)
+        return self._spark.read.format(self._format).options(**self._options)
 
     def checked(self) -> DataFrame:
         """The rows in their declared types; reading a row that does not fit fails."""
@@ -152,7 +156,19 @@ class _Opened:
             fields.append(T.StructField(corrupt, T.StringType()))
             reader = reader.option("columnNameOfCorruptRecord", corrupt)
         # Without pruning a record is taken apart as a whole, and a missing or surplus field is noticed.
-        return reader.schema(T.StructType(fields)).option("mode", mode).option("columnPruning", "false").load()
+        reader = reader.schema(T.StructType(fields)).option("mode", mode).option("columnPruning", "false")
+        return reader.load() if self._lines is None else self._records(reader, self._lines)
+
+    def _records(self, reader: DataFrameReader, text: str) -> DataFrame:
+        """Lines that came with the job: they go to the executors with it, and nobody has to clean up after them."""
+        jvm: Any = self._spark.sparkContext._jvm
+        mapper, a_list = (
+            jvm.com.fasterxml.jackson.databind.ObjectMapper(),
+            jvm.java.lang.Class.forName("java.util.ArrayList"),
+        )
+        lines = mapper.readValue(json.dumps(text.split("\n")), a_list)
+        found = self._spark._jsparkSession.createDataset(lines, jvm.org.apache.spark.sql.Encoders.STRING())
+        return DataFrame(reader._jreader.json(found), self._spark)
 
     def _value_or_failure(self, column: schema.TableColumn, given: T.DataType) -> str:
         value = schema.quoted(column.name)

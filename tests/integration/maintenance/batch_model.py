@@ -104,7 +104,7 @@ class ModelSpark:
 
     def _append(self, spec: JobSpec, step: Append) -> tuple[WrittenDirectory, ...]:
         (source,) = spec.sources
-        records = [json.loads(line) for line in local(source.options["path"]).read_text().splitlines()]
+        records = [json.loads(line) for line in source.options["lines"].splitlines()]
         keys = [column.name for column in step.target.partition_columns]
         values = tuple(value for _, value in step.insert.static_partition)
         partition = partition_name(zip(keys, values, strict=True)) if keys else ""
