@@ -84,6 +84,9 @@ _FORGET_LEVEL = delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID.in
 _MAP = insert(REPL_TXN_MAP).values(
     RTM_REPL_POLICY=bindparam("policy"), RTM_SRC_TXN_ID=bindparam("source"), RTM_TARGET_TXN_ID=bindparam("target")
 )
+_SYNC_TXNS = select(REPL_TXN_MAP.c.RTM_TARGET_TXN_ID).where(
+    REPL_TXN_MAP.c.RTM_REPL_POLICY == bindparam("policy"), REPL_TXN_MAP.c.RTM_SRC_TXN_ID <= 0
+)
 _UNMAP = delete(REPL_TXN_MAP).where(REPL_TXN_MAP.c.RTM_TARGET_TXN_ID.in_(_IDS))
 _COMPLETE = insert(COMPLETED_TXN_COMPONENTS).values(
     CTC_TXNID=bindparam("txn_id"), CTC_DATABASE=bindparam("db"), CTC_TABLE=bindparam("tbl"),
@@ -158,7 +161,7 @@ class Advance:
 
     :param attempt: the token of this one.
     :param state_id: event of the source whose state the replica has then.
-    :param sync_txn: txn here whose id compacted directories carry.
+    :param sync_txn: txn here whose id compacted directories carry; 0 when nothing was copied or dropped.
     """
 
     policy: str
@@ -166,6 +169,11 @@ class Advance:
     state_id: int
     sync_txn: int
     tables: tuple[TableAdvance, ...]
+
+
+def sync_txns(conn: Connection, policy: str) -> list[int]:
+    """Open txns of syncs of a policy: they are mapped under the negative state id."""
+    return sorted(conn.execute(_SYNC_TXNS, {"policy": policy}).scalars())
 
 
 def rows_for(known: ValidWriteIdList, write_ids: ValidWriteIdList) -> list[tuple[int, IdState]]:
@@ -214,9 +222,13 @@ def advance(conn: Connection, client: MetastoreClient, request: Advance) -> None
     _complete(conn, tables, owned.top | resolved.top, request.sync_txn)
     _note(conn, tables, request)
     _tell(conn, client, owned, resolved)
+    log = client.notifications
+    if not request.sync_txn:
+        owned.require_in_time()
+        log.write(conn, [])
+        return
     conn.execute(_STAMP_QUEUE, {"txn_id": request.sync_txn})
     owned.require_in_time()
-    log = client.notifications
     hooks = commits.CommitHooks(events=lambda c, facts: txn_events.committed(c, log, facts))
     replayed = commits.Replayed(request.policy, -request.state_id)
     commits.commit_txn(conn, commits.CommitRequest(request.sync_txn, hooks=hooks, replayed=replayed), features)

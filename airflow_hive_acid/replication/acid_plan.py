@@ -30,12 +30,14 @@ class SourceView:
     :param listing: all files below it.
     :param write_ids: of the snapshot, with the txns it sees in ``txns``.
     :param uncleaned: compaction txns after whose results nothing was removed yet: what they replaced is complete.
+    :param has_row_ids: false for insert-only tables, of whose files no row can be told from another.
     """
 
     listing: Sequence[FileEntry]
     write_ids: ValidWriteIdList
     txns: ValidTxnList
     uncleaned: frozenset[int] = frozenset()
+    has_row_ids: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,13 @@ class Carry:
     """Rows and delete events of the write ids ``low``..``high`` out of directories that hold others as well.
 
     :param sources: names of the directories at the source; rows of open and aborted ids among them stay behind.
+    :param hidden_txns: compactions that must be looked behind to find the sources.
     """
 
     low: int
     high: int
     sources: tuple[str, ...]
+    hidden_txns: frozenset[int] = frozenset()
 
     def arrivals(self) -> tuple[Arrival, Arrival]:
         """The delta and the delete delta that come of it; one without rows is left out (R18: both of one range)."""
@@ -185,6 +189,7 @@ class _Planner:
         self._source, self._replica = source, replica
         self._ids, self._known = source.write_ids, replica.known
         self._leftovers = leftovers(replica.listing, replica.known, replica.own_txns)
+        self._peeled_txns: set[int] = set()
         self._state = self._peeled()
         self._there = self._state_of_replica()
         self._reasons: list[str] = []
@@ -204,13 +209,15 @@ class _Planner:
                 continue
             if low <= reached:
                 raise CorruptTableError(f"{found.name} reaches into the base of write id {reached} below it")
-            if self._may_copy(found):
+            if self._may_copy(found) or (not self._source.has_row_ids and self._may_replace(found)):
                 copies.append(self._copy(found))
             else:
                 for run in self._runs(low, high):
                     carried.setdefault(run, []).append(found.name)
                 self._reasons.append(f"{found.name} holds write ids that are here already, or not committed yet")
-        carries = tuple(Carry(*run, tuple(names)) for run, names in sorted(carried.items()))
+        carries = tuple(
+            Carry(*run, tuple(names), frozenset(self._peeled_txns)) for run, names in sorted(carried.items())
+        )
         return Plan(
             tuple(copies), carries, None if reached else self._emptied(), self._originals(),
             self._leftovers, tuple(self._reasons),
@@ -236,6 +243,7 @@ class _Planner:
                 state = acid_state(listing, self._ids, self._source.txns)
             except SnapshotTooOldError:
                 return state
+            self._peeled_txns.add(newest)
 
     def _state_of_replica(self) -> AcidState | None:
         gone = set(self._leftovers)
@@ -265,6 +273,23 @@ class _Planner:
             return False
         # A compaction has dropped the rows of aborted ids; a streaming delta still has them.
         return found.directory.visibility_txn_id > 0 or self._ids.is_fully_valid(low, high)
+
+    def _may_replace(self, found: StateDirectory) -> bool:
+        """Whether a delta of an insert-only table can hide what is here already of its write ids, and does.
+
+        :raises ReplicaDivergedError: when it cannot: of its rows none can be told from another.
+        """
+        low, high = found.directory.min_write_id, found.directory.max_write_id
+        there = [d.directory for d in (self._there.deltas if self._there is not None else ())]
+        across = [d.name for d in there if d.min_write_id <= high and low <= d.max_write_id
+                  and not low <= d.min_write_id <= d.max_write_id <= high]  # fmt: skip
+        if across or not found.directory.visibility_txn_id:
+            raise ReplicaDivergedError(
+                f"{found.name} of an insert-only table overlaps with {', '.join(across) or 'what is not committed'}, "
+                "and its rows do not say which write id they are of; bootstrap the table again"
+            )
+        self._reasons.append(f"{found.name} takes the place of what is here of its write ids")
+        return True
 
     def _runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Ranges of new write ids with nothing between their ends that is here already or may come later."""

@@ -1,0 +1,419 @@
+"""One sync of ACID tables: what is new in one snapshot of the source becomes visible at the replica, all of it at once.
+
+Steps: a snapshot of the source with its listings; a plan per table and partition; copies into hidden staging
+directories of the replica's tables, verified, and what an attempt before has copied is used; rows of new write ids out
+of compacted directories by Spark; renames to places that nobody sees yet; one transaction (``metastore.replica_acid``).
+A crash before the last leaves invisible files, which the next attempt takes over, fences (R4, R5) and tidies away. A
+directory that vanishes at the source all the same makes the sync begin anew, with a new snapshot.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import CopyFailedError, PublishError, ReplicaDivergedError
+from airflow_hive_acid.filesystem.fencing import fence_staging
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.names import ACID_VERSION, ACID_VERSION_FILE, staging_name
+from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.metastore.aborts import abort_txn
+from airflow_hive_acid.metastore.codes import AbortReason
+from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.replica_acid import Advance, TableAdvance, Written, advance, diverged, sync_txns
+from airflow_hive_acid.metastore.replica_records import begin_attempt, mark_target, read_records, require_attempt
+from airflow_hive_acid.metastore.replicated import forget_mapping
+from airflow_hive_acid.replication.acid_carry import carry
+from airflow_hive_acid.replication.acid_plan import Arrival, Plan, ReplicaView, leftovers, plan
+from airflow_hive_acid.replication.acid_snapshot import list_places, places_of, source_state
+from airflow_hive_acid.replication.acid_tables import create_like, drop_for_bootstrap
+from airflow_hive_acid.replication.copying import FileCopy
+from airflow_hive_acid.replication.moving import copy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.replica_records import SyncRecord, TableRecord
+    from airflow_hive_acid.replication.acid_snapshot import SourceState, SourceTable
+    from airflow_hive_acid.replication.site import Site
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+"""So many snapshots are taken when directories vanish while they are copied."""
+STAGING = "repl-"
+"""Staging directories of syncs are named ``_tmp_repl-<attempt>``."""
+_NOTHING_KNOWN = ValidWriteIdList(0)
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What a sync did with a table.
+
+    :param table: at the replica; ``source`` at the source: ``db.table``.
+    :param directories: that arrived, ``files`` in them; ``bytes`` were read from the source's files as they are.
+    :param carried: directories made by Spark out of the source's.
+    :param bootstrapped: whether it began with nothing, and why in ``reasons``.
+    :param high_watermark: largest write id that came.
+    """
+
+    table: str
+    source: str
+    directories: int = 0
+    files: int = 0
+    bytes: int = 0
+    carried: int = 0
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    bootstrapped: bool = False
+    high_watermark: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What a sync did: the replica's tables are at ``state_id``, an event of the source."""
+
+    policy: str
+    state_id: int
+    tables: tuple[TableReport, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that travelled."""
+        return sum(t.bytes for t in self.tables)
+
+
+@dataclass(slots=True)
+class _Target:
+    """A table at the replica while it is synced."""
+
+    source: SourceTable
+    table: Table
+    known: ValidWriteIdList
+    bootstrapped: bool
+    places: dict[str, str] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    arrivals: list[tuple[str, Arrival, str]] = field(default_factory=list)
+    report: TableReport | None = None
+
+    @property
+    def name(self) -> str:
+        return self.table.qualified_name
+
+    @property
+    def is_changed(self) -> bool:
+        return any(not p.is_empty for p in self.plans.values())
+
+    def place(self, partition: str) -> str:
+        """Where a partition's directories go; of a new one, where the catalog will say it is."""
+        return self.places.get(partition) or paths.join(self.table.location, partition)
+
+
+def sync_tables(
+    source: Site,
+    target: Site,
+    policy: str,
+    tables: Mapping[str, str] | Iterable[str],
+    *,
+    bootstrap: Collection[str] = (),
+    step: Callable[[str], object] = lambda _name: None,
+) -> SyncReport:
+    """Bring ACID tables of a replica to the state of one snapshot of the source.
+
+    :param tables: ``db.table`` of the source, or a mapping from there to the names at the replica. Tables that
+        transactions write together belong into one call.
+    :param bootstrap: those (names at the replica) that begin with nothing, whatever is there: it is dropped.
+    :param step: called before each step, by its name; tests stop there.
+    :raises ReplicaDivergedError: when somebody else wrote the replica, or it cannot follow; nothing was overwritten.
+    :raises ReplicationBusyError: when a later sync took over, or the replica was failed over; nothing was changed.
+    :raises NoSuchObjectError: when a table of the source, or a database of the replica, does not exist.
+    """
+    names = dict(tables) if isinstance(tables, Mapping) else {t: t for t in tables}
+    wanted = {str(table_name(s)): str(table_name(t)) for s, t in names.items()}
+    again = frozenset(str(table_name(t)) for t in bootstrap)
+    for left in reversed(range(TRIES)):
+        try:
+            return _Sync(source, target, policy, wanted, again, step).run()
+        except (CopyFailedError, FileNotFoundError) as error:
+            if not left:
+                raise
+            log.warning("replication %s begins anew with a new snapshot: %s", policy, error)
+    raise AssertionError("the last try returns or raises")
+
+
+class _Sync:
+    def __init__(
+        self, source: Site, target: Site, policy: str, tables: Mapping[str, str], bootstrap: Collection[str],
+        step: Callable[[str], object],
+    ) -> None:  # fmt: skip
+        self._source, self._target, self._policy = source, target, policy
+        self._tables, self._bootstrap, self._step = tables, bootstrap, step
+        self._client, self._files = target.client, target.filesystem
+        self._attempt = str(uuid.uuid4())
+
+    def run(self) -> SyncReport:
+        with source_state(self._source, self._tables) as state:
+            self._step("begin")
+            before, records = self._begin()
+            targets = self._targets(state, records)
+            left = self._left_behind()
+            self._take_over(before, targets)
+            self._plan(targets, left)
+            for target in targets:
+                self._step("copy")
+                self._copy(target)
+            state.reader.check()
+        # From here on nothing of the source is looked at.
+        self._tidy(before, targets, left)
+        sync_txn = self._open(state) if any(t.is_changed for t in targets) or self._dropped(targets) else 0
+        for target in targets:
+            self._step("publish")
+            self._publish(target, sync_txn)
+        self._step("advance")
+        self._advance(state, targets, sync_txn)
+        self._step("done")
+        self._forget(left - {sync_txn})
+        for target in targets:
+            self._files.delete(self._staging(target.table), inside=target.table.location)
+        return SyncReport(self._policy, state.state_id, tuple(self._report(t) for t in targets))
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
+        """Take over from whoever was at it, and keep writers out of the databases."""
+
+        def operation(conn: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
+            before = begin_attempt(conn, self._policy, self._attempt, self._tables.values())
+            for database in sorted({table_name(t).database for t in self._tables.values()}):
+                mark_target(conn, database, self._policy)
+            return before, read_records(conn, self._policy)
+
+        return self._client.database.run(operation, retry_duplicates=True)
+
+    def _targets(self, state: SourceState, records: Mapping[int, TableRecord]) -> list[_Target]:
+        """The tables at the replica; those that are missing, or are copies of a table that is gone, begin anew."""
+        there = self._client.catalog.find_tables(self._tables.values())
+        found: list[_Target] = []
+        foreign: dict[str, str] = {}
+        for name, at in self._tables.items():
+            source, table = state.tables[name], there.get(at)
+            record = records.get(table.id) if table is not None else None
+            known = _NOTHING_KNOWN if record is None else record.write_ids
+            why = self._why_anew(source, at, table, record)
+            if why is None and table is not None:
+                problem = self._untouched(table, known, source)
+                if problem is not None:
+                    foreign[at] = problem
+                found.append(_Target(source, table, known, bootstrapped=record is None))
+                continue
+            log.info("replication %s bootstraps %s: %s", self._policy, at, why)
+            if table is not None:
+                problem = None if at in self._bootstrap else self._untouched(table, known, None)
+                if problem is not None:
+                    foreign[at] = problem
+                    continue
+                drop_for_bootstrap(self._target, table, self._policy)
+            found.append(_Target(source, create_like(self._target, source.table, at), _NOTHING_KNOWN, True))
+        if foreign:
+            raise diverged(foreign)
+        return found
+
+    def _why_anew(self, source: SourceTable, at: str, table: Table | None, record: TableRecord | None) -> str | None:
+        """Why a table begins with nothing; None when it goes on."""
+        if table is None:
+            return "it does not exist"
+        if at in self._bootstrap:
+            return "it was asked for"
+        if record is None:
+            return None
+        if record.source_id != source.table.id:
+            return f"{source.table.qualified_name} was dropped and made again at the source"
+        return None
+
+    def _untouched(self, table: Table, known: ValidWriteIdList, source: SourceTable | None) -> str | None:
+        """What others did to a table of the replica, None when nothing."""
+        given = self._client.max_allocated_write_id(table.qualified_name)
+        if given != known.high_watermark:
+            return f"write ids up to {given} were given here, replication left {known.high_watermark}"
+        if source is not None and source.write_ids.high_watermark < known.high_watermark:
+            now = source.write_ids.high_watermark
+            return f"the source is at write id {now}, and was at {known.high_watermark} before: it went back in time"
+        return None
+
+    def _left_behind(self) -> frozenset[int]:
+        """Txns of syncs that did not end."""
+        return frozenset(self._client.database.read(lambda conn: sync_txns(conn, self._policy)))
+
+    def _plan(self, targets: Sequence[_Target], left: frozenset[int]) -> None:
+        txns = self._client.get_valid_txns()
+        lost: dict[str, str] = {}
+        for target in targets:
+            target.places = places_of(self._target, target.table)
+            everywhere = {p: target.place(p) for p in target.source.places}
+            listings = list_places(self._files, everywhere)
+            for partition in target.source.places:
+                new = target.bootstrapped or (partition not in target.places)
+                view = ReplicaView(listings[partition], target.known, txns, left, is_new=new)
+                try:
+                    target.plans[partition] = plan(target.source.view(partition), view)
+                except ReplicaDivergedError as error:
+                    lost[target.name] = str(error)
+        if lost:
+            raise diverged(lost)
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def _staging(self, table: Table, attempt: str | None = None) -> str:
+        return paths.join(table.location, staging_name(STAGING + (attempt or self._attempt)))
+
+    def _take_over(self, before: SyncRecord | None, targets: Sequence[_Target]) -> None:
+        """What an attempt before has copied is ours now, and where it worked there is a file (R4)."""
+        if before is None:
+            return
+        for target in targets:
+            old, new = self._staging(target.table, before.attempt), self._staging(target.table)
+            try:
+                self._files.rename_directory(old, new)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # nothing was copied there, or it is fenced already
+            fence_staging(self._files, old, inside=target.table.location, note=f"taken over by {self._attempt}")
+
+    def _copy(self, target: _Target) -> None:
+        """Everything into staging: files as they are, rows by Spark, bases without rows."""
+        root = self._staging(target.table)
+        files: list[FileCopy] = []
+        carried = 0
+        for partition, found in target.plans.items():
+            inside = paths.join(root, f"table-{target.source.table.id}", *([partition] if partition else []))
+            at = target.source.places[partition]
+            for one in found.copies:
+                staged = f"{inside}/{one.arrival.directory.name}"
+                self._files.make_directory(staged)
+                for file in one.files:
+                    rest = file.path.split("/", 1)[1]
+                    files.append(FileCopy(f"{at}/{file.path}", f"{staged}/{rest}", file.size))
+                target.arrivals.append((partition, one.arrival, staged))
+            files += [FileCopy(f"{at}/{f.path}", f"{inside}/originals/{f.path}", f.size) for f in found.originals]
+            if found.empty_base is not None:
+                arrival = found.empty_base.arrival()
+                staged = f"{inside}/{arrival.directory.name}"
+                self._files.make_directory(staged)
+                self._files.write_text(f"{staged}/{ACID_VERSION_FILE}", ACID_VERSION)
+                target.arrivals.append((partition, arrival, staged))
+            for number, rows in enumerate(found.carries):
+                self._step("carry")
+                job = paths.join(root, f"carry-{partition or 'table'}-{number}".replace("/", "-"))
+                made = carry(self._source, self._target, target.source, partition, rows, job, root)
+                carried += len(made)
+                target.arrivals += [(partition, arrival, staged) for arrival, staged in made]
+        copied = copy(self._target, self._source.filesystem, self._files, files)
+        target.report = TableReport(
+            target.name, target.source.table.qualified_name, directories=len(target.arrivals), files=copied.files,
+            bytes=copied.bytes, carried=carried, bootstrapped=target.bootstrapped,
+        )  # fmt: skip
+
+    def _tidy(self, before: SyncRecord | None, targets: Sequence[_Target], left: frozenset[int]) -> None:
+        """Remove what a killed sync had renamed into place; nobody sees it, and its txns are forgotten afterwards."""
+        self._client.database.run(lambda conn: require_attempt(conn, self._policy, self._attempt) and None)
+        for target in targets:
+            for partition, found in target.plans.items():
+                place = target.place(partition)
+                for name in found.leftovers:
+                    self._files.delete(paths.join(place, name), inside=place)
+        others = set() if before is None else set(before.tables) - set(self._tables.values())
+        records = self._client.database.read(lambda conn: read_records(conn, self._policy))
+        for table in self._client.catalog.find_tables(sorted(others)).values():
+            record = records.get(table.id)
+            known = _NOTHING_KNOWN if record is None else record.write_ids
+            if self._untouched(table, known, None) is not None:
+                continue  # somebody else writes it now; told when it is synced again
+            for place in places_of(self._target, table).values():
+                for name in leftovers(list_places(self._files, {"": place})[""], known, left):
+                    self._files.delete(paths.join(place, name), inside=place)
+
+    def _open(self, state: SourceState) -> int:
+        """The sync txn, as late as can be: readers that begin after it and look before the end are told to retry."""
+        return self._client.replica(self._policy).open_txns([-state.state_id])[0]
+
+    def _publish(self, target: _Target, sync_txn: int) -> None:
+        """Rename into place: invisible, by write id or by the sync's txn."""
+        self._client.database.run(lambda conn: require_attempt(conn, self._policy, self._attempt) and None)
+        for partition, arrival, staged in target.arrivals:
+            place = target.place(partition)
+            self._files.make_directory(place)
+            final = paths.join(place, arrival.name(sync_txn))
+            try:
+                self._files.rename_directory(staged, final)
+            except FileExistsError:
+                raise PublishError(
+                    f"{final} exists already, and no sync that ended has made it; another sync of {self._policy!r} is "
+                    "at work there. Run one at a time"
+                ) from None
+        for partition, found in target.plans.items():
+            inside = paths.join(self._staging(target.table), f"table-{target.source.table.id}",
+                                *([partition] if partition else []))  # fmt: skip
+            for file in found.originals:
+                final = paths.join(target.place(partition), file.path)
+                self._files.make_directory(final.rpartition("/")[0])
+                if not self._files.exists(final):  # renamed by an attempt before, whole
+                    self._files.rename(f"{inside}/originals/{file.path}", final)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _dropped(targets: Sequence[_Target]) -> bool:
+        return any(t.places.keys() - t.source.places.keys() for t in targets if t.table.is_partitioned)
+
+    def _advance(self, state: SourceState, targets: Sequence[_Target], sync_txn: int) -> None:
+        request = Advance(
+            self._policy, self._attempt, state.state_id, sync_txn, tuple(self._table_advance(t) for t in targets)
+        )
+        self._client.database.run(lambda conn: advance(conn, self._client, request), retry_duplicates=True)
+
+    @staticmethod
+    def _table_advance(target: _Target) -> TableAdvance:
+        source = target.source
+        partitioned = target.table.is_partitioned
+        written = []
+        for partition, found in target.plans.items():
+            if not found.is_empty:
+                ids = [a.directory.max_write_id for p, a, _ in target.arrivals if p == partition]
+                written.append(Written(partition or None, max(ids, default=0), found.changes_rows))
+        return TableAdvance(
+            target.table, source.table.qualified_name, source.table.id, target.known, source.write_ids,
+            source_txns=source.open_txns,
+            added=tuple(sorted(source.places.keys() - target.places.keys())) if partitioned else (),
+            gone=tuple(sorted(target.places.keys() - source.places.keys())) if partitioned else (),
+            written=tuple(w for w in written if w.write_id),
+        )  # fmt: skip
+
+    def _forget(self, txn_ids: Iterable[int]) -> None:
+        """Abort the txns of syncs that were killed, now that nothing carries their ids any more (R4)."""
+
+        def operation(conn: Connection, txn_id: int) -> None:
+            abort_txn(conn, txn_id, self._client.database.features(conn), AbortReason.REPLICATION)
+            forget_mapping(conn, txn_id)
+
+        for txn_id in sorted(txn_ids):
+            self._client.database.run(lambda conn, t=txn_id: operation(conn, t))  # type: ignore[misc]
+
+    @staticmethod
+    def _report(target: _Target) -> TableReport:
+        found = target.report
+        if found is None:
+            raise AssertionError("a table that was not copied")
+        partitioned = target.table.is_partitioned
+        return replace(
+            found,
+            added=tuple(sorted(target.source.places.keys() - target.places.keys())) if partitioned else (),
+            dropped=tuple(sorted(target.places.keys() - target.source.places.keys())) if partitioned else (),
+            high_watermark=target.source.write_ids.high_watermark,
+            reasons=tuple(dict.fromkeys(r for p in target.plans.values() for r in p.reasons)),
+        )

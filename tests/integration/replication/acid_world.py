@@ -1,0 +1,145 @@
+"""ACID tables at two sites, written by hand: each line of a data file is a row or a delete event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from airflow_hive_acid.format.acid_state import FileEntry, acid_state
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
+from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
+from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.codes import TxnType
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.transactions import Transaction
+    from airflow_hive_acid.replication.site import Site
+
+T = "default.t"
+
+
+def path_of(uri: str) -> Path:
+    return Path(urlsplit(uri).path)
+
+
+def create(site: Site, name: str = T, *, partitioned: bool = False, **properties: str) -> Table:
+    keys = (Column("p", "string"),) if partitioned else ()
+    db, table = name.split(".")
+    definition = TableDefinition(db, table, (Column("a", "string"),), keys, properties)
+    made = site.client.catalog.create_table(definition)
+    path_of(made.location).mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def put(site: Site, table: str, directory: str, lines: list[str], partition: str = "") -> Path:
+    """A directory with one data file."""
+    where = path_of(site.client.catalog.get_table(table).location) / partition / directory
+    where.mkdir(parents=True)
+    (where / "_orc_acid_version").write_text("2")
+    insert_only = site.client.catalog.get_table(table).is_insert_only
+    if lines:
+        (where / ("000000_0" if insert_only else "bucket_00000")).write_text("\n".join(lines))
+    return where
+
+
+def write(site: Site, *rows: str, table: str = T, partition: str = "", deletes: tuple[str, ...] = ()) -> int:
+    """A committed write; rows are named ``write id:text`` in the file."""
+    with begin(site, table, update=bool(deletes), partition=partition) as transaction:
+        return fill(site, transaction, *rows, table=table, partition=partition, deletes=deletes)
+
+
+def begin(site: Site, table: str = T, *, update: bool = False, partition: str = "") -> Transaction:
+    partitioned = [table] if partition else None
+    return site.client.begin({table: "update" if update else "insert"}, partitioned=partitioned)
+
+
+def fill(site: Site, transaction: Transaction, *rows: str, table: str = T, partition: str = "", deletes=()) -> int:
+    write_id = transaction.write_ids[table]
+    if rows:
+        put(site, table, delta_name(write_id, write_id, 0), [f"{write_id}:{r}" for r in rows], partition)
+    if deletes:
+        put(site, table, delete_delta_name(write_id, write_id, 1), [f"{write_id}-{d}" for d in deletes], partition)
+    if partition:
+        transaction.add_partitions(table, [partition])
+        there = site.client.catalog.find_partitions(table, [partition])
+        if not there:
+            site.client.catalog.add_partitions(table, [partition])
+    return write_id
+
+
+def compact(site: Site, table: str = T, *, major: bool, partition: str = "", clean: bool = False) -> str:
+    """What a compaction leaves behind, with or without its Cleaner."""
+    client = site.client
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    ids = client.get_valid_write_ids(table, client.get_valid_txns(txn))[table].for_compactor()
+    place = path_of(client.catalog.get_table(table).location) / partition
+    state = acid_state(listing(place), ids, client.get_valid_txns(txn))
+    lines = _lines(place, state, ids)
+    if major:
+        gone = {x.split("-", 1)[1] for x in lines if "-" in x}
+        made = base_name(ids.high_watermark, txn)
+        put(site, table, made, [x for x in lines if ":" in x and x not in gone], partition)
+    else:
+        low = min(d.directory.min_write_id for d in state.deltas)
+        made = delta_name(low, ids.high_watermark, None, txn)
+        put(site, table, made, [x for x in lines if ":" in x], partition)
+        if any("-" in x for x in lines):
+            name = delete_delta_name(low, ids.high_watermark, None, txn)
+            put(site, table, name, [x for x in lines if "-" in x], partition)
+    client.commit_txn(txn)
+    if clean:
+        for old in (*state.deltas, *((state.base,) if state.base else ())):
+            if major or old in state.deltas:
+                remove(place / old.name)
+    return made
+
+
+def drop_partition(site: Site, partition: str, table: str = T) -> None:
+    """DROP PARTITION as our engine does it."""
+    site.client.catalog.drop_partitions(table, [partition], files=WarehouseFiles(site.client, site.filesystem))
+
+
+def remove(directory: Path) -> None:
+    for file in directory.iterdir():
+        file.unlink()
+    directory.rmdir()
+
+
+def listing(place: Path) -> list[FileEntry]:
+    if not place.exists():
+        return []
+    return [
+        FileEntry(str(p.relative_to(place)), p.stat().st_size)
+        for p in sorted(place.rglob("*"))
+        if p.is_file() and not str(p.relative_to(place)).startswith(("_tmp", "p="))
+    ]
+
+
+def rows(site: Site, table: str = T) -> dict[str, set[str]]:
+    """What a reader of now sees, by partition."""
+    catalog, client = site.client.catalog, site.client
+    found = catalog.get_table(table)
+    with client.snapshot(table) as reader:
+        ids, txns = reader.snapshot[table], reader.valid_txns
+    places = (
+        {p.name: p.location for p in catalog.list_partitions(table)} if found.is_partitioned else {"": found.location}
+    )
+    seen = {}
+    for name, location in places.items():
+        place = path_of(location)
+        state = acid_state(listing(place), ids, txns)
+        lines = _lines(place, state, ids)
+        data = [x for x in lines if ":" in x]
+        assert len(data) == len(set(data)), f"rows come twice: {data}"
+        seen[name] = set(data) - {x.split("-", 1)[1] for x in lines if "-" in x}
+    return seen
+
+
+def _lines(place: Path, state, ids) -> list[str]:
+    files = [f for d in (*state.inserts, *state.deletes) for f in d.files if not f.path.split("/")[-1].startswith("_")]
+    lines = [x for f in files for x in (place / f.path).read_text().splitlines()]
+    lines += [x for f in state.originals for x in (place / f.path).read_text().splitlines()]
+    return [x for x in lines if ids.is_valid(int(x.replace("-", ":").split(":")[0]))]
