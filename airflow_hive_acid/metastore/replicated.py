@@ -84,6 +84,7 @@ _PAIR = insert(TXN_TO_WRITE_ID).values(
     T2W_WRITEID=bindparam("write_id"),
 )
 _MAX_TXN = select(func.max(TXNS.c.TXN_ID))
+_STILL_THERE = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(_IDS)).with_for_update()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,42 @@ def set_write_id_state(
         txn_ids = open_txns(conn, asked, features, gap_timeout_ms)
         conn.execute(_PAIR, [{**of_table, "txn_id": t, "write_id": w} for t, w in zip(txn_ids, aborted, strict=True)])
         abort_rows(conn, txn_ids, features, AbortReason.REPLICATION)
+    conn.execute(_FIRST, {**of_table, "next": state.high_watermark + 1})
+    return True
+
+
+def seed_write_ids(
+    conn: Connection,
+    table: TableName,
+    state: ValidWriteIdList,
+    aborted_txns: Sequence[int],
+    committing: int,
+    features: Features,
+) -> bool:
+    """Give a new table, inside the commit that creates it, the write ids of its source.
+
+    Readers see ids up to the largest that TXN_TO_WRITE_ID has, and if it has exceptions, only next to one that they
+    see: so the largest committed id becomes the committing txn's. It is purged from there only after the aborted ones,
+    because its txn was opened after theirs.
+
+    :param aborted_txns: open txns, one for each aborted id, all opened before the committing one; aborted here.
+    :returns: false when the table has write ids already, or a txn is gone: then nothing is done.
+    """
+    of_table = {"db": table.database, "tbl": table.name}
+    if max_allocated(conn, table) or conn.execute(_LOCK_NEXT, of_table).scalar() is not None:
+        return False
+    aborted = sorted(state.aborted)
+    if len(aborted) != len(aborted_txns) or (aborted_txns and max(aborted_txns) >= committing):
+        raise AssertionError("aborted write ids have txns of their own, older than the committing one")
+    last = next((i for i in range(state.high_watermark, 0, -1) if i not in state.aborted), None)
+    pairs = dict(zip(aborted_txns, aborted, strict=True)) | ({} if last is None else {committing: last})
+    if aborted_txns:
+        rows = conn.execute(_STILL_THERE, {"ids": list(aborted_txns)}).scalars()
+        if set(rows) != set(aborted_txns):
+            return False
+        abort_rows(conn, list(aborted_txns), features, AbortReason.REPLICATION)
+    if pairs:
+        conn.execute(_PAIR, [{**of_table, "txn_id": t, "write_id": w} for t, w in pairs.items()])
     conn.execute(_FIRST, {**of_table, "next": state.high_watermark + 1})
     return True
 

@@ -19,7 +19,7 @@ from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock, table_lock
 from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.replication.exporting import is_transactional, table_of
-from airflow_hive_acid.replication.importing import fence_dead_job
+from airflow_hive_acid.replication.fencing import fence_dead_job
 from airflow_hive_acid.replication.state_ids import ObjectState, may_drop
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def drop_table(site: Site, table: str, event_id: int) -> DropResult:
     found, verdict = site.client.database.read(lambda conn: _judge(site, conn, name, event_id))
     if found is None or not verdict.accepted:
         return DropResult(str(name), event_id, kept=((str(name), verdict.reason),))
+    site.client.pins.require_unpinned([str(name)], "dropping it")
     with ddl_transaction(
         site.client, [table_lock(name, LockType.EXCLUSIVE)], agent_info=f"drop {name} for replication"
     ) as ddl:
@@ -96,6 +97,7 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
     doomed, kept = site.client.database.read(lambda conn: _judge_partitions(site, conn, found, names, event_id))
     if not doomed:
         return DropResult(str(name), event_id, kept=kept)
+    site.client.pins.require_unpinned([str(name)], "dropping partitions of it")
     locks = [partition_lock(name, stored.object.name, LockType.EXCLUSIVE) for stored in doomed]
     with ddl_transaction(site.client, locks, agent_info=f"drop partitions of {name} for replication") as ddl:
         _fence_dead(site, name)

@@ -271,7 +271,7 @@ def _tagged(dump: Dump) -> Dump:
 
 def _settled(lists: ValidWriteIdList) -> ValidWriteIdList:
     """The list with open ids aborted: their rows are not in the dump, and will not come by it."""
-    return replace(lists, aborted=frozenset(lists.exceptions))
+    return replace(lists, open=frozenset(), aborted=frozenset(lists.exceptions), min_open=None)
 
 
 def _list_files(site: Site, dump: Dump, lists: ValidWriteIdList | None, txns: ValidTxnList) -> tuple[DumpFile, ...]:

@@ -10,6 +10,7 @@ transaction.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import uuid
@@ -22,18 +23,15 @@ from airflow_hive_acid.errors import (
     CorruptDumpError,
     HiveAcidError,
     InvalidArgumentsError,
-    JobsAliveError,
     UnsafePathError,
 )
-from airflow_hive_acid.filesystem import fence_staging, list_many
+from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.filesystem.plain_publishing import (
     MovedFile,
     PlainManifest,
     check_files,
-    from_document,
     publish_files,
     undo,
-    undo_fenced,
 )
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLAIN_FILES, is_hidden, staging_name
@@ -45,25 +43,24 @@ from airflow_hive_acid.metastore.catalog_objects import ObjectRows
 from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
 from airflow_hive_acid.metastore.catalog_read import read_owner_of, require_database
 from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import LockType, TxnType
+from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.ddl import ddl_transaction, table_lock
 from airflow_hive_acid.metastore.granting import wait_until_granted
 from airflow_hive_acid.metastore.objects import TableName, table_name
-from airflow_hive_acid.metastore.txns import OpenRequest
 from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.dump import Dump, Scope, read_dump
 from airflow_hive_acid.replication.dump import check_files as check_dump_files
+from airflow_hive_acid.replication.fencing import fence_dead_job
 from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, plan_import
 from airflow_hive_acid.replication.moving import copy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlalchemy import Connection
 
     from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.metastore.ddl import DdlTransaction
-    from airflow_hive_acid.metastore.jobs import Job
     from airflow_hive_acid.replication.site import Site
 
 log = logging.getLogger(__name__)
@@ -239,6 +236,7 @@ class _Import:
         if name is None:
             raise AssertionError("a dump without a table")
         self._name = table_name(str(name))
+        self._state = ValidWriteIdList.parse(dump.write_ids) if dump.write_ids is not None else ValidWriteIdList(0)
 
     def run(self) -> ImportResult:
         """Plan, copy, put into place, commit."""
@@ -247,8 +245,12 @@ class _Import:
             return _result(plan, self._dump)
         self._rows.reserve(1, len(plan.partitions))
         agent = f"import {self._name}"
-        # Keeps other imports and writers away, not readers.
-        with ddl_transaction(self._client, [table_lock(self._name, LockType.EXCL_WRITE)], agent_info=agent) as ddl:
+        creates = plan.table is not None and plan.table.before is None
+        with (
+            self._aborted_txns(len(self._state.aborted) if creates else 0, agent) as aborted,
+            # Keeps other imports and writers away, not readers.
+            ddl_transaction(self._client, [table_lock(self._name, LockType.EXCL_WRITE)], agent_info=agent) as ddl,
+        ):
             plan = self._client.database.read(self._plan)
             if plan.is_noop:
                 return _result(plan, self._dump)
@@ -260,10 +262,26 @@ class _Import:
                 [table_lock(self._name, LockType.EXCLUSIVE)], txn_id=ddl.txn_id, agent_info=agent
             )
             wait_until_granted(self._client, response, ddl.txn_id, f"exclusive lock of {self._name}")
-            self._publish(ddl, plan, staged)
+            self._publish(ddl, plan, staged, aborted)
         self._remove_dropped(plan)
         self._compact_aborted(plan)
         return _result(plan, self._dump, len(files), staged.bytes, staged.reused)
+
+    @contextlib.contextmanager
+    def _aborted_txns(self, count: int, agent: str) -> Iterator[list[int]]:
+        """Txns for write ids that are aborted at the source: open, kept alive, and aborted at the end."""
+        txns: list[int] = []
+        while len(txns) < count:  # hive.txn.max.open.batch at a time
+            txns += self._client.open_txns(count - len(txns), agent_info=agent)
+        for txn_id in txns:
+            self._client.heartbeats.add(txn_id)
+        try:
+            yield txns
+        finally:
+            for txn_id in txns:
+                self._client.heartbeats.remove(txn_id)
+            with contextlib.suppress(HiveAcidError):
+                self._client.abort_txns(txns)
 
     # --- planning -------------------------------------------------------------------------------------------------
 
@@ -351,10 +369,10 @@ class _Import:
 
     # --- putting into place ---------------------------------------------------------------------------------------
 
-    def _publish(self, ddl: DdlTransaction, plan: ImportPlan, staged: _Staged) -> None:
+    def _publish(self, ddl: DdlTransaction, plan: ImportPlan, staged: _Staged, aborted: Sequence[int]) -> None:
         self._fence_dead(plan.location)
         if staged.uri is None:
-            ddl.commit(lambda conn: self._change(conn, plan, None))
+            ddl.commit(lambda conn: self._change(conn, plan, None, ddl.txn_id, aborted))
             return
         job_id = str(uuid.uuid4())
         staging = paths.join(plan.location, staging_name(job_id))
@@ -369,7 +387,7 @@ class _Import:
             for _, place in plan.places:
                 self._filesystem.make_directory(place)
             publish_files(self._filesystem, staging, manifest)
-            ddl.commit(lambda conn: self._change(conn, plan, manifest))
+            ddl.commit(lambda conn: self._change(conn, plan, manifest, ddl.txn_id, aborted))
         except CommitStateUnknownError:
             raise  # R17: it may have happened; the record of the job decides later.
         except BaseException:
@@ -390,7 +408,10 @@ class _Import:
             found += [entry.path for entry in entries or () if not is_hidden(entry.name)]
         return tuple(sorted(found))
 
-    def _change(self, conn: Connection, plan: ImportPlan, manifest: PlainManifest | None) -> None:
+    def _change(
+        self, conn: Connection, plan: ImportPlan, manifest: PlainManifest | None, committing: int,
+        aborted_txns: Sequence[int],
+    ) -> None:  # fmt: skip
         """Inside the commit: the files are there, and the catalog changes as planned, or nothing does."""
         if manifest is not None:
             check_files(self._filesystem, [manifest])
@@ -408,14 +429,12 @@ class _Import:
             for stored in now.dropped:
                 forget_object(conn, *self._name, stored.object.name)
         if self._dump.write_ids is not None and now.table is not None and now.table.before is None:
-            self._set_write_ids(conn, ValidWriteIdList.parse(self._dump.write_ids))
+            self._set_write_ids(conn, committing, aborted_txns)
 
-    def _set_write_ids(self, conn: Connection, state: ValidWriteIdList) -> None:
+    def _set_write_ids(self, conn: Connection, committing: int, aborted_txns: Sequence[int]) -> None:
         """Write ids of the new table are the source's; those whose rows must not be seen are aborted."""
-        client = self._client
-        request = OpenRequest(client.user, client.host, 1, TxnType.DEFAULT, f"import {self._name}")
-        features = client.database.features(conn)
-        if not replicated.set_write_id_state(conn, self._name, state, request, features, client.gap_timeout_ms):
+        features = self._client.database.features(conn)
+        if not replicated.seed_write_ids(conn, self._name, self._state, aborted_txns, committing, features):
             raise InvalidArgumentsError(
                 f"{self._name} has no table, but write ids: another engine is creating it; try again, or drop it first"
             )
@@ -430,7 +449,7 @@ class _Import:
 
     def _compact_aborted(self, plan: ImportPlan) -> None:
         """Files may hold rows of aborted write ids; a major compaction leaves them out."""
-        if self._dump.write_ids is None or not ValidWriteIdList.parse(self._dump.write_ids).aborted:
+        if not self._state.aborted:
             return
         parts: list[str | None] = [w.after.name for w in plan.partitions]
         for part in parts or [None]:
@@ -444,26 +463,6 @@ class _Import:
         for info in list_many(self._filesystem, [location], recursive=False)[location] or ():
             if info.is_dir and info.name.startswith(JOB_STAGING):
                 self._filesystem.delete(info.path, inside=location)
-
-
-def fence_dead_job(site: Site, job: Job) -> None:
-    """Fence a job on a table that nobody else can be working on, and undo what it did.
-
-    :raises JobsAliveError: where a file does not fence; then the reaper does, in time.
-    """
-    note = f"job {job.job_id} of txn {job.txn_id} on {job.table} was fenced: its table is imported"
-    if job.staging is not None:
-        manifest = None if job.manifest is None else from_document(job.manifest)
-        if manifest is not None:
-            fenced = undo_fenced(site.filesystem, job.staging, manifest, job.table_location, note)
-        else:
-            fenced = fence_staging(site.filesystem, job.staging, inside=job.table_location, note=note)
-        if not fenced and not site.client.jobs.mark_fenced_unless_publishing(job.job_id, note):
-            raise JobsAliveError(
-                f"job {job.job_id} of txn {job.txn_id} may still put files into {job.table}: a file does not fence on "
-                "its storage. Run 'hive-acid maintenance reaper --once' until it is fenced, then import again"
-            )
-    site.client.jobs.mark_fenced(job.job_id, note)
 
 
 @dataclass(frozen=True, slots=True)
