@@ -33,12 +33,15 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.engine.changes import ChangeRange
     from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.results import Rows
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.hooks.lineage import Collected
     from airflow_hive_acid.hooks.transactions import JoinedTransaction
     from airflow_hive_acid.metastore.leases_keeping import KeptLease
+    from airflow_hive_acid.metastore.pins import Pins
     from airflow_hive_acid.settings import Settings
 
 
@@ -198,6 +201,29 @@ class HiveAcidHook(BaseHook):
         mask_secret(taken.token)
         with kept(leases, taken, drop=True) as keeper:
             yield keeper
+
+    def read_changes(
+        self,
+        table: str,
+        from_write_id: int,
+        to_write_id: int | None = None,
+        *,
+        net: bool = False,
+        key: Sequence[str] = (),
+    ) -> tuple[ChangeRange, Rows | None]:
+        """Rows that a range of write ids has inserted, updated and deleted; see ``engine.changes``.
+
+        :param to_write_id: by default as far as all write ids have ended; the range that is returned says which.
+        """
+        from airflow_hive_acid.engine.changes import read_changes
+
+        with self.get_engine() as engine:
+            return read_changes(engine, self.get_conn(), table, from_write_id, to_write_id, net=net, key=key)
+
+    @property
+    def pins(self) -> Pins:
+        """Named snapshots: ``hook.pins.pin("month_end", ["sales.orders"], expires=30 * 86_400)``, ``unpin`` …."""
+        return self.get_conn().pins
 
     def join(self, transaction: object) -> AbstractContextManager[JoinedTransaction]:
         """Work in a transaction across tasks while a block of a task function runs: ``with hook.join(txn) as part:``.

@@ -12,7 +12,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, delete, func, insert, literal_column, select, update
+from sqlalchemy import bindparam, case, delete, func, insert, select, update
 
 from airflow_hive_acid.errors import (
     HiveAcidError,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.transactions import ReaderSnapshot
 
 _P, _T, _H = HIVE_ACID_PIN.c, HIVE_ACID_PIN_TABLE.c, HIVE_ACID_PIN_HELD.c
-_OPEN = case((TXNS.c.TXN_STATE == "o", literal_column("1")), else_=literal_column("0"))
+_OPEN = case((TXNS.c.TXN_STATE == "o", 1), else_=0)
 _PINS = select(
     _P.HPN_ID, _P.HPN_NAME, _P.HPN_STATE, _P.HPN_TXNID, _P.HPN_CREATED, _P.HPN_EXPIRES, _P.HPN_MAX_BYTES,
     _P.HPN_BYTES, _P.HPN_USER, _P.HPN_COMMENT, _P.HPN_ENDED, _P.HPN_END_TXNID, _P.HPN_REASON, _P.HPN_TXNS, _OPEN,
