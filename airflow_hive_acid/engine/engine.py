@@ -298,7 +298,7 @@ class Engine:
         """
         from airflow_hive_acid.replication.site import Site
 
-        return Site(self._context.client, self._context.filesystem, self.run_job, name)
+        return Site(self._context.client, run_job=self.run_job, name=name)
 
     def warm_up(self) -> None:
         """Start Spark in the background now."""

@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.engine.results import Rows
     from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.hooks.lineage import Collected
     from airflow_hive_acid.hooks.transactions import JoinedTransaction
     from airflow_hive_acid.metastore.leases_keeping import KeptLease
     from airflow_hive_acid.metastore.pins import Pins
+    from airflow_hive_acid.replication.site import Site
     from airflow_hive_acid.settings import Settings
 
 
@@ -79,6 +81,7 @@ class HiveAcidHook(BaseHook):
         self.lineage: Collected | None = None
         self.tells_lineage = True
         self._client: MetastoreClient | None = None
+        self._replicating: Engine | None = None
 
     def __enter__(self) -> HiveAcidHook:
         return self
@@ -167,6 +170,22 @@ class HiveAcidHook(BaseHook):
             on_event=told,
             agent_info=agent_info,
         )
+
+    def get_site(self) -> Site:
+        """This metastore and warehouse as one side of a replication; Spark starts when something needs it."""
+        from airflow_hive_acid.replication.site import Site
+
+        def run_job(spec: JobSpec) -> JobResult:
+            if self._replicating is None:
+                self._replicating = self.get_engine(agent_info="replication")
+            return self._replicating.run_job(spec)
+
+        return Site(self.get_conn(), run_job=run_job, name=self.hive_acid_conn_id)
+
+    def stop_replication(self) -> None:
+        """Stop what a site of this hook runs in Spark, from another thread."""
+        if self._replicating is not None:
+            self._replicating.cancel()
 
     @contextlib.contextmanager
     def lease(
@@ -293,6 +312,9 @@ class HiveAcidHook(BaseHook):
 
     def close(self) -> None:
         """Let go of the metastore's database connections, and tell Airflow's hook lineage what was done."""
+        engine, self._replicating = self._replicating, None
+        if engine is not None:
+            engine.close()
         if self.lineage is not None and self.tells_lineage:
             from airflow_hive_acid.hooks.lineage import report_to_airflow
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.decisions import CleaningOutcome, CompactionOutcome
     from airflow_hive_acid.maintenance.health import Reading
     from airflow_hive_acid.metastore.cache_statistics import CacheStatistics
+    from airflow_hive_acid.replication.runner import CycleReport
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +146,24 @@ def tell_compactions(outcomes: Iterable[CompactionOutcome], conn_id: str) -> Non
         labels = {"outcome": outcome.kind.value, "type": outcome.type.name.lower()}
         count("compactions", conn_id, labels=labels)
         duration("compaction_worker_cycle", outcome.seconds, conn_id, labels)
+
+
+def tell_replication(report: CycleReport, lag: float | None, conn_id: str) -> None:
+    """What a cycle of replication did, and how far behind the replica is after it.
+
+    :param lag: seconds.
+    :param conn_id: of the destination.
+    """
+    labels = {"policy": report.policy}
+    duration("replication_cycle", report.seconds, conn_id, labels)
+    for metric, number in (
+        ("replication_events", report.events), ("replication_changes", report.applied),
+        ("replication_files", report.files), ("replication_bytes", report.bytes),
+    ):  # fmt: skip
+        count(metric, conn_id, number, labels)
+    if lag is not None:
+        name, tags = named("replication_lag_in_sec", labels, conn_id, tagged=sends_tags())
+        stats.gauge(name, lag, tags=tags)
 
 
 def tell_cleaning(outcomes: Iterable[CleaningOutcome], conn_id: str) -> None:

@@ -6,11 +6,13 @@ its files. Metadata of many tables is exported and imported together, in one tra
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.dropping import drop_partitions, drop_table
 from airflow_hive_acid.replication.exporting import MATERIALIZED_VIEW, export_metadata, open_export
 from airflow_hive_acid.replication.import_plan import Asked
@@ -34,6 +36,8 @@ from airflow_hive_acid.replication.tasks import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.replication.acid_sync import TableReport
     from airflow_hive_acid.replication.dropping import DropResult
     from airflow_hive_acid.replication.importing import ImportResult
     from airflow_hive_acid.replication.policies import Policy
@@ -57,14 +61,16 @@ class SiteExecutor:
     """The :class:`~airflow_hive_acid.replication.runner.Executor` of a policy.
 
     :param brought: tables of the source that an earlier cycle has brought.
-    :param sync_acid: brings ACID tables to one snapshot; :func:`acid_sync.sync_tables`.
+    :param anew: tables of the source that are dropped at the destination and copied from nothing.
+    :param step: told before each step of a sync.
     """
 
     policy: Policy
     source: Site
     target: Site
     brought: frozenset[TableName]
-    sync_acid: Callable[[Sequence[TableName], int], list[Applied]]
+    anew: frozenset[TableName] = frozenset()
+    step: Callable[[str], object] = lambda _name: None
     _acid: frozenset[TableName] | None = field(default=None, init=False)
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -111,6 +117,9 @@ class SiteExecutor:
 
     def copy_table(self, table: TableName, event_id: int) -> list[Applied]:
         """The whole table, straight from its files."""
+        if table in self.anew:
+            # Whatever its state is: it was asked for by name.
+            drop_table(self.target, str(self.policy.target(table)), sys.maxsize)
         return [self._bring(table, self.policy.target(table), (), event_id)]
 
     def drop_others(self, tables: Iterable[TableName], event_id: int) -> list[Applied]:
@@ -136,7 +145,15 @@ class SiteExecutor:
     def sync(self, tables: Sequence[TableName], event_id: int) -> list[Applied]:
         """All at one snapshot; those that are as new already are left out."""
         self._acid = None
-        return self.sync_acid(tables, event_id)
+        here = self.target.client.catalog.find_tables(str(self.policy.target(table)) for table in tables)
+        wanted = [t for t in tables if t in self.anew or not _is_as_new(here.get(str(self.policy.target(t))), event_id)]
+        if not wanted:
+            return []
+        report = sync_tables(
+            self.source, self.target, self.policy.name, {str(t): str(self.policy.target(t)) for t in wanted},
+            bootstrap=[str(self.policy.target(t)) for t in wanted if t in self.anew], step=self.step,
+        )  # fmt: skip
+        return [_synced(one, report.state_id) for one in report.tables]
 
     def finish(self) -> list[str]:
         """Roles, owners and privileges, which have no events."""
@@ -207,9 +224,8 @@ class SiteExecutor:
             return Applied(table, "an ACID table by now; its sync brings it", done=False)
         if not partitions:
             here = self.target.client.catalog.find_tables([str(target)]).get(str(target))
-            state = None if here is None else here.property(STATE_ID)
-            if state is not None and state.isdecimal() and int(state) >= event_id:
-                return Applied(table, f"has state {state}, which is not older than event {event_id}", done=False)
+            if table not in self.anew and _is_as_new(here, event_id):
+                return Applied(table, f"its state is not older than event {event_id}", done=False)
         self.require_databases([table])
         with open_export(self.source, str(table), partitions or None, event_id=str(event_id)) as dump:
             result = import_dump(self.target, dump, self.source.filesystem, Asked(table=target))
@@ -248,6 +264,24 @@ def _odd(task: ReplicationTask, command: object) -> InvalidArgumentsError:
         f"the task of events {list(task.event_ids)} has {command!r} without what belongs to it; its factory must make "
         "an export for each import, with the same event id, and leave syncs alone"
     )
+
+
+def _is_as_new(table: Table | None, event_id: int) -> bool:
+    state = None if table is None else table.property(STATE_ID)
+    return state is not None and state.isdecimal() and int(state) >= event_id
+
+
+def _synced(report: TableReport, state_id: int) -> Applied:
+    if report.bootstrapped:
+        word = "copied from nothing"
+    elif report.directories or report.added or report.dropped:
+        word = f"{report.directories} directories arrived"
+    else:
+        word = "nothing new"
+    more = [f"{len(names)} partitions {what}" for what, names in (("added", report.added), ("dropped", report.dropped))
+            if names]  # fmt: skip
+    said = ", ".join([f"{word}, up to write id {report.high_watermark}", *more, *report.reasons[:3]])
+    return Applied(table_name(report.source), said, True, state_id, report.bytes, report.files)
 
 
 def _imported(table: TableName, result: ImportResult) -> Applied:

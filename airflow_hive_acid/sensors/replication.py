@@ -1,0 +1,64 @@
+"""Waits until a replica is new enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.sensors.base import MetastoreSensor
+from airflow_hive_acid.triggers.replication import FreshQuestion, ReplicaFreshTrigger, fresh_question
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.triggers.base import QuestionTrigger
+    from airflow_hive_acid.triggers.questions import Question
+
+
+class HiveReplicationLagSensor(MetastoreSensor):
+    """Waits until a replica is not further behind its primary than allowed; asks the replica's metastore alone.
+
+    When it gives up it says how far behind it is, and why the last cycle failed.
+
+    :param policy: name of the replication policy. (templated)
+    :param max_lag: seconds by which the replica may be behind at most. (templated)
+    :param up_to: a moment: everything that was committed at the primary by then must have arrived, for example
+        ``{{ data_interval_end }}``. By the clock of the replica's database. (templated)
+    :param deferrable: wait in the triggerer instead of in a worker slot.
+    :param hive_acid_conn_id: connection of type ``hive_acid`` of the replica. (templated)
+    """
+
+    template_fields: Sequence[str] = ("policy", "max_lag", "up_to", "hive_acid_conn_id")
+    ui_color = "#e1d5e7"
+
+    def __init__(
+        self,
+        *,
+        policy: str,
+        max_lag: float | str | None = None,
+        up_to: str | datetime | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if max_lag is None and up_to is None:
+            raise ValueError(f"task {self.task_id} must be given max_lag, up_to, or both")
+        self.policy = policy
+        self.max_lag = max_lag
+        self.up_to = up_to
+
+    def question(self, client: MetastoreClient) -> Question:
+        """Is it new enough?"""
+        return fresh_question(self.policy, self.max_lag, self.up_to)
+
+    def page(self) -> dict[str, Any]:
+        """The replications."""
+        return {"view": "replication"}
+
+    def trigger(self, question: Question, until: float) -> QuestionTrigger:
+        """What waits for it."""
+        if not isinstance(question, FreshQuestion):
+            raise AssertionError("another sensor's question")
+        return ReplicaFreshTrigger(
+            question.policy, question.max_lag, question.up_to, until, self.hive_acid_conn_id, float(self.poke_interval)
+        )
