@@ -1,0 +1,80 @@
+"""docs/time-travel.md as it is: its statements and commands are run in their order, and print what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_acid.engine.changes import change_range, read_changes
+from airflow_hive_acid.errors import ChangesNoLongerAvailableError, NoSuchPinError, TablePinnedError
+from airflow_hive_acid.maintenance import run_cleaner
+
+pytestmark = pytest.mark.spark
+PAGE = Path(__file__).parents[2] / "docs" / "time-travel.md"
+
+
+def _blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+
+
+def _shown(rows):
+    return [" | ".join("" if v is None else str(v) for v in row) for row in rows]
+
+
+def test_the_page_is_true(engine, client):
+    """Each SQL block; what follows ``-->`` in a comment is a row of its last SELECT."""
+    for block in _blocks("sql"):
+        results = engine.run(block)
+        expected = re.findall(r"^-- +--> (.*)$", block, re.M)
+        if expected:
+            assert _shown(results[-1].rows.rows) == expected, block
+        for pin in re.findall(r"^-- pinned as '(\w+)'$", block, re.M):
+            client.pins.pin(pin, ["shop.orders"], expires=3600)
+
+
+def test_a_pin_is_read_after_compaction_cleanup_and_overwrite(engine, client):
+    engine.run(
+        """
+        CREATE DATABASE w;
+        CREATE TABLE w.t (id INT, name STRING) PARTITIONED BY (p INT) STORED AS ORC
+            TBLPROPERTIES ('transactional'='true');
+        INSERT INTO w.t VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 2);
+        DELETE FROM w.t WHERE id = 2
+        """
+    )
+    client.pins.pin("books", ["w.t"], expires=3600)
+    engine.run("UPDATE w.t SET name = 'x'; INSERT OVERWRITE TABLE w.t PARTITION (p = 1) VALUES (9, 'z');"
+               "INSERT INTO w.t VALUES (4, 'd', 3); ALTER TABLE w.t PARTITION (p = 2) COMPACT 'major'")  # fmt: skip
+    found, rows = read_changes(engine, client, "w.t", 3, key=["id", "p"])
+    assert (found.first, found.last) == (3, 5)
+    assert sorted((row[3], row[4], row[0], row[1]) for row in rows.rows) == [
+        ("delete", 4, 1, "x"), ("insert", 4, 9, "z"), ("insert", 5, 4, "d"),
+        ("update_after", 3, 1, "x"), ("update_after", 3, 3, "x"),
+        ("update_before", 3, 1, "a"), ("update_before", 3, 3, "c"),
+    ]  # fmt: skip
+    assert all(row[5] for row in rows.rows), "their txns are known"
+    engine.run_compactions("w")
+    with client.snapshot(["w.t"]):
+        pass
+    run_cleaner(client, engine._context.filesystem)
+    then = "SELECT id, name, p FROM w.t FOR SYSTEM_VERSION AS OF PIN 'books' ORDER BY id"
+    assert engine.query(then).rows == [[1, "a", 1], [3, "c", 2]]
+    both = "SELECT count(*), (SELECT count(*) FROM w.t FOR SYSTEM_VERSION AS OF PIN 'books') FROM w.t"
+    assert engine.query(both).rows == [[3, 2]]
+    engine.run("CREATE TABLE w.copy (id INT, name STRING, p INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    engine.run("INSERT INTO w.copy SELECT * FROM w.t FOR SYSTEM_VERSION AS OF PIN 'books'")
+    assert engine.query("SELECT count(*) FROM w.copy").rows == [[2]]
+    with pytest.raises(ChangesNoLongerAvailableError, match=r"in w.t/p=2 base_\d+_v\d+ knows only what is left"):
+        read_changes(engine, client, "w.t", 3)
+    for statement in ("DROP TABLE w.t", "ALTER TABLE w.t DROP PARTITION (p = 2)", "ALTER TABLE w.t RENAME TO w.u"):
+        with pytest.raises(TablePinnedError, match="hive-acid pin drop 'books'"):
+            engine.run(statement)
+    client.pins.unpin("books")
+    with pytest.raises(NoSuchPinError, match="'books' has ended: dropped by"):
+        engine.query(then)
+    engine.run("ALTER TABLE w.t DROP PARTITION (p = 1)")
+    with pytest.raises(ChangesNoLongerAvailableError, match="a partition was dropped since"):
+        engine.query("SELECT * FROM w.t CHANGES BETWEEN 5 AND 5")
+    assert change_range(client, "w.t", 7).is_empty
