@@ -37,7 +37,7 @@ _FLOATS = {"NaN", "Infinity", "-Infinity"}
 _LENGTH_TYPES = re.compile(r"\b(?:var)?char\s*\(\s*\d+\s*\)", re.IGNORECASE)
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
     """How a column's values travel.
 
     :param encode: the JSON value for a value; raises ValueError with what is wrong.
@@ -60,7 +60,7 @@ def rows_query(rows: Sequence[Any], facts: TableFacts, columns: Sequence[str], g
     :raises BadRecordError: naming row (from 1) and column of the first value that does not fit.
     """
     wanted = filled(facts, columns, given)
-    kinds = [_kind(column.type) for column in wanted]
+    kinds = [kind_of(column.type) for column in wanted]
     names = {column.name: index for index, column in enumerate(wanted)}
     text = json.dumps(
         [_record(row, number, wanted, names, kinds) for number, row in enumerate(rows, 1)],
@@ -97,7 +97,7 @@ def filled(facts: TableFacts, columns: Sequence[str], given: Sequence[str]) -> l
 
 
 def _record(
-    row: Any, number: int, wanted: Sequence[ColumnFacts], names: Mapping[str, int], kinds: Sequence[_Kind]
+    row: Any, number: int, wanted: Sequence[ColumnFacts], names: Mapping[str, int], kinds: Sequence[Kind]
 ) -> dict[str, Any]:
     values: dict[int, Any]
     if isinstance(row, Mapping):
@@ -127,29 +127,33 @@ def _record(
     return record
 
 
-def _kind(hive_type: str) -> _Kind:
+def kind_of(hive_type: str) -> Kind:
+    """How values of a Hive type travel.
+
+    :raises InvalidArgumentsError: for a type that rows cannot fill.
+    """
     kind = hive_type.strip().lower()
     match = _PARTS.fullmatch(kind)
     if match is None:
         # Nested: Spark checks what is inside; lengths are checked by the assignment to the column.
-        return _Kind(_nested, _LENGTH_TYPES.sub("string", kind), "{}")
+        return Kind(_nested, _LENGTH_TYPES.sub("string", kind), "{}")
     name, first, second = match.groups()
     if name in _RANGES:
-        return _Kind(lambda value: _integer(value, _RANGES[name]), "bigint", f"CAST({{}} AS {name})")
+        return Kind(lambda value: _integer(value, _RANGES[name]), "bigint", f"CAST({{}} AS {name})")
     if name in ("decimal", "numeric", "dec"):
         precision, scale = int(first or 10), int(second or 0)
         cast = f"CAST({{}} AS DECIMAL({precision},{scale}))"
-        return _Kind(lambda value: _decimal(value, precision, scale), "string", cast)
+        return Kind(lambda value: _decimal(value, precision, scale), "string", cast)
     if name in ("char", "varchar"):
-        return _Kind(lambda value: _string(value, int(first or 1)), "string", "{}")
+        return Kind(lambda value: _string(value, int(first or 1)), "string", "{}")
     plain = {
-        "boolean": _Kind(_boolean, "boolean", "{}"),
-        "float": _Kind(lambda value: _float(value, _LARGEST_FLOAT), "string", "CAST({} AS FLOAT)"),
-        "double": _Kind(_float, "string", "CAST({} AS DOUBLE)"),
-        "string": _Kind(_string, "string", "{}"),
-        "binary": _Kind(_binary, "string", "UNBASE64({})"),
-        "date": _Kind(_date, "string", "CAST({} AS DATE)"),
-        "timestamp": _Kind(_timestamp, "string", "CAST({} AS TIMESTAMP)"),
+        "boolean": Kind(_boolean, "boolean", "{}"),
+        "float": Kind(lambda value: _float(value, _LARGEST_FLOAT), "string", "CAST({} AS FLOAT)"),
+        "double": Kind(_float, "string", "CAST({} AS DOUBLE)"),
+        "string": Kind(_string, "string", "{}"),
+        "binary": Kind(_binary, "string", "UNBASE64({})"),
+        "date": Kind(_date, "string", "CAST({} AS DATE)"),
+        "timestamp": Kind(_timestamp, "string", "CAST({} AS TIMESTAMP)"),
     }
     if name not in plain:
         raise InvalidArgumentsError(f"rows cannot fill a column of type {hive_type}; leave it out, or use query=")

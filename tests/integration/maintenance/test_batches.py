@@ -178,10 +178,10 @@ def test_partitions_of_a_batch_are_named_by_its_commits(client: MetastoreClient,
     ("bad", "says"),
     [
         ({}, "record 3, column id: the field is missing"),
-        ({"id": "1"}, "record 3, column id: '1' (str) is no int; give an int"),
-        ({"id": 2**31}, "record 3, column id: 2147483648 does not fit into a int"),
-        ({"id": 1, "ID2": 1}, "record 3, field 'ID2': w.t has no such column; it has id"),
-        (7, "record 3 for w.t is 7 (int), not a dict"),
+        ({"id": []}, "record 3, column id: [] is no int: give an int"),
+        ({"id": 2**31}, "record 3, column id: 2147483648 is no int: it does not fit into 32 bits"),
+        ({"id": 1, "ID2": 1}, "record 3, field id2: w.t has no such column to fill; it has id"),
+        (7, "record 3 for w.t must be a dict of values, not 7"),
     ],
 )
 def test_a_poison_record_is_named_and_aborts_its_txn(
