@@ -38,9 +38,15 @@ def get_provider_info() -> dict[str, Any]:
             "operators.worker",
             "operators.leases",
             "operators.transactions",
+            "operators.replication",
         ),
         "sensors": _modules(
-            "sensors.locks", "sensors.compactions", "sensors.leases", "sensors.transactions", "sensors.commits"
+            "sensors.locks",
+            "sensors.compactions",
+            "sensors.leases",
+            "sensors.transactions",
+            "sensors.commits",
+            "sensors.replication",
         ),
         "triggers": _modules(
             "triggers.locks",
@@ -52,6 +58,7 @@ def get_provider_info() -> dict[str, Any]:
             "triggers.table_commits",
             "triggers.commits",
             "triggers.shared_transactions",
+            "triggers.replication",
         ),
         "extra-links": ["airflow_hive_acid.hooks.links.HiveAcidLink"],
         "task-decorators": [
@@ -180,6 +187,18 @@ def _options() -> dict[str, Any]:
             "string",
             f"When old compactions are forgotten. {_SCHEDULE} hive.compactor.history.reaper.interval.",
             example="@daily",
+        ),
+        "replication_policies": _option(
+            "string",
+            "Which tables are replicated from where to where: path of a JSON or TOML file, variable: and the name of "
+            "an Airflow variable with the same, or the JSON itself.",
+            example="/etc/hive-acid/policies.toml",
+        ),
+        "replication_schedule": _option(
+            "string",
+            f"When policies without a schedule of their own are replicated. {_SCHEDULE} hive.acid.repl.interval; a run "
+            "then waits for events until the next one is due.",
+            example="*/15 * * * *",
         ),
         # Without defaults: they would win over hive-site.xml.
         **{key.replace(".", "_"): _option(kind, text, example=value or None) for key, kind, text, value in SETTINGS},

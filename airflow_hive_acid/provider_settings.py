@@ -110,6 +110,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.txn.acid.metrics.max.cache.size", "integer", "So many tables and partitions with many deltas are told of at most.", "100"),
     ("hive.acid.oldest.waiting.threshold.warning", "string", "Ours: age of a txn that waits for locks, and how long somebody has waited for a lease. A bare number is in s.", "1h"),
     ("hive.acid.oldest.waiting.threshold.error", "string", "The same, as an error. A bare number is in s.", "6h"),
+    ("hive.acid.repl.interval", "string", "Ours: pause between the runs of hive_acid_replication; a run waits for events in between. A bare number is in s.", "5m"),
     ("hive.acid.repl.lag.threshold.warning", "string", "Ours: a replica is behind its primary by so much. A bare number is in s.", "1h"),
     ("hive.acid.repl.lag.threshold.error", "string", "The same, as an error. A bare number is in s.", "1d"),
     ("hive.acid.cleaner.trash.dir", "string", "Ours: what compaction replaced is moved to this directory instead of being deleted. Empty: deleted.", ""),

@@ -254,6 +254,8 @@ _ROWS = (
     _duration("hive.acid.oldest.waiting.threshold.warning", "1h", "s",
               "Ours: age of a txn that waits for locks, and how long somebody has waited for a lease."),
     _duration("hive.acid.oldest.waiting.threshold.error", "6h", "s", "The same, as an error."),
+    _duration("hive.acid.repl.interval", "5m", "s",
+              "Ours: pause between the runs of hive_acid_replication; a run waits for events in between."),
     _duration("hive.acid.repl.lag.threshold.warning", "1h", "s", "Ours: a replica is behind its primary by so much."),
     _duration("hive.acid.repl.lag.threshold.error", "1d", "s", "The same, as an error."),
     _text("hive.acid.cleaner.trash.dir", "",

@@ -56,12 +56,21 @@ def timetable(rule: ScheduleRule) -> Timetable | None:
     if not text:
         interval = timedelta(milliseconds=load_settings().milliseconds(rule.interval))
         return DeltaTriggerTimetable(max(interval, rule.shortest))
+    return timetable_of(text, f"[{SECTION}] {rule.option}")
+
+
+def timetable_of(text: str, where: str) -> CronTriggerTimetable | None:
+    """The times that a text says, None for never.
+
+    :param where: it stands, for messages.
+    :raises InvalidArgumentsError: when it is no schedule.
+    """
     if text.lower() in ("never", "none"):
         return None
     cron = _PRESETS.get(text.lower(), text)
     if not _is_cron(cron):
         raise InvalidArgumentsError(
-            f"[{SECTION}] {rule.option} = {text!r} is no schedule; write a cron expression such as '*/5 * * * *', "
+            f"{where} = {text!r} is no schedule; write a cron expression such as '*/5 * * * *', "
             f"one of {', '.join(_PRESETS)}, or never"
         )
     return CronTriggerTimetable(cron, timezone="UTC")

@@ -26,10 +26,10 @@ MAINTENANCE = {
 
 
 def test_all_dags_load_and_are_the_documented_ones(dags):
-    assert set(dags) == {*MAINTENANCE, "hive_acid_demo"}
+    assert set(dags) == {*MAINTENANCE, "hive_acid_demo", "hive_acid_replication"}
 
 
-@pytest.mark.parametrize("dag_id", [*MAINTENANCE, "hive_acid_demo"])
+@pytest.mark.parametrize("dag_id", [*MAINTENANCE, "hive_acid_demo", "hive_acid_replication"])
 def test_every_dag_runs_once_at_a_time_and_never_catches_up(dags, dag_id):
     dag = dags[dag_id]
     assert dag.max_active_runs == 1
