@@ -23,6 +23,7 @@ from airflow_hive_acid.cli import (
     demo,
     doctor,
     explain,
+    ingest,
     lease,
     maintenance,
     pin,
@@ -54,6 +55,7 @@ app = typer.Typer(
 )
 app.command("sql")(sql.sql)
 app.command("explain")(explain.explain)
+app.command("ingest")(ingest.ingest)
 app.command("changes")(changes.changes)
 app.command("settings")(settings.settings)
 app.command("doctor")(doctor.doctor)

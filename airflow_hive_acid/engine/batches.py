@@ -1,4 +1,4 @@
-"""Transaction batches: many small writes as many txns, and one ``delta_X_Y`` (Hive's streaming ingest, decision 34).
+"""Transaction batches: many small writes as many txns, and one ``delta_X_Y`` (Hive's streaming ingest, decision 33).
 
 ``with engine.batch("w.events", partition={"day": "2026-11-22"}) as batch: batch.write(records); batch.commit()``. Each
 txn is committed or aborted on its own, and readers see the committed ones at any moment. Its life is that of a

@@ -1,4 +1,4 @@
-"""Publishing what a txn of a transaction batch has appended (decision 34).
+"""Publishing what a txn of a transaction batch has appended (decision 33).
 
 The files of a batch are open: their bytes are no evidence of anything. What counts is a side file with flush lengths,
 and each txn's is moved out of the txn's own staging: the fence of R4 works as it does for whole directories. A file's

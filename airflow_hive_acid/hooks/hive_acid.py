@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.engine.batches import TransactionBatch
     from airflow_hive_acid.engine.changes import ChangeRange
     from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.events import Event
@@ -243,6 +244,33 @@ class HiveAcidHook(BaseHook):
     def pins(self) -> Pins:
         """Named snapshots: ``hook.pins.pin("month_end", ["sales.orders"], expires=30 * 86_400)``, ``unpin`` …."""
         return self.get_conn().pins
+
+    @contextlib.contextmanager
+    def batch(
+        self,
+        table: str,
+        *,
+        partition: Mapping[str, object] | None = None,
+        transactions: int | None = None,
+        stream: str | None = None,
+        agent_info: str = "airflow",
+    ) -> Iterator[TransactionBatch]:
+        """Write records to a table, transaction by transaction, while a block runs.
+
+        ``with hook.batch("sales.orders", partition={"day": "2026-11-22"}) as batch: batch.write(records);
+        batch.commit()``. At a clean end of the block what is left is committed, at an exception it is dropped; see
+        :class:`~airflow_hive_acid.engine.batches.TransactionBatch`.
+
+        :param partition: value by partition column for all records; those of other partition columns are in them.
+        :param transactions: how many txns are opened at once, by default ``hive.acid.batch.transactions``.
+        :param stream: name under which the table remembers the position that a commit is given.
+        :param agent_info: written beside the txns, so that others see whose they are.
+        """
+        with (
+            self.get_engine(agent_info=agent_info) as engine,
+            engine.batch(table, partition=partition, transactions=transactions, stream=stream) as batch,
+        ):
+            yield batch
 
     def join(self, transaction: object) -> AbstractContextManager[JoinedTransaction]:
         """Work in a transaction across tasks while a block of a task function runs: ``with hook.join(txn) as part:``.

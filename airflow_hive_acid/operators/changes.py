@@ -17,7 +17,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.format.jobs import Source
@@ -40,7 +40,8 @@ class HiveAcidInsertOperator(HiveAcidOperator):
     :param schema: Hive type by column, of the files. With it every value must fit its column: the first that does not
         fails the task with file, row and column.
     :param rows: mappings of columns to values, or lists of values, in the order of ``columns`` or of the table's
-        columns. A value that does not fit its column fails the task with row and column. (templated)
+        columns; an XCom; or a function ``(context, jinja_env)`` that returns them, called when the task runs. A value
+        that does not fit its column fails the task with row and column. Up to 16 MB of JSON. (templated)
     :param columns: the columns that are filled; the others become NULL. (templated)
     :param partition: value by partition column; None where it comes from the rows. (templated)
     :param overwrite: replace the table, or the partitions that get rows.
@@ -63,7 +64,7 @@ class HiveAcidInsertOperator(HiveAcidOperator):
         format: str | None = None,
         options: Mapping[str, str] | None = None,
         schema: Mapping[str, str] | None = None,
-        rows: Sequence[Mapping[str, Any] | Sequence[Any]] | None = None,
+        rows: Sequence[Mapping[str, Any] | Sequence[Any]] | Callable[..., Any] | None = None,
         columns: Sequence[str] | None = None,
         partition: Mapping[str, Any] | None = None,
         overwrite: bool = False,
@@ -99,6 +100,8 @@ class HiveAcidInsertOperator(HiveAcidOperator):
 
         table = hook.get_conn().catalog.get_table(str(table_name(self.table)))
         fixed = [str(c).lower() for c, value in (self.partition or {}).items() if value is not None]
+        if callable(self.rows):
+            raise InvalidArgumentsError("rows is a function, and only Airflow calls it; give its result")
         rows = rows_query(self.rows, table, columns, fixed)
         return self._insert(rows, [column.name for column in filled(table, columns, fixed)])
 

@@ -4,7 +4,7 @@ Hive's streaming writer keeps an ORC file open for several txns and ends each wi
 (``writeIntermediateFooter``), whose end is the flush length. So does this one: rows are written by Spark as those of
 any insert, into staging, and copied from there column batch by column batch; nothing is called per row. A file is begun
 in the staging of the txn that needs it first, and the control plane moves it to its place while it stays open; from
-then on every txn stages nothing but the side file with the new lengths (decision 34). What this process writes counts
+then on every txn stages nothing but the side file with the new lengths (decision 33). What this process writes counts
 only when such a side file is moved: a writer that was given up can append what it wants (R4).
 """
 

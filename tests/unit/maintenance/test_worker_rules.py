@@ -225,3 +225,14 @@ def test_a_compaction_does_not_end_inside_the_range_of_a_batch(highest: int, exp
              "delta_0000001_0000009_v0000040", "base_0000001"]  # fmt: skip
     found = state_directories([FileEntry(f"{name}/bucket_00000", 10) for name in names])
     assert outside_of_batches(found, highest) == expected
+
+
+def test_why_a_compaction_must_not_end_inside_the_range_of_a_batch() -> None:
+    """5 and 6 are committed, 7 and 8 open or aborted: who reads base_6 passes over delta_5_8, as Hive does."""
+    names = ["base_0000006_v0000009", "delta_0000005_0000008"]
+    listing = [FileEntry(f"{name}/bucket_00000", 10) for name in names]
+    for others in ({"open": frozenset({7, 8})}, {"aborted": frozenset({7, 8})}):
+        seen = acid_state(listing, ValidWriteIdList(8, table="default.t", **others), ValidTxnList(1000))
+        assert [d.name for d in seen.inserts] == ["base_0000006_v0000009"]
+    seen = acid_state(listing, ValidWriteIdList(8, frozenset({8}), table="default.t"), ValidTxnList(1000))
+    assert [d.name for d in seen.inserts] == names
