@@ -2,8 +2,8 @@
 
 The application writes ``NNN.ask.json`` and waits for ``NNN.answer.json``; see ``format/streams.py`` for what they
 hold. Every file appears whole or not at all. What was answered is removed with the next question, so the directory
-stays small. Somebody who has given no sign of life for long is gone: the application by the file ``here``, we by the
-file ``alive``.
+stays small; the application removes it when it has closed the stream. Somebody who has given no sign of life for long
+is gone: the application by the file ``here``, we by the file ``alive``.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Channel:
             time.sleep(min(left, _PAUSES[2]))
 
     def close(self) -> None:
-        """Remove what is left of the conversation; the application has read the last answer, or never will."""
-        self._filesystem.delete(self._uri, inside=self._uri.rpartition("/")[0])
+        """Say that nothing is answered any more. The directory stays: its last answer may still be read."""
+        self._filesystem.write_text(f"{self._uri}/{streams.OVER}", "")
 
     def _silent(self) -> str | None:
         now = self._clock()

@@ -7,6 +7,7 @@ and committed by whoever goes on with them.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -79,6 +80,7 @@ class StreamServer:
         self._idle_seconds = idle_seconds
         self._stopped = threading.Event()
         self._threads: dict[str, threading.Thread] = {}
+        self._over: dict[str, float] = {}
         self._served: list[Served] = []
         self._beat = 0
         self._alive()
@@ -112,9 +114,14 @@ class StreamServer:
 
     def _find(self) -> None:
         for entry in self._filesystem.list_files(self._spool):
-            if not entry.is_dir or not entry.name.startswith(_STREAM) or entry.name in self._threads:
+            if not entry.is_dir or not entry.name.startswith(_STREAM):
                 continue
             uri = f"{self._spool}/{entry.name}"
+            if entry.name in self._threads:
+                # An application that was killed does not remove what it leaves.
+                if time.monotonic() - self._over.get(entry.name, math.inf) > self._idle_seconds:
+                    self._filesystem.delete(uri, inside=self._spool)
+                continue
             if self._filesystem.exists(f"{uri}/{OPENED}"):
                 thread = threading.Thread(target=self._serve, args=(uri,), name=f"hive-acid-{entry.name}", daemon=True)
                 self._threads[entry.name] = thread
@@ -137,8 +144,9 @@ class StreamServer:
         self._served.append(Served(service.committed, problem, service.problem))
         try:
             channel.close()
-        except OSError as left:
-            log.warning("%s could not be removed: %s", uri, left)
+        except OSError as gone:
+            log.info("%s was removed by its application: %s", uri, gone)
+        self._over[uri.rpartition("/")[2]] = time.monotonic()
 
     def _why(self) -> str | None:
         why = self._ended()

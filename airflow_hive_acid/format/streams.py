@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 VERSION = 1
-ALIVE, HERE, OPENED = "alive", "here", "open.json"
+ALIVE, HERE = "alive", "here"
 """Signs of life: of the process that answers, in the spool; of the application, in the stream's own directory."""
+OPENED, OVER = "open.json", "over"
+"""In the stream's directory: its first question is there; nothing is answered any more."""
 ALIVE_SECONDS = 5.0
 SPOOL = "spark.hive.acid.stream.spool"
 """Spark setting that names the spool; operator and command line set it."""

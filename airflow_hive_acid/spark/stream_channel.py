@@ -138,7 +138,10 @@ class Conversation:
         uri = f"{self._uri}/{streams.answer_name(self._number)}"
         pause, self._heard = self._pauses[0], self._clock()
         while not self._files.exists(uri):
-            self._require_alive()
+            why = self._over()
+            # The order matters: what was answered before the end is seen after it.
+            if why is not None and not self._files.exists(uri):
+                raise JobFailedError(f"{why}. Start the stream again: a micro-batch that was committed stays so")
             time.sleep(pause)
             pause = min(pause * 1.3, self._pauses[1])
         answer: dict[str, Any] = json.loads(self._files.read_text(uri) or "{}")
@@ -155,25 +158,22 @@ class Conversation:
                 self.ask({"ask": "close"})
         finally:
             self._ended.set()
+            self._files.delete(self._uri)
 
-    def _require_alive(self) -> None:
+    def _over(self) -> str | None:
+        """Why nothing will be answered, None as long as something may."""
         now = self._clock()
         if now - self._looked < _LOOK_SECONDS:
-            return
+            return None
         self._looked = now
+        if self._files.exists(f"{self._uri}/{streams.OVER}"):
+            return f"the process that answers at {self._spool} has ended this conversation; its log says why"
         sign = self._files.read_text(f"{self._spool}/{streams.ALIVE}")
         if sign is not None and sign != self._sign:
             self._sign, self._heard = sign, now
-        if not self._files.exists(f"{self._uri}/{streams.HERE}"):
-            raise JobFailedError(
-                f"the process that answers at {self._spool} has ended this conversation; its log says why. Start the "
-                "stream again: a micro-batch that was committed is not committed again"
-            )
-        if now - self._heard >= self._idle_seconds:
-            raise JobFailedError(
-                f"the process that answers at {self._spool} has given no sign of life for {self._idle_seconds:.0f} s; "
-                "start it and the stream again: a micro-batch that was committed is not committed again"
-            )
+        if now - self._heard < self._idle_seconds:
+            return None
+        return f"the process that answers at {self._spool} was silent for {self._idle_seconds:.0f} s"
 
     def _keep_here(self) -> None:
         beat = 0
