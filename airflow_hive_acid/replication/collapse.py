@@ -9,7 +9,7 @@ what all of them did. What was created and dropped again needs no export at all.
 - Several changes of metadata are one, several inserts are one, of a table or of its partitions.
 - A rename is a drop of the old name and a creation under the new one, for tables and for partitions.
 - Events of one ACID table are one. A txn that was opened in the stretch wrote only to tables whose write ids were
-  allocated in it, so its end says nothing more; ends of other txns are one event with all their ids.
+  allocated in it, so its end is part of their events; ends of other txns are one event with all their ids.
 
 Databases have nothing to merge, and what is only reported stays. Nothing here reads or writes anything.
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _DATABASE_KINDS = frozenset({EventKind.CREATE_DATABASE, EventKind.ALTER_DATABASE, EventKind.DROP_DATABASE})
 _REPORTED = frozenset({EventKind.NOT_REPLICATED, EventKind.UNKNOWN})
+_DROPS = frozenset({EventKind.DROP_DATABASE, EventKind.DROP_TABLE, EventKind.DROP_PARTITION})
 _RANK = {EventKind.INSERT: 0, EventKind.ALTER_PARTITION: 1, EventKind.ADD_PARTITION: 2}
 """Which of two changes of a partition's data says more."""
 
@@ -38,8 +39,8 @@ _RANK = {EventKind.INSERT: 0, EventKind.ALTER_PARTITION: 1, EventKind.ADD_PARTIT
 class CollapsedEvent:
     """One event for one or many.
 
-    :param event: the last of them, with what the others add: all their partitions, all their txns.
-    :param event_ids: of all of them, ascending. A rename's id is in two, its drop's and its creation's.
+    :param event: one of them, with what the others add: all their partitions, all their txns, the newest id.
+    :param event_ids: of all of them, ascending. Ids may be in several: a rename's, a txn's.
     """
 
     event: ReplicationEvent
@@ -95,6 +96,10 @@ class _Slot:
 
     def result(self) -> CollapsedEvent:
         event = self.event
+        if event.kind not in _DROPS:
+            # Who asks whether the destination is as new as the event must ask for the newest of them. A drop keeps its
+            # own id, which is the largest: what came after it is no part of it.
+            event = replace(event, event_id=max(self.ids))
         if self.partitions:
             objects = tuple(self.partitions[name] for name in sorted(self.partitions))
             known = tuple(o for o in objects if o is not None)
@@ -187,7 +192,7 @@ class _Table:
         kept = event
         if before is not None and _RANK[before.event.kind] > _RANK[event.kind]:
             moved = before.event.kind is EventKind.ALTER_PARTITION
-            kept = replace(event, kind=before.event.kind, moved=moved)
+            kept = replace(event, kind=before.event.kind, moved=moved, truncated=False)
         if kept.kind is not EventKind.INSERT:
             ids |= _ids(partition.metadata)
             partition.metadata = None
@@ -225,7 +230,7 @@ class _Stretch:
     def __init__(self) -> None:
         self._tables: dict[TableName, _Table] = {}
         self._others: dict[object, _Slot] = {}
-        self._opened: set[int] = set()
+        self._opened: dict[int, set[TableName]] = {}
 
     def add(self, event: ReplicationEvent) -> None:
         if event.kind in _REPORTED:
@@ -256,8 +261,13 @@ class _Stretch:
 
     def _of_table(self, event: ReplicationEvent, name: TableName) -> None:
         table = self._table(name)
+        for txn_id, _ in event.write_ids:
+            self._opened.get(txn_id, set()).add(name)
         if event.table_before is not None:
             self._table(event.table_before).dropped(_gone(event, event.table_before))
+            for written in self._opened.values():
+                if event.table_before in written:
+                    written.add(name)
             event = _came(event)
         elif event.kind is EventKind.ALTER_TABLE and event.was_transactional not in (None, event.transactional):
             # From plain to ACID there is no way for the copy but a new one.
@@ -272,10 +282,15 @@ class _Stretch:
 
     def _txn(self, event: ReplicationEvent) -> None:
         if event.kind is EventKind.OPEN_TXN:
-            self._opened.update(event.txn_ids)
+            self._opened |= {txn_id: set() for txn_id in event.txn_ids}
             self._merge("txns", event)
-        elif self._opened.issuperset(event.txn_ids):
-            self._merge("txns", replace(event, databases=()))
+        elif all(txn_id in self._opened for txn_id in event.txn_ids):
+            written = {name for txn_id in event.txn_ids for name in self._opened[txn_id]}
+            slots = [slot for name in written if (slot := self._table(name).acid) is not None]
+            for slot in slots:
+                slot.ids.add(event.event_id)
+            if not slots:
+                self._merge("txns", replace(event, databases=()))
         else:
             known = self._others.get("ended")
             txn_ids, databases = set(event.txn_ids), event.databases

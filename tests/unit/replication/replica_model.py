@@ -120,14 +120,21 @@ class Replica:
 
     :param at: says how many events the source has had, whenever something is read there.
     :param knows_txns: whether TXN_TO_WRITE_ID of the source still says what ended txns wrote.
+    :param skips: whether what has a state id that is not older than the event is not even exported.
+    :param creates: whether partitions of a table that is not there bring the table, whose state is then 0.
     """
 
-    def __init__(self, source: Source, at: Callable[[], int], *, knows_txns: bool = True) -> None:
+    def __init__(
+        self, source: Source, at: Callable[[], int], *, knows_txns: bool = True, skips: bool = False,
+        creates: bool = False,
+    ) -> None:  # fmt: skip
         self.tables: Tables = {}
         self.exports = 0
         self._source = source
         self._at = at
         self._knows_txns = knows_txns
+        self._skips = skips
+        self._creates = creates
         self._dumps: dict[str, tuple[int, Held | None]] = {}
 
     def run(self, tasks: Iterable[ReplicationTask]) -> None:
@@ -158,6 +165,11 @@ class Replica:
             assert isinstance(command, (NoOp, CopyCommand))
 
     def _export(self, command: ExportCommand) -> None:
+        held = self.tables.get(command.table.name)
+        whole = not command.metadata_only and not command.partitions
+        if self._skips and whole and held is not None and (held.state or 0) >= command.event_id:
+            self._dumps[command.location] = (0, None)
+            return
         self.exports += 1
         state = self._at()
         assert state >= command.event_id
@@ -169,6 +181,13 @@ class Replica:
         name = command.table.name
         held = self.tables.get(name)
         if command.partitions:
+            if (
+                held is None
+                and self._creates
+                and not command.metadata_only
+                and set(command.partitions) & set(dump.partitions)
+            ):
+                held = replace(dump, partitions={}, state=0)
             if held is not None and not held.acid:
                 self._import_partitions(command, held, state, dump)
             return
@@ -218,5 +237,7 @@ class Replica:
             names |= set().union(*known) if self._knows_txns else everything
         for name in names:
             found, held = now.get(name), self.tables.get(name)
+            if self._skips and held is not None and held.state is not None and held.state >= command.event_id:
+                continue
             if found is not None and found.acid and (held is None or held.state is None or held.state < state):
                 self.tables[name] = replace(found, state=state)

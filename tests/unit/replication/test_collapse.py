@@ -134,10 +134,12 @@ def txn(source: Source, name: str, how: str) -> None:
     txn_id = min(source.open)
     if how == "write":
         if name in source.tables and source.tables[name].acid:
+            write_id = len(source.events)
             source.open[txn_id].add(name)
             source.tables_of_txn[txn_id].add(name)
             # An open write id is part of a table's state at the replica as well.
-            source.change(name, K.ALLOC_WRITE_ID, lambda t, i: replace(t, data=i), txn_ids=(txn_id,))
+            source.change(name, K.ALLOC_WRITE_ID, lambda t, i: replace(t, data=i), txn_ids=(txn_id,),
+                          write_ids=((txn_id, write_id),))  # fmt: skip
         return
     written = source.open.pop(txn_id)
 
@@ -197,7 +199,7 @@ SEEDS = st.integers(0, 2**32)
 # --- properties ---
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(seed=SEEDS, size=st.integers(0, 25), collapsed=st.booleans())
 def test_a_replica_is_the_source_however_its_events_are_cut_repeated_and_collapsed(
     seed: int, size: int, collapsed: bool
@@ -218,7 +220,8 @@ def test_a_replica_is_the_source_however_its_events_are_cut_repeated_and_collaps
             clock["now"] = random.randint(clock["now"], last)
         return clock["now"]
 
-    replica = Replica(source, at, knows_txns=random.random() < 0.5)
+    knows_txns, skips, creates = (random.random() < 0.5 for _ in range(3))
+    replica = Replica(source, at, knows_txns=knows_txns, skips=skips, creates=creates)
     make = collapse if collapsed else one_by_one
     position = 0
     while position < last:
@@ -332,13 +335,16 @@ def test_two_tables_that_swap_their_names_are_exported_under_both() -> None:
 def test_an_acid_table_is_one_event_and_txns_of_the_stretch_need_no_look_up() -> None:
     change = [do(txn, "a", "open"), do(txn, "a", "write"), do(txn, "a", "commit"), do(alter, "a", "metadata")]
     found = story(plain("a", acid=True), *change, *change)
-    assert found == [("CommitTxn", "txn 2", (2, 4, 6, 8)), ("AlterTable", "a", (1, 3, 5, 7, 9))]
+    assert found == [("OpenTxn", "txn 2", (2, 6)), ("AlterTable", "a", (1, 3, 4, 5, 7, 8, 9))]
     source = Source()
     for one in (plain("a", acid=True), *change, do(txn, "a", "open"), do(txn, "a", "open")):
         one(source)
     items = collapse(source.events)
     tasks = merge_syncs(create_tasks(FACTORY, items))
-    assert [(task.is_no_op, task.event_ids) for task in tasks] == [(True, (2, 4, 6, 7)), (False, (1, 3, 5))]
+    assert [(task.is_no_op, task.event_ids) for task in tasks] == [(True, (2, 6, 7)), (False, (1, 3, 4, 5))]
+    assert tasks[1].destination[0].event_id == 5
+    nothing_written = story(do(txn, "a", "open"), do(txn, "a", "commit"))
+    assert nothing_written == [("CommitTxn", "txn 1", (1, 2))]
 
 
 def test_ends_of_txns_that_began_before_the_stretch_are_one_with_all_their_ids() -> None:
