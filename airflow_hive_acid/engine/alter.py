@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from airflow_hive_acid.engine.compactions import request_compaction
 from airflow_hive_acid.engine.ddl import require_empty
+from airflow_hive_acid.engine.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
@@ -33,8 +34,12 @@ _CHANGES_WHAT_PINS_READ = (
 def run_alter(context: Context, statement: alter.AlterStatement) -> None:
     """Run one ALTER TABLE.
 
+    :raises ReadOnlyReplicaError: when a replication writes the database.
     :raises TablePinnedError: when it would change what a pin reads, or how; Hive's would wait for the pin's lock.
     """
+    if not isinstance(statement, alter.Compact):
+        renamed = [statement.new.database] if isinstance(statement, alter.RenameTable) else []
+        require_writable(context, [statement.table.database, *renamed])
     if isinstance(statement, _CHANGES_WHAT_PINS_READ):
         context.client.pins.require_unpinned([str(statement.table)], "this change")
     match statement:

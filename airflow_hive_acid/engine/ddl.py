@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.locking import is_legacy
+from airflow_hive_acid.engine.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import Column
@@ -34,7 +35,14 @@ DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable
 
 
 def run_ddl(context: Context, statement: DdlStatement) -> None:
-    """Run one DDL statement."""
+    """Run one DDL statement.
+
+    :raises ReadOnlyReplicaError: when a replication writes the database.
+    """
+    if isinstance(statement, CreateTable | DropTable):
+        require_writable(context, [statement.table.database])
+    elif isinstance(statement, DropDatabase):
+        require_writable(context, [statement.name])
     match statement:
         case CreateDatabase():
             _create_database(context, statement)

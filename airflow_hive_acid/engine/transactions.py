@@ -23,6 +23,7 @@ from airflow_hive_acid.engine.locking import locks_declared, require_manager
 from airflow_hive_acid.engine.looks import Looks
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.plain_writes import PlainWrites
+from airflow_hive_acid.engine.read_only import databases_of, require_writable
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.engine.snapshots import table_snapshot
 from airflow_hive_acid.engine.written import Written
@@ -78,6 +79,7 @@ class StatementTransaction:
         self._prepare(context, operations, applying)
         started = time.monotonic()
         tables = {name: context.table(name) for name in operations}
+        require_writable(context, databases_of(operations.items()))
         require_manager(context, tables.values())
         wanted = locks_declared(context, self._operations) if locks is None else locks
         for tries_left in reversed(range(context.settings.integer("hive.txn.retrysnapshot.max.count") + 1)):

@@ -87,6 +87,20 @@ _MAP = insert(REPL_TXN_MAP).values(
 _SYNC_TXNS = select(REPL_TXN_MAP.c.RTM_TARGET_TXN_ID).where(
     REPL_TXN_MAP.c.RTM_REPL_POLICY == bindparam("policy"), REPL_TXN_MAP.c.RTM_SRC_TXN_ID <= 0
 )
+_M = REPL_TXN_MAP.c
+_OPEN_MAPPED = (
+    select(_M.RTM_TARGET_TXN_ID)
+    .join(TXNS, TXNS.c.TXN_ID == _M.RTM_TARGET_TXN_ID)
+    .where(
+        TXNS.c.TXN_STATE == "o",
+        sa.or_(
+            _M.RTM_REPL_POLICY == bindparam("policy"),
+            func.substr(_M.RTM_REPL_POLICY, 1, func.length(bindparam("more", type_=sa.String)))
+            == bindparam("more", type_=sa.String),
+        ),
+    )
+    .with_for_update()
+)
 _UNMAP = delete(REPL_TXN_MAP).where(REPL_TXN_MAP.c.RTM_TARGET_TXN_ID.in_(_IDS))
 _COMPLETE = insert(COMPLETED_TXN_COMPONENTS).values(
     CTC_TXNID=bindparam("txn_id"), CTC_DATABASE=bindparam("db"), CTC_TABLE=bindparam("tbl"),
@@ -174,6 +188,17 @@ class Advance:
 def sync_txns(conn: Connection, policy: str) -> list[int]:
     """Open txns of syncs of a policy: they are mapped under the negative state id."""
     return sorted(conn.execute(_SYNC_TXNS, {"policy": policy}).scalars())
+
+
+def open_mapped_txns(conn: Connection, policy: str) -> list[int]:
+    """Open txns here that stand for txns of the source, or for syncs, under a policy."""
+    return sorted(conn.execute(_OPEN_MAPPED, {"policy": policy, "more": f"{policy}/"}).scalars())
+
+
+def unmap(conn: Connection, txn_ids: Sequence[int]) -> None:
+    """Forget what they stand for."""
+    for part in chunks(txn_ids):
+        conn.execute(_UNMAP, {"ids": list(part)})
 
 
 def rows_for(known: ValidWriteIdList, write_ids: ValidWriteIdList) -> list[tuple[int, IdState]]:

@@ -16,7 +16,7 @@ from airflow_hive_acid.errors import NoSuchObjectError, ReplicationBusyError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.database import chunks
-from airflow_hive_acid.metastore.schema_catalog import DATABASE_PARAMS, DBS
+from airflow_hive_acid.metastore.schema_catalog import DATABASE_PARAMS, DBS, TBLS
 from airflow_hive_acid.metastore.schema_replication_acid import HIVE_ACID_REPL_SYNC, HIVE_ACID_REPL_TABLE
 
 if TYPE_CHECKING:
@@ -52,6 +52,11 @@ _RECORDS = select(_T.HRT_TABLE_ID, _T.HRT_SOURCE_TABLE, _T.HRT_SOURCE_ID, _T.HRT
 )
 _FORGET = delete(HIVE_ACID_REPL_TABLE).where(
     _T.HRT_POLICY == bindparam("policy"), _T.HRT_TABLE_ID.in_(bindparam("ids", expanding=True))
+)
+_NAMES = (
+    select(TBLS.c.TBL_ID, DBS.c.NAME, TBLS.c.TBL_NAME)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(TBLS.c.TBL_ID.in_(bindparam("ids", expanding=True)))
 )
 _FORGET_ALL = delete(HIVE_ACID_REPL_TABLE).where(_T.HRT_POLICY == bindparam("policy"))
 _DATABASE = select(DBS.c.DB_ID).where(DBS.c.NAME == bindparam("name"), DBS.c.CTLG_NAME == "hive").with_for_update()
@@ -111,6 +116,14 @@ def read_records(conn: Connection, policy: str) -> dict[int, TableRecord]:
         row[0]: TableRecord(row[0], row[1], row[2], ValidWriteIdList.parse(row[3]), row[4])
         for row in conn.execute(_RECORDS, {"policy": policy})
     }
+
+
+def read_names(conn: Connection, table_ids: Iterable[int]) -> dict[int, str]:
+    """``db.table`` of those of the tables that exist."""
+    found: dict[int, str] = {}
+    for part in chunks(sorted(table_ids)):
+        found.update((row[0], f"{row[1]}.{row[2]}") for row in conn.execute(_NAMES, {"ids": list(part)}))
+    return found
 
 
 def begin_attempt(conn: Connection, policy: str, attempt: str, tables: Iterable[str]) -> SyncRecord | None:

@@ -27,9 +27,15 @@ from airflow_hive_acid.metastore.replica_acid import Advance, TableAdvance, Writ
 from airflow_hive_acid.metastore.replica_records import begin_attempt, mark_target, read_records, require_attempt
 from airflow_hive_acid.metastore.replicated import forget_mapping
 from airflow_hive_acid.replication.acid_carry import carry
-from airflow_hive_acid.replication.acid_plan import Arrival, Plan, ReplicaView, leftovers, plan
+from airflow_hive_acid.replication.acid_plan import Arrival, Plan, ReplicaView, plan
 from airflow_hive_acid.replication.acid_snapshot import list_places, places_of, source_state
-from airflow_hive_acid.replication.acid_tables import create_like, drop_for_bootstrap
+from airflow_hive_acid.replication.acid_tables import (
+    STAGING,
+    create_like,
+    drop_for_bootstrap,
+    fence_syncs,
+    remove_leftovers,
+)
 from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.moving import copy
 
@@ -47,8 +53,6 @@ log = logging.getLogger(__name__)
 
 TRIES = 3
 """So many snapshots are taken when directories vanish while they are copied."""
-STAGING = "repl-"
-"""Staging directories of syncs are named ``_tmp_repl-<attempt>``."""
 _NOTHING_KNOWN = ValidWriteIdList(0)
 
 
@@ -332,11 +336,8 @@ class _Sync:
         for table in self._client.catalog.find_tables(sorted(others)).values():
             record = records.get(table.id)
             known = _NOTHING_KNOWN if record is None else record.write_ids
-            if self._untouched(table, known, None) is not None:
-                continue  # somebody else writes it now; told when it is synced again
-            for place in places_of(self._target, table).values():
-                for name in leftovers(list_places(self._files, {"": place})[""], known, left):
-                    self._files.delete(paths.join(place, name), inside=place)
+            fence_syncs(self._target, table, f"taken over by {self._attempt}")
+            remove_leftovers(self._target, table, known, left)
 
     def _open(self, state: SourceState) -> int:
         """The sync txn, as late as can be: readers that begin after it and look before the end are told to retry."""

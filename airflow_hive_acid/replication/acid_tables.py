@@ -5,20 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.names import is_hidden
+from airflow_hive_acid.format.names import is_hidden, parse_directory, staging_name
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, table_lock
 from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.metastore.replica_records import forget_records
+from airflow_hive_acid.replication.acid_plan import leftovers
+from airflow_hive_acid.replication.acid_snapshot import list_places, places_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sqlalchemy import Connection
 
+    from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.metastore.catalog_model import DroppedTable, Table
     from airflow_hive_acid.replication.site import Site
 
+STAGING = "repl-"
+"""Staging directories of syncs are named ``_tmp_repl-<attempt>``."""
 _NOT_COPIED = ("repl.", "hive.acid.repl.")
 _STATISTICS = frozenset({
     "column_stats_accurate", "numfiles", "numrows", "rawdatasize", "totalsize", "numfileserasurecoded",
@@ -56,6 +64,38 @@ def create_like(site: Site, source: Table, name: str) -> Table:
     table = site.client.catalog.create_table(definition)
     site.filesystem.make_directory(table.location)
     return table
+
+
+def remove_leftovers(site: Site, table: Table, known: ValidWriteIdList, left: Collection[int]) -> list[str]:
+    """Remove what a killed sync had renamed into place; nobody sees it.
+
+    Who calls this keeps other syncs of the policy out. Where somebody else has written since, nothing is touched but
+    what carries a txn of a sync: the same numbers may be theirs.
+
+    :param known: what came with the last sync that ended.
+    :param left: txns of syncs that did not end.
+    """
+    removed = []
+    foreign = site.client.max_allocated_write_id(table.qualified_name) != known.high_watermark
+    for place in places_of(site, table).values():
+        for name in leftovers(list_places(site.filesystem, {"": place})[""], known, left):
+            directory = parse_directory(name)
+            if foreign and (directory is None or directory.visibility_txn_id not in left):
+                continue
+            site.filesystem.delete(paths.join(place, name), inside=place)
+            removed.append(name)
+    return removed
+
+
+def fence_syncs(site: Site, table: Table, note: str) -> None:
+    """Make sure that no sync that is still alive renames anything into a table (R4)."""
+    try:
+        entries = site.filesystem.list_files(table.location)
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir and entry.name.startswith(staging_name(STAGING)):
+            fence_staging(site.filesystem, paths.join(table.location, entry.name), inside=table.location, note=note)
 
 
 def drop_for_bootstrap(site: Site, table: Table, policy: str) -> None:

@@ -97,6 +97,12 @@ def compact(site: Site, table: str = T, *, major: bool, partition: str = "", cle
     return made
 
 
+def drop_table(site: Site, table: str = T) -> None:
+    """DROP TABLE with its files."""
+    for location in site.client.catalog.drop_table(table).locations:
+        site.filesystem.delete(location, inside=location.rpartition("/")[0])
+
+
 def drop_partition(site: Site, partition: str, table: str = T) -> None:
     """DROP PARTITION as our engine does it."""
     site.client.catalog.drop_partitions(table, [partition], files=WarehouseFiles(site.client, site.filesystem))

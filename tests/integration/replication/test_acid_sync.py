@@ -151,8 +151,7 @@ def test_a_table_dropped_and_made_again_begins_anew(primary: Site, replica: Site
     for text in "abc":
         write(primary, text)
     sync(primary, replica)
-    dropped = primary.client.catalog.drop_table(T)
-    primary.filesystem.delete(dropped.locations[0], inside=dropped.locations[0].rpartition("/")[0])
+    world.drop_table(primary)
     create(primary)
     write(primary, "z")
     assert sync(primary, replica).tables[0].bootstrapped

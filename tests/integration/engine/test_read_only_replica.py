@@ -1,0 +1,54 @@
+"""The engine refuses to write where a replication does, and says what to do instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_acid.errors import ReadOnlyReplicaError
+from airflow_hive_acid.metastore.replica_records import mark_target, unmark_target
+
+WRITES = [
+    "INSERT INTO w.t VALUES (1, 'a')",
+    "INSERT OVERWRITE TABLE w.t SELECT 1, 'a'",
+    "UPDATE w.t SET b = 'x' WHERE a = 1",
+    "DELETE FROM w.t",
+    "TRUNCATE TABLE w.t",
+    "CREATE TABLE w.n (a INT)",
+    "CREATE TABLE w.n AS SELECT 1 AS a",
+    "DROP TABLE w.t",
+    "ALTER TABLE w.p ADD PARTITION (k='x')",
+    "ALTER TABLE w.t SET TBLPROPERTIES ('k'='v')",
+    "ALTER TABLE d.moved RENAME TO w.moved",
+    "DROP DATABASE w CASCADE",
+]
+
+
+@pytest.fixture
+def guarded(engine, client):
+    """The database w is the target of a policy, d of none."""
+    engine.run("CREATE DATABASE d; CREATE TABLE d.moved (a INT) TBLPROPERTIES ('transactional'='true')")
+    client.database.run(lambda conn: mark_target(conn, "w", "nightly"))
+    return engine
+
+
+@pytest.mark.backends("sqlite")
+def test_writes_and_ddl_are_refused_with_the_remedy(guarded, client, states):
+    """No txn is left behind by any of them, and after a fail-over they are allowed."""
+    before = states()
+    for statement in WRITES:
+        with pytest.raises(ReadOnlyReplicaError, match=r"policy nightly.*Write at the primary.*failover nightly"):
+            guarded.run(statement)
+    assert {t: s for t, s in states().items() if s == "OPEN"} == {t: s for t, s in before.items() if s == "OPEN"}
+    with pytest.raises(ReadOnlyReplicaError):
+        guarded.begin({"w.t": "insert"})
+    client.database.run(lambda conn: unmark_target(conn, "w", "nightly"))
+    guarded.run("INSERT INTO w.t VALUES (1, 'a')")
+
+
+@pytest.mark.backends("sqlite")
+def test_reading_compacting_and_writing_elsewhere_stay_allowed(guarded, client):
+    guarded.run("SELECT * FROM w.t")
+    guarded.run("ALTER TABLE w.t COMPACT 'major'")
+    guarded.run("INSERT INTO d.moved SELECT a FROM w.t")
+    guarded.run("SHOW COMPACTIONS")
+    assert [c.resource.table for c in client.compactions.show()] == ["t"]
