@@ -16,12 +16,14 @@ from airflow_hive_acid.errors import (
     LeaseEndedError,
     NoSuchLockError,
     NoSuchObjectError,
+    NoSuchPinError,
     NoSuchTxnError,
 )
 from airflow_hive_acid.maintenance.initiator_by_hand import ask
 from airflow_hive_acid.metastore import pages, pages_leases
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
 from airflow_hive_acid.metastore.leases import LeaseObject
+from airflow_hive_acid.metastore.pin_rules import PinState
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -150,6 +152,21 @@ def force_drop_lease(client: MetastoreClient, lease_id: int, person: Person) -> 
     if page.items:
         return Outcome(True, True, f"lease {lease_id} was dropped by {page.items[0].who} before")
     raise LeaseEndedError(f"lease {lease_id} is not held: it ended, was given back, or never was")
+
+
+def drop_pin(client: MetastoreClient, pin_id: int, person: Person) -> Outcome:
+    """Drop a pin, whoever has made it.
+
+    :raises NoSuchPinError: when there is none of that id, and none is remembered.
+    """
+    found = next((pin for pin in client.pins.show(ended=True) if pin.id == pin_id), None)
+    if found is None:
+        raise NoSuchPinError(f"there is no pin {pin_id}; it ended long ago, or never was")
+    if found.state is not PinState.ACTIVE:
+        return Outcome(True, True, f"{found} has ended before: {found.reason}")
+    why = f"dropped by {person.name}" + (f": {person.reason}" if person.reason else "")
+    client.pins.unpin(found.name, why)
+    return Outcome(True, False, f"{found} is dropped; what was kept for it alone goes with the next clean-up")
 
 
 def withdraw_lock(client: MetastoreClient, lock_id: int) -> Outcome:

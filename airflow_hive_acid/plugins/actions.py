@@ -52,6 +52,12 @@ def force_drop_lease(person: Actor, client: Client, lease_id: RowId, because: mo
     return shaping.answer(interventions.force_drop_lease(client, lease_id, Person(person, because.reason)))
 
 
+@router.post("/pins/{pin_id}/drop", name="drop_pin")
+def drop_pin(person: Actor, client: Client, pin_id: RowId, because: models.Because) -> models.ActionAnswer:
+    """Drop a pin; who reads by it now reads to the end."""
+    return shaping.answer(interventions.drop_pin(client, pin_id, Person(f"{person} on {_WHERE}", because.reason)))
+
+
 @router.post("/locks/{lock_id}/withdraw", name="withdraw_lock")
 def withdraw_lock(person: Actor, client: Client, lock_id: RowId, because: models.Because) -> models.ActionAnswer:
     """Withdraw a request for locks, or take away locks that belong to no txn."""

@@ -9,10 +9,10 @@ const PATHS = {
   transactions: [["Transactions", "transactions", "items"]],
   locks: [["Locks", "locks", "items"]],
   compactions: [["Compactions", "compactions", "items"]],
-  leases: [["Leases", "leases", "items"], ["Waiting", "leases/waiting", "items"], ["Dropped by force", "leases/drops", "items"]],
+  leases: [["Leases", "leases", "items"], ["Pins", "pins", "items"], ["Waiting", "leases/waiting", "items"], ["Dropped by force", "leases/drops", "items"]],
   tables: [["Tables", "tables", "items"]],
 };
-const TIMES = new Set(["started", "last_heartbeat", "acquired_at", "enqueued", "ended", "committed", "ends", "since", "alive_until", "time", "measured", "oldest"]);
+const TIMES = new Set(["started", "last_heartbeat", "acquired_at", "enqueued", "ended", "created", "committed", "ends", "since", "alive_until", "time", "measured", "oldest"]);
 const HIDDEN = new Set(["id", "internal_id", "can_abort", "can_cancel", "can_withdraw", "database", "table", "partition", "labels", "queued", "view", "number"]);
 const params = new URLSearchParams(location.search);
 const view = Object.hasOwn(PATHS, params.get("view")) ? params.get("view") : "overview";

@@ -4,6 +4,7 @@ import { under } from "../api.js";
 import { useClock, useData, useFilters, usePage } from "../hooks.js";
 import { ObjectLink, Section, Select, TaskLink, TextField, Time, h } from "../kit.js";
 import { List } from "../table.js";
+import { Pins } from "./pins.js";
 import { Act, dropQuestion } from "./shared.js";
 
 const { React } = globalThis;
@@ -56,6 +57,7 @@ export function Leases() {
       h(Select, { label: "Type", value: type, onChange: (value) => change({ type: value }), options: [["", "all types"], ["shared", "shared"], ["exclusive", "exclusive"]] })),
     h(Section, { title: "Held" }, h(List, { label: "Leases held", state: held, columns: LEASES, context, filters: [values, change], noun: "leases",
       empty: database || table || user || type ? "No lease fits these filters." : "No lease is held." })),
+    h(Pins),
     h(Section, { title: "Waiting" }, h(List, {
       label: "Waiting for a lease", state: waiting, columns: WAITERS, context, noun: "requests", empty: "Nobody waits for a lease.",
     })),

@@ -83,6 +83,13 @@ export function dropQuestion(connection, lease) {
   };
 }
 
+export function dropPinQuestion(connection, pin) {
+  return {
+    title: `Drop pin ${pin.name}?`, verb: "Drop pin", path: under(connection, `pins/${pin.pin_id}/drop`), fields: [REASON],
+    text: `${pin.user} pinned ${pin.tables.join(", ")}. Nobody can begin to read by it any more, and what was kept for it goes with the next clean-up.`,
+  };
+}
+
 export function withdrawQuestion(connection, lock) {
   return {
     title: `Withdraw lock ${lock.lock_id}?`, verb: "Withdraw lock", path: under(connection, `locks/${lock.lock_id}/withdraw`), fields: [REASON],

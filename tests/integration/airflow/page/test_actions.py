@@ -28,7 +28,7 @@ READ = (
     f"{BASE}/locks", f"{BASE}/locks/graph", f"{BASE}/compactions", f"{BASE}/compactions/durations", f"{BASE}/leases",
     f"{BASE}/leases/waiting", f"{BASE}/leases/drops", f"{BASE}/tables", f"{BASE}/tables/detail?database=db&table=t",
     f"{BASE}/tables/partitions?database=db&table=t", f"{BASE}/tables/series?database=db&table=t",
-    f"{BASE}/tables/explain?database=db&table=t",
+    f"{BASE}/tables/explain?database=db&table=t", f"{BASE}/pins", f"{BASE}/pins?ended=true",
 )  # fmt: skip
 
 
@@ -52,6 +52,9 @@ def prepared(client: MetastoreClient, verb: str) -> tuple[str, dict[str, Any], C
     if verb == "force_drop_lease":
         lease = client.leases.grab_lease("db.t", 600).lease_id
         return f"/leases/{lease}/force-drop", {"reason": "r"}, lambda: not client.leases.list_lease("db.t")
+    if verb == "drop_pin":
+        pin = client.pins.pin("books", ["db.t"], expires=600)
+        return f"/pins/{pin.id}/drop", {"reason": "r"}, lambda: not client.pins.show()
     held = lock(client)
     return f"/locks/{held}/withdraw", {"reason": "r"}, lambda: not client.show_locks("db.t")
 
@@ -60,7 +63,7 @@ def _state(client: MetastoreClient, txn_id: int) -> TxnState:
     return next(t.state for t in client.show_transactions(include_committed=True) if t.txn_id == txn_id)
 
 
-VERBS = ("abort_txn", "request_compaction", "cancel_compaction", "force_drop_lease", "withdraw_lock")
+VERBS = ("abort_txn", "request_compaction", "cancel_compaction", "force_drop_lease", "drop_pin", "withdraw_lock")
 
 
 @sqlite
@@ -97,6 +100,8 @@ def _clear(client: MetastoreClient) -> None:
     """What a refused verb left standing would be in the next one's way."""
     for held in client.leases.list_lease():
         client.leases.force_drop_lease([held], "test", "next")
+    for pin in client.pins.show():
+        client.pins.unpin(pin.name)
     for row in client.show_locks():
         client.unlock(row.lock_id)
     client.compactions.abort([c.id for c in client.compactions.show() if c.queued])
