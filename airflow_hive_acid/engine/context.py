@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.applications import SharedApplication
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.engine.shared import Membership
-    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import Table
@@ -39,7 +39,7 @@ class Context:
     agent_info: str
     settings: Settings
     views: dict[str, Source] = field(default_factory=dict)
-    filesystem: Filesystem = field(default_factory=AnyFilesystem)
+    filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
     patience: Patience | None = None
     member: Membership | None = None
 

@@ -34,6 +34,7 @@ from airflow_hive_acid.engine.queries import run_query
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.engine.shows import show
 from airflow_hive_acid.engine.transactions import StatementTransaction
+from airflow_hive_acid.engine.transfers import transfer
 from airflow_hive_acid.engine.truncate import check_truncate, truncate, truncate_inside
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
@@ -72,6 +73,7 @@ from airflow_hive_acid.sql.statements import (
     Truncate,
     Update,
 )
+from airflow_hive_acid.sql.transfers import ReplicationStatement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -287,8 +289,12 @@ def _concatenate(context: Context, statement: Concatenate, applying: Freely) -> 
 
 
 def _run_ddl_once(context: Context, statement: Statement, applying: Freely) -> StatementResult:
-    _run_without_result(context, statement)
-    result = StatementResult(statement.text, kind_of(statement))
+    rows = None
+    if isinstance(statement, ReplicationStatement):
+        rows = transfer(context, statement)
+    else:
+        _run_without_result(context, statement)
+    result = StatementResult(statement.text, kind_of(statement), rows=rows)
     applying.done(result)
     return result
 

@@ -208,14 +208,17 @@ def _import_round(
 
 
 def _result(plan: ImportPlan, dump: Dump, files: int = 0, bytes_: int = 0, reused: int = 0) -> ImportResult:
+    reason = plan.reason
     if plan.is_noop:
         action = "unchanged"
+        if plan.unchanged:
+            reason = "; ".join(f"{name}: {why}" for name, why in plan.unchanged[:3])
     elif plan.table is None:
         action = "partitions"
     else:
         action = "created" if plan.table.before is None else "replaced"
     return ImportResult(
-        str(plan.name), dump.state_id, action, plan.reason, tuple(w.after.name for w in plan.partitions),
+        str(plan.name), dump.state_id, action, reason, tuple(w.after.name for w in plan.partitions),
         tuple(name for name, _ in plan.unchanged), tuple(stored.object.name for stored in plan.dropped), files, bytes_,
         reused,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_hive_acid.format.buckets import MAX_BUCKET
 from airflow_hive_acid.sql.alterations import (
@@ -23,6 +23,8 @@ from airflow_hive_acid.sql.alterations import (
 )
 from airflow_hive_acid.sql.commands import names_of_properties, partition_values, properties_in_parentheses
 from airflow_hive_acid.sql.ddl import column_definition, column_definitions, stored_as
+from airflow_hive_acid.sql.replication import event_of_drop
+from airflow_hive_acid.sql.transfers import DropPartitionsForReplication
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.alterations import AlterStatement, Partition
     from airflow_hive_acid.sql.cursor import Cursor
     from airflow_hive_acid.sql.origins import TableName
+
+    _Altered: TypeAlias = AlterStatement | DropPartitionsForReplication
 
 _COMPACTION_TYPES = ("major", "minor", "rebalance")
 _COMPARISONS = ("<=", ">=", "<>", "!=", "=", "<", ">")
@@ -60,7 +64,7 @@ _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 
-def parse_alter(cursor: Cursor, origin: dict[str, Any]) -> AlterStatement:
+def parse_alter(cursor: Cursor, origin: dict[str, Any]) -> _Altered:
     """Read what follows ALTER."""
     if not cursor.accept("TABLE"):
         raise cursor.unsupported(f"ALTER {cursor.word() or '…'} is not supported; supported is ALTER TABLE …")
@@ -107,7 +111,7 @@ def _rename(cursor: Cursor, table: TableName, partition: Partition, origin: dict
     return RenameTable(table, cursor.table_name(), **origin)
 
 
-def _columns(replace: bool) -> Callable[[Cursor, TableName, Partition, dict[str, Any]], AlterStatement]:
+def _columns(replace: bool) -> Callable[[Cursor, TableName, Partition, dict[str, Any]], _Altered]:
     def read(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
         columns = column_definitions(cursor)
         return AlterColumns(table, columns, replace, _cascade(cursor), partition, **origin)
@@ -173,11 +177,17 @@ def _add_partitions(cursor: Cursor, table: TableName, partition: Partition, orig
     return AddPartitions(table, tuple(partitions), if_not_exists, places, **origin)
 
 
-def _drop_partitions(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> AlterStatement:
+def _drop_partitions(cursor: Cursor, table: TableName, partition: Partition, origin: dict[str, Any]) -> _Altered:
     if_exists = cursor.accept("IF", "EXISTS")
     clauses = [_partition_conditions(cursor)]
     while cursor.accept(",") or cursor.at("PARTITION"):
         clauses.append(_partition_conditions(cursor))
+    event_id = event_of_drop(cursor)
+    if event_id is not None:
+        if any(sign != "=" for clause in clauses for _, sign, _ in clause):
+            raise cursor.error("a drop FOR REPLICATION names its partitions: PARTITION (column = value, …)")
+        named = tuple(tuple((column, value) for column, _, value in clause) for clause in clauses)
+        return DropPartitionsForReplication(table, named, event_id, if_exists, **origin)
     return DropPartitions(table, tuple(clauses), if_exists, cursor.accept("PURGE"), **origin)
 
 
@@ -279,9 +289,7 @@ _COMPACT_READERS: dict[str, Callable[[Cursor], Any]] = {
     "pool": _pool,
     "properties": _overwritten_properties,
 }
-_READERS: tuple[
-    tuple[tuple[str, ...], Callable[[Cursor, TableName, Partition, dict[str, Any]], AlterStatement]], ...
-] = (
+_READERS: tuple[tuple[tuple[str, ...], Callable[[Cursor, TableName, Partition, dict[str, Any]], _Altered]], ...] = (
     (("RENAME",), _rename),
     (("ADD", "COLUMNS"), _columns(replace=False)),
     (("REPLACE", "COLUMNS"), _columns(replace=True)),

@@ -10,6 +10,7 @@ from airflow_hive_acid.metastore.catalog_formats import KEYWORDS
 from airflow_hive_acid.metastore.catalog_types import normalise_type
 from airflow_hive_acid.sql import dml
 from airflow_hive_acid.sql.commands import properties_in_parentheses
+from airflow_hive_acid.sql.replication import event_of_drop
 from airflow_hive_acid.sql.statements import (
     ColumnDefinition,
     CreateDatabase,
@@ -18,6 +19,7 @@ from airflow_hive_acid.sql.statements import (
     DropDatabase,
     DropTable,
 )
+from airflow_hive_acid.sql.transfers import DropTableForReplication
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +54,7 @@ def parse_create(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase | Cre
     )
 
 
-def parse_drop(cursor: Cursor, origin: dict[str, Any]) -> DropDatabase | DropTable:
+def parse_drop(cursor: Cursor, origin: dict[str, Any]) -> DropDatabase | DropTable | DropTableForReplication:
     """Read what follows DROP."""
     if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
         if_exists = cursor.accept("IF", "EXISTS")
@@ -66,7 +68,10 @@ def parse_drop(cursor: Cursor, origin: dict[str, Any]) -> DropDatabase | DropTab
         if_exists = cursor.accept("IF", "EXISTS")
         table = cursor.table_name()
         purge = cursor.accept("PURGE")
+        event_id = None if purge else event_of_drop(cursor)
         cursor.end()
+        if event_id is not None:
+            return DropTableForReplication(table, event_id, if_exists, **origin)
         return DropTable(table, if_exists, purge, **origin)
     raise cursor.unsupported(
         f"DROP {cursor.word() or '…'} is not supported; supported are DROP TABLE and DROP DATABASE "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot.tokenizer_core import TokenType
 
-from airflow_hive_acid.sql import alter, commands, ddl, dml, leases, multi_insert
+from airflow_hive_acid.sql import alter, commands, ddl, dml, leases, multi_insert, replication
 from airflow_hive_acid.sql.cursor import Cursor
 from airflow_hive_acid.sql.source import SourceText, line_of
 from airflow_hive_acid.sql.statements import Explain
@@ -29,9 +29,7 @@ _UNSUPPORTED = {
     "CALL": "leave it out",
     "DESC": "SELECT * FROM the table shows its columns",
     "DESCRIBE": "SELECT * FROM the table shows its columns",
-    "EXPORT": "SELECT the rows",
     "GRANT": "access is a matter of the warehouse's filesystem and the metastore database",
-    "IMPORT": "CREATE TEMPORARY VIEW … USING, then INSERT INTO … SELECT",
     "LOCK": "BEGIN … COMMIT takes the locks its statements need",
     "MSCK": "partitions are registered by the transactions that write them",
     "REFRESH": "every statement reads a fresh snapshot; leave it out",
@@ -168,6 +166,8 @@ _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
     "CREATE": ddl.parse_create,
     "DELETE": dml.parse_delete,
     "DROP": _drop,
+    "EXPORT": replication.parse_export,
+    "IMPORT": replication.parse_import,
     "INSERT": dml.parse_insert,
     "LOAD": commands.parse_load,
     "MERGE": dml.parse_merge,

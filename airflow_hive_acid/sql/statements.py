@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.sql.alterations import AlterStatement
 from airflow_hive_acid.sql.origins import ColumnDefinition, Fragment, Origin, TableName
+from airflow_hive_acid.sql.transfers import TransferStatement
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
@@ -284,6 +285,7 @@ PlainStatement = (
     | DropForceLease
     | Load
     | AlterStatement
+    | TransferStatement
 )
 
 

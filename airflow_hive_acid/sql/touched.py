@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.sql.alterations import Alteration, Compact, RenameTable, Touch
-from airflow_hive_acid.sql.origins import Fragment
+from airflow_hive_acid.sql.origins import Fragment, TableName
 from airflow_hive_acid.sql.scopes import visible_cte
 from airflow_hive_acid.sql.statements import (
     CreateTable,
@@ -21,6 +21,12 @@ from airflow_hive_acid.sql.statements import (
     Select,
     Truncate,
     Update,
+)
+from airflow_hive_acid.sql.transfers import (
+    DropPartitionsForReplication,
+    DropTableForReplication,
+    ExportTable,
+    ImportTable,
 )
 
 if TYPE_CHECKING:
@@ -86,8 +92,14 @@ def _add_written(found: Touched, statement: Statement) -> None:
             found.write(table)
         case CreateTable(table=table):
             found.write(table, "CREATE")
-        case DropTable(table=table):
+        case DropTable(table=table) | DropTableForReplication(table=table):
             found.write(table, "DROP")
+        case ExportTable(table=table):
+            found.reads.setdefault(str(table))
+        case ImportTable(table=TableName() as table):
+            found.write(table)
+        case DropPartitionsForReplication(table=table):
+            found.write(table, "ALTER")
         case Truncate(table=table, partition=partition):
             found.write(table, None if partition else "TRUNCATE")
         case RenameTable(table=table, new=new):
