@@ -254,6 +254,9 @@ def _after_data(dump: Dump, plan: ImportPlan, before: TableObject | None, asked:
         return replace(before, parameters=_inexact(parameters))
     after = _table_after(dump, plan, before, now)
     parameters = _tagged(after.parameters, dump, now)
+    if before is None and not dump.whole_table and dump.state_id is not None:
+        # Its other partitions are not here: an import of the whole table, and a drop, are newer than that.
+        parameters[STATE_ID] = "0"
     if before is not None:
         return replace(after, type=before.type, parameters={**parameters, **_kind_of(before.parameters)})
     if asked.external and not is_transactional(parameters):

@@ -127,6 +127,7 @@ def test_partitions_arrive_alone_and_together(pair: tuple[Site, Site], tmp_path:
     exported(primary, f"{tmp_path}/two", partitions=[{"ds": "2"}, {"ds": "a/b"}])
     done = import_table(replica, f"{tmp_path}/two")
     assert (done.action, done.partitions) == ("created", ("ds=2", "ds=a%2Fb"))
+    assert state_ids(replica)[""] == "0", "the table as a whole is not here"
     exported(primary, f"{tmp_path}/all")
     primary.client.catalog.drop_partition("w.t", "ds=2")
     done = import_table(replica, f"{tmp_path}/all")

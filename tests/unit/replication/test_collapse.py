@@ -225,7 +225,7 @@ def test_a_replica_is_the_source_however_its_events_are_cut_repeated_and_collaps
     make = collapse if collapsed else one_by_one
     position = 0
     while position < last:
-        start = random.randint(0, position) if random.random() < 0.3 else position
+        start = random.randint(max(0, position - 6), position) if random.random() < 0.4 else position
         end = random.randint(start, min(start + 8, last))
         clock["now"] = max(clock["now"], end)
         items = make(source.events[start:end])
