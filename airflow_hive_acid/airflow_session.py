@@ -15,17 +15,20 @@ from airflow.sdk.log import configure_logging
 
 from airflow_hive_acid.cli.main import run as run_command
 from airflow_hive_acid.cli.session import CliSession
-from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import SECTION
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.hooks.replication import OPTION, configured_policies
 from airflow_hive_acid.maintenance.worker_jobs import Application
 from airflow_hive_acid.settings import Source
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from airflow_hive_acid.engine.launcher import JobLauncher, JobSession
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.replication.policies import Policy
     from airflow_hive_acid.settings import Settings
 
 _ANY = Application()
@@ -83,6 +86,23 @@ class ConnectionSession(CliSession):
     def launcher(self) -> JobLauncher:
         """Spark as the connection's Spark connection says, which is looked up when something is to run there."""
         return _Later(self.hook)
+
+    def other(self, name: str, urls: Mapping[str, str]) -> CliSession:
+        """A session on another connection of Airflow's."""
+        if urls:
+            raise InvalidArgumentsError("--site is for hive-acid alone: here the connections of the policies say that")
+        return ConnectionSession(spark_conf=self.spark_conf, hive_settings=self.hive_settings, connection=name)
+
+    @property
+    def has_policies(self) -> bool:
+        """Whether Airflow's configuration names policies."""
+        return bool(conf.get(SECTION, OPTION, fallback=None))
+
+    def policies(self, path: Path | None) -> tuple[Policy, ...]:
+        """Replication policies of a file, or those of Airflow's configuration."""
+        if path is not None:
+            return CliSession.policies(self, path)
+        return configured_policies()
 
     def warehouse_of(self, client: MetastoreClient) -> str | None:
         """The connection's warehouse, made known to a metastore that has none."""

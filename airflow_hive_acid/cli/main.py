@@ -27,6 +27,7 @@ from airflow_hive_acid.cli import (
     lease,
     maintenance,
     pin,
+    replication,
     schema,
     settings,
     show,
@@ -64,6 +65,7 @@ app.add_typer(schema.app, name="schema")
 app.add_typer(show.app, name="show")
 app.add_typer(maintenance.app, name="maintenance")
 app.add_typer(lease.app, name="lease")
+app.add_typer(replication.app, name="replication")
 app.add_typer(pin.app, name="pin")
 app.add_typer(cleaning.app, name="cleaning")
 app.add_typer(compaction.app, name="compaction")

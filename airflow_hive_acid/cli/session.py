@@ -14,13 +14,14 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.paths import parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.engine.launcher import JobLauncher
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.replication.policies import Policy
     from airflow_hive_acid.settings import Settings
 
 AGENT = "hive-acid CLI"
@@ -135,6 +136,33 @@ class CliSession:
         if known and self.warehouse and parse_location(known) != parse_location(as_uri(self.warehouse)):
             say(f"the warehouse of {client.database.where} is {known}; --warehouse {self.warehouse} is not used")
         return known
+
+    def other(self, name: str, urls: Mapping[str, str]) -> CliSession:
+        """A session on another metastore, with this one's Spark and settings.
+
+        :param urls: metastores by name, as the user gave them; else ``HIVE_ACID_SITE_<NAME>`` of the environment.
+        """
+        variable = f"HIVE_ACID_SITE_{name.upper().replace('-', '_')}"
+        url = urls.get(name) or os.environ.get(variable)
+        if not url:
+            raise InvalidArgumentsError(
+                f"where is {name!r}? Give --site {name}=<URL of its metastore>, or, when that has a password, put it "
+                f"into {variable}"
+            )
+        return CliSession(url, None, self.spark_master, self.spark_conf, self.hive_site, self.hive_settings)
+
+    @property
+    def has_policies(self) -> bool:
+        """Whether policies are known without being named."""
+        return False
+
+    def policies(self, path: Path | None) -> tuple[Policy, ...]:
+        """Replication policies of a file."""
+        from airflow_hive_acid.replication.policies import read_policy_file
+
+        if path is None:
+            raise InvalidArgumentsError("name the file of the replication policies: --policies policies.toml")
+        return read_policy_file(path)
 
     def close(self) -> None:
         """Close the metastore's connections."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.metastore.replica_records import mark_target
 from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.dropping import drop_partitions, drop_table
 from airflow_hive_acid.replication.exporting import MATERIALIZED_VIEW, export_metadata, open_export
@@ -72,6 +73,7 @@ class SiteExecutor:
     anew: frozenset[TableName] = frozenset()
     step: Callable[[str], object] = lambda _name: None
     _acid: frozenset[TableName] | None = field(default=None, init=False)
+    _marked: set[str] = field(default_factory=set, init=False)
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
@@ -88,7 +90,7 @@ class SiteExecutor:
         return sorted(TableName(t.db, t.name) for t in found.values() if t.type != MATERIALIZED_VIEW)
 
     def require_databases(self, tables: Iterable[TableName]) -> None:
-        """The seed's security rule: what is private at the source must not come to be by itself."""
+        """The seed's security rule: what is private at the source must not come to be by itself. Others keep out."""
         wanted = {self.policy.target_database(table.database): table.database for table in tables}
         missing = sorted(set(wanted) - set(self.target.client.catalog.list_databases()))
         if missing:
@@ -97,6 +99,10 @@ class SiteExecutor:
                 f"tables of {wanted[missing[0]]}; databases are not created by replication, so that nothing becomes "
                 f"readable unintentionally: run CREATE DATABASE {missing[0]} there"
             )
+        unmarked = sorted(set(wanted) - self._marked)
+        if unmarked:
+            self.target.client.database.run(lambda conn: [mark_target(conn, n, self.policy.name) for n in unmarked])
+            self._marked |= set(unmarked)
 
     def acid_tables(self, tables: Iterable[TableName]) -> list[TableName]:
         """Those that exist at the source and have write ids."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import ActionRefusedError, InvalidArgumentsError
+from airflow_hive_acid.errors import ActionRefusedError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.commit_facts import commits_of_txns
 from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.replica_records import read_sync, target_databases, unmark_target
 from airflow_hive_acid.replication.collapse import collapse
 from airflow_hive_acid.replication.decoding import decode_event
 from airflow_hive_acid.replication.event_store import EventStore
 from airflow_hive_acid.replication.events import EventKind, read_after
 from airflow_hive_acid.replication.executing import SiteExecutor
 from airflow_hive_acid.replication.factories import create_tasks, load_factory
+from airflow_hive_acid.replication.failover import fail_over
 from airflow_hive_acid.replication.runner import PAGE, Parts, destination_clock, run_cycle
 from airflow_hive_acid.replication.selecting import of_policy
 from airflow_hive_acid.replication.state import Phase, PolicyRecord
@@ -23,8 +25,11 @@ from airflow_hive_acid.replication.tasks import TaskSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from sqlalchemy import Connection
+
     from airflow_hive_acid.metastore.objects import TableName
     from airflow_hive_acid.replication.events import EventSource, ReplicationEvent
+    from airflow_hive_acid.replication.failover import FailedOver
     from airflow_hive_acid.replication.policies import Policy
     from airflow_hive_acid.replication.runner import CycleReport
     from airflow_hive_acid.replication.site import Site
@@ -151,6 +156,35 @@ def ask_for_bootstrap(policy: Policy, target: Site) -> None:
             f"replication policy {policy.name!r} was failed over; to copy its tables again would overwrite what was "
             f"written at {policy.destination} since. Fail back first"
         )
+
+
+def fail_over_policy(policy: str, target: Site, *, holder: str) -> FailedOver | None:
+    """End a policy at its destination, whose databases may be written from now on. The source is not needed.
+
+    A cycle that is under way is fenced first (R3). Again is fine.
+
+    :param holder: who does it, for people.
+    :return: what is known of its ACID tables; None when it has none.
+    :raises NoSuchObjectError: when the policy has never run here.
+    """
+    record = PolicyRecord(target.client.database, policy)
+    before = record.read()
+    if before is None:
+        raise NoSuchObjectError(f"replication policy {policy!r} has never run at {target.name}; is it the right side?")
+    state = before if before.phase is Phase.FAILED_OVER else record.begin(before.source, holder)
+    if before.phase is not Phase.FAILED_OVER:
+        record.change(state.epoch, phase=Phase.FAILED_OVER)
+        record.end(state.epoch, dict(before.report), None)
+    database = target.client.database
+    if database.read(lambda conn: read_sync(conn, policy)) is not None:
+        return fail_over(target, policy)
+
+    def release(conn: Connection) -> None:
+        for name in target_databases(conn, policy):
+            unmark_target(conn, name, policy)
+
+    database.run(release)
+    return None
 
 
 def commits_between(policy: Policy, source: Site, target: Site, after: int, upto: int) -> Iterable[dict[str, Any]]:
