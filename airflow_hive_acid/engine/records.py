@@ -9,6 +9,7 @@ a line of JSON that Spark reads in exactly the declared types.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     Encode = Callable[[Any], Any]
 
+_PLAIN = re.compile(r"[a-z]+\s*(?:\([0-9,\s]+\))?")
 _NO_NUMBERS = ("nan", "infinity", "-infinity")
 
 
@@ -119,7 +121,18 @@ def encoder(hive_type: str) -> Encode:
     for name, make in (("array<", _array), ("map<", _map), ("struct<", _struct)):
         if kind.startswith(name) and kind.endswith(">"):
             return make(kind, _divided(kind[len(name) : -1]))
+    if kind == "timestamp with local time zone":
+        return _instant
+    if _PLAIN.fullmatch(kind) is None:
+        raise InvalidArgumentsError(f"records cannot fill a column of type {hive_type}; use INSERT … SELECT")
     return kind_of(kind).encode
+
+
+def _instant(value: Any) -> str:
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(found, datetime) or found.tzinfo is None:
+        raise ValueError("give a datetime with a time zone, or text like 2026-01-31T12:30:00+01:00")
+    return found.isoformat(sep=" ")
 
 
 def _leaf(hive_type: str) -> Encode:
