@@ -77,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--programs",
         type=int,
-        help="interop: how many random programs to run (default: 40)",
+        help="how many random programs to run (default: 40 with a real Hive, 2 of each kind of replication)",
     )
 
 

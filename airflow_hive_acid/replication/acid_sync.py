@@ -346,9 +346,10 @@ class _Sync:
     def _publish(self, target: _Target, sync_txn: int) -> None:
         """Rename into place: invisible, by write id or by the sync's txn."""
         self._client.database.run(lambda conn: require_attempt(conn, self._policy, self._attempt) and None)
+        for partition in target.source.places.keys() - target.places.keys():
+            self._files.make_directory(target.place(partition))  # also of a partition without rows
         for partition, arrival, staged in target.arrivals:
             place = target.place(partition)
-            self._files.make_directory(place)
             final = paths.join(place, arrival.name(sync_txn))
             try:
                 self._files.rename_directory(staged, final)

@@ -46,7 +46,8 @@ class Countdown:
     def is_dead(self) -> bool:
         return self.number is not None and self.changes >= self.number
 
-    def change(self, what: str) -> None:
+    def change(self, what: str, *, quietly: bool = False) -> None:
+        """One more change; ``quietly``: nothing can happen at the primary now, its database is locked."""
         with self._lock:
             if self.is_dead:
                 raise Killed(self.what)
@@ -54,7 +55,7 @@ class Countdown:
             if self.is_dead:
                 self.what = what
                 raise Killed(what)
-            if self._before is not None and not self._is_inside:
+            if self._before is not None and not self._is_inside and not quietly:
                 self._is_inside = True
                 try:
                     self._before(self.changes)
@@ -89,7 +90,11 @@ def dying(site: Site, countdown: Countdown, run_job: Callable[[Any], RunJob] | N
     url = site.client.database.url.render_as_string(hide_password=False)
     filesystem: Any = _Filesystem(site.filesystem, countdown)
     client = MetastoreClient(url, site.client.settings, user="replicator")
-    sa.event.listen(client.database.engine, "commit", lambda _connection: countdown.change(f"commit at {site.name}"))
+    at_primary = site.name == "primary"
+    sa.event.listen(
+        client.database.engine, "commit",
+        lambda _connection: countdown.change(f"commit at {site.name}", quietly=at_primary),
+    )  # fmt: skip
     try:
         yield replace(
             site, client=client, filesystem=filesystem, run_job=run_job(filesystem) if run_job is not None else None
