@@ -165,7 +165,8 @@ class HiveAcidPinOperator(BaseOperator):
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
 
-        run = f"{context['dag'].dag_id} {context['run_id']} {self.task_id}"
+        instance = context["ti"]
+        run = f"{instance.dag_id} {instance.run_id} {instance.task_id} {instance.map_index}"
         comment = f"{self.comment} ({run})" if self.comment else run
         tables = [self.tables] if isinstance(self.tables, str) else list(self.tables)
         with HiveAcidHook(self.hive_acid_conn_id) as hook:
