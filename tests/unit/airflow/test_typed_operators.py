@@ -115,6 +115,19 @@ def test_rows_are_typed_by_the_table_and_name_the_columns_they_fill(engine):
         run(HiveAcidInsertOperator, table="db.t", rows=[{"a": "x"}])
 
 
+def test_rows_may_be_a_function_which_airflow_calls(engine):
+    def rows(context, jinja_env):
+        return [{"a": context["params"]["a"], "p": 6}]
+
+    with DAG("d", params={"a": 41}) as dag:
+        operator = HiveAcidInsertOperator(task_id="t", table="db.t", rows=rows)
+    with pytest.raises(AirflowFailException, match="rows is a function, and only Airflow calls it"):
+        operator.execute(CONTEXT)
+    operator.render_template_fields({"params": dag.params.dump()})
+    operator.execute(CONTEXT)
+    assert '"c0":41' in engine.asked[-1]
+
+
 def test_files_are_a_view_whose_options_stand_in_no_statement(engine):
     arguments = {"table": "db.t", "files": "s3a://in/*.csv", "format": "CSV"}
     operator = HiveAcidInsertOperator(
