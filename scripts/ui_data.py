@@ -28,6 +28,7 @@ from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema_extensions import HIVE_ACID_MEASURE
 from airflow_hive_acid.metastore.schema_transactions import COMPLETED_COMPACTIONS, NEXT_COMPACTION_QUEUE_ID
+from airflow_hive_acid.replication.state import ObjectState, Phase, PolicyRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -264,6 +265,19 @@ def write_history(client: MetastoreClient, table: str = "customers", days: int =
         connection.execute(update(NEXT_COMPACTION_QUEUE_ID).values({_NEXT: number + 1}))
 
     client.database.run(operation)
+
+
+def replicate(client: MetastoreClient) -> None:
+    """A policy that brings two tables from another metastore, as of now."""
+    record = PolicyRecord(client.database, "shop-copy")
+    epoch = record.begin("warehouse_berlin", task("hive_acid_replication", "follow")).epoch
+    now = client.database.read(now_ms)
+    record.note(epoch, [
+        ObjectState("shop.prices", "berlin.prices", 4711, now, 0, 48_000, 3, "1 directories arrived, up to write 17"),
+        ObjectState("shop.lines", "berlin.lines", 4702, now, 0, 1_200, 1, "replaced: state 4702 is newer than 4690"),
+    ])  # fmt: skip
+    record.change(epoch, phase=Phase.INCREMENTAL, position=4711, as_of=now)
+    record.end(epoch, {"events": 12, "bytes": 49_200, "seconds": 1.4}, None)
 
 
 def _done(number: int, table: str, end: int, took: int, kind: CompactionType) -> dict[str, Any]:

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from playwright.sync_api import sync_playwright
 from ui_airflow import REPOSITORY, UiAirflow
-from ui_data import DAYS, Shop, open_work, queue_for, queue_work, task, write_history, write_tables
+from ui_data import DAYS, Shop, open_work, queue_for, queue_work, replicate, task, write_history, write_tables
 
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.settings import Settings, Source
@@ -81,6 +81,7 @@ def main(names: list[str]) -> int:
             shop = Shop.open(client)
             write_tables(shop)
             write_history(client)
+            replicate(client)
             open_work(shop)
             for number in range(40):
                 queue_for(client, "shop.orders", task("shop_orders", f"load_{number}"))

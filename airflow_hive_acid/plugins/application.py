@@ -16,7 +16,16 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.plugins import actions, description, failures, routes, routes_cache, routes_pins, routes_tables
+from airflow_hive_acid.plugins import (
+    actions,
+    description,
+    failures,
+    routes,
+    routes_cache,
+    routes_pins,
+    routes_replication,
+    routes_tables,
+)
 from airflow_hive_acid.plugins.access import Reader
 from airflow_hive_acid.plugins.metastores import Metastores
 
@@ -73,7 +82,8 @@ def make_application(metastores: Metastores | None = None) -> FastAPI:
     application.state.metastores = metastores
     application.add_middleware(Headers)
     failures.install(application)
-    for router in (routes.router, routes_tables.router, routes_cache.router, routes_pins.router, actions.router):
+    of_parts = (routes_cache.router, routes_pins.router, routes_replication.router)
+    for router in (routes.router, routes_tables.router, *of_parts, actions.router):
         application.include_router(router, prefix=API)
     application.include_router(_description(application), prefix=API)
     application.add_api_route("/", _fallback, methods=["GET"], include_in_schema=False)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.objects import TableName
 
 MAX_HOLDER, MAX_WHY, MAX_TYPE = 256, 256, 64
+MAX_EVENTS_SHOWN = 200
 
 _P, _O, _E = HIVE_ACID_REPL_POLICY.c, HIVE_ACID_REPL_OBJECT.c, HIVE_ACID_REPL_EVENT.c
 _POLICY_COLUMNS = (

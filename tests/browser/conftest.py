@@ -20,7 +20,7 @@ from airflow_hive_acid.settings import Settings, Source
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from ui_airflow import UiAirflow, free_port
-from ui_data import Shop, open_work, queue_work, write_history, write_tables
+from ui_data import Shop, open_work, queue_work, replicate, write_history, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,6 +72,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             write_tables(shop)
             open_work(shop)
             write_history(client)
+            replicate(client)
             queue_work(shop, warehouse)
             airflow.wait_until_it_answers()
             yield World(airflow, client, shop, warehouse, url)

@@ -27,6 +27,7 @@ VIEWS = {
     "Compactions": ("shop.returns", "failed", "bucket_00000 is no ORC file", "How long compactions took"),
     "Leases": ("shop.customers", "night load", "Force-drop", "Nobody waits for a lease."),
     "Tables": ("shop.orders", "shop.customers", "full"),
+    "Replication": ("shop-copy", "following", "warehouse_berlin", "1 directories arrived", "Every event was applied."),
 }
 
 

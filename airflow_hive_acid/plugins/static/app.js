@@ -10,6 +10,7 @@ import { Compactions } from "./views/compactions.js";
 import { Leases } from "./views/leases.js";
 import { Locks } from "./views/locks.js";
 import { Overview } from "./views/overview.js";
+import { Replication } from "./views/replication.js";
 import { Tables } from "./views/tables.js";
 import { Transactions } from "./views/transactions.js";
 
@@ -23,6 +24,7 @@ const VIEWS = [
   ["compactions", "Compactions", Compactions],
   ["leases", "Leases", Leases],
   ["tables", "Tables", Tables],
+  ["replication", "Replication", Replication],
 ];
 /** A notice of something done goes by itself after so many milliseconds. */
 const NOTICE = 12000;

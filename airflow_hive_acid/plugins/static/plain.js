@@ -11,8 +11,9 @@ const PATHS = {
   compactions: [["Compactions", "compactions", "items"]],
   leases: [["Leases", "leases", "items"], ["Pins", "pins", "items"], ["Waiting", "leases/waiting", "items"], ["Dropped by force", "leases/drops", "items"]],
   tables: [["Tables", "tables", "items"]],
+  replication: [["Policies", "replications", "items"], ["Tables", "replications/tables", "items"], ["Kept events", "replications/events", "items"]],
 };
-const TIMES = new Set(["started", "last_heartbeat", "acquired_at", "enqueued", "ended", "created", "committed", "ends", "since", "alive_until", "time", "measured", "oldest"]);
+const TIMES = new Set(["started", "last_heartbeat", "acquired_at", "enqueued", "ended", "created", "committed", "ends", "since", "alive_until", "time", "measured", "oldest", "as_of"]);
 const HIDDEN = new Set(["id", "internal_id", "can_abort", "can_cancel", "can_withdraw", "database", "table", "partition", "labels", "queued", "view", "number"]);
 const params = new URLSearchParams(location.search);
 const view = Object.hasOwn(PATHS, params.get("view")) ? params.get("view") : "overview";

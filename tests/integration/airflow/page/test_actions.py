@@ -28,7 +28,8 @@ READ = (
     f"{BASE}/locks", f"{BASE}/locks/graph", f"{BASE}/compactions", f"{BASE}/compactions/durations", f"{BASE}/leases",
     f"{BASE}/leases/waiting", f"{BASE}/leases/drops", f"{BASE}/tables", f"{BASE}/tables/detail?database=db&table=t",
     f"{BASE}/tables/partitions?database=db&table=t", f"{BASE}/tables/series?database=db&table=t",
-    f"{BASE}/tables/explain?database=db&table=t", f"{BASE}/pins", f"{BASE}/pins?ended=true",
+    f"{BASE}/tables/explain?database=db&table=t", f"{BASE}/pins", f"{BASE}/pins?ended=true", f"{BASE}/replications",
+    f"{BASE}/replications/tables?policy=x", f"{BASE}/replications/events",
 )  # fmt: skip
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.compaction_queue_model import Resource
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.measures import Measure
 from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.replication.state import KeptEvent, ObjectState, Phase, PolicyRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +51,30 @@ def test_a_txn_leads_to_its_task_and_says_whom_it_waits_for(
     graph = ask("/locks/graph?database=db&table=t&limit=1").json()
     assert (graph["total_nodes"], graph["waiters"], graph["truncated"], len(graph["nodes"])) == (2, 1, True, 1)
     assert ask("/locks/graph?database=other").json()["nodes"] == []
+
+
+def test_the_page_says_how_far_a_replica_is_behind_and_what_was_kept(
+    metastore: MetastoreClient, ask: Callable[..., Any]
+) -> None:
+    record = PolicyRecord(metastore.database, "sales")
+    epoch = record.begin("berlin", "airflow/replication").epoch
+    now = metastore.database.read(now_ms)
+    record.change(epoch, phase=Phase.INCREMENTAL, position=42, as_of=now - 90_000)
+    record.note(epoch, [ObjectState("sales.a", "copy.a", 42, now, 0, 10, 2, "2 directories arrived")])
+    record.note(epoch, [ObjectState("sales.b", "copy.b", 41, now, error="the disk is full")])
+    record.keep(epoch, [KeptEvent(7, 1_700_000_000, "MAKE_TEA", "sales", None, "unknown", "{}")])
+    record.end(epoch, {"events": 5, "bytes": 10, "seconds": 0.5}, None)
+    (found,) = ask("/replications").json()["items"]
+    assert 90 <= found.pop("lag_seconds") < 150
+    assert (found["policy"], found["source"], found["phase"], found["position"]) == ("sales", "berlin", "following", 42)
+    assert (found["tables"], found["kept_events"], found["events"], found["running"]) == (2, 1, 5, False)
+    tables = ask("/replications/tables?policy=sales").json()["items"]
+    assert [(t["table"], t["error"]) for t in tables] == [("copy.b", "the disk is full"), ("copy.a", None)]
+    assert ask("/replications/tables?policy=other").json()["items"] == []
+    (event,) = ask("/replications/events").json()["items"]
+    assert (event["type"], event["object"], event["time"]) == ("MAKE_TEA", "sales", 1_700_000_000_000)
+    reading = next(r for r in ask("/overview").json()["findings"] if r["name"] == "replication_num_kept_events")
+    assert reading["view"] == "replication"
 
 
 def test_the_overview_names_what_is_wrong_and_where_to_look(
