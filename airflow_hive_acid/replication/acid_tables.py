@@ -61,6 +61,8 @@ def create_like(site: Site, source: Table, name: str) -> Table:
                 f"{location} is not empty: it holds {there[0]}, and the new table {name} of {site.name} would take it "
                 "for its own; empty it"
             )
+    if location:
+        site.filesystem.make_directory(location)  # first: nobody finds a table without its directory
     table = site.client.catalog.create_table(definition)
     site.filesystem.make_directory(table.location)
     return table
