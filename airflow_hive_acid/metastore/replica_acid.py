@@ -222,7 +222,9 @@ def advance(conn: Connection, client: MetastoreClient, request: Advance) -> None
     :raises ReplicationBusyError: when another sync took over, or the replica was failed over; nothing was changed.
     :raises ReplicaDivergedError: when somebody else wrote one of the tables; names all of them.
     """
-    require_attempt(conn, request.policy, request.attempt)
+    found = require_attempt(conn, request.policy, request.attempt)
+    if found.state_id == request.state_id and not found.tables:
+        return  # asked again after a reply was lost: it is done
     tables = sorted(request.tables, key=lambda t: t.name)
     for database in sorted({t.name.database for t in tables}):
         require_target(conn, database, request.policy)

@@ -29,11 +29,11 @@ _ANY_TXN = 1
 
 def carry(
     source: Site, target: Site, table: SourceTable, partition: str, rows: Carry, staging: str, inside: str
-) -> list[tuple[Arrival, str]]:
+) -> list[tuple[Arrival, str, int]]:
     """Run the job where there is Spark: at the replica, else at the source.
 
     :param staging: URI of a directory that does not exist; ``inside`` is the one that contains it.
-    :return: what arrives, and where it lies now; a kind without rows is left out.
+    :return: what arrives, where it lies now, and its bytes; a kind without rows is left out.
     :raises ConfigurationError: when neither side has Spark.
     :raises JobFailedError: when the job left something else than it reported.
     """
@@ -53,7 +53,7 @@ def carry(
         listed = {e.name: e.size for e in target.filesystem.list_files(where) if not e.name.startswith(("_", "."))}
         if arrival is None or listed != {f.name: f.bytes for f in written.files}:
             raise JobFailedError(f"{where} holds {sorted(listed)}, which is not what the job reported; run it again")
-        made.append((arrival, where))
+        made.append((arrival, where, sum(listed.values())))
     return made
 
 

@@ -61,8 +61,8 @@ class TableReport:
     """What a sync did with a table.
 
     :param table: at the replica; ``source`` at the source: ``db.table``.
-    :param directories: that arrived, ``files`` in them; ``bytes`` were read from the source's files as they are.
-    :param carried: directories made by Spark out of the source's.
+    :param directories: that arrived, of which Spark made ``carried`` out of others; ``files`` were copied as they are.
+    :param bytes: of all files that came; what an attempt before had copied is not counted again.
     :param bootstrapped: whether it began with nothing, and why in ``reasons``.
     :param high_watermark: largest write id that came.
     """
@@ -293,7 +293,7 @@ class _Sync:
         """Everything into staging: files as they are, rows by Spark, bases without rows."""
         root = self._staging(target.table)
         files: list[FileCopy] = []
-        carried = 0
+        carried = carried_bytes = 0
         for partition, found in target.plans.items():
             inside = paths.join(root, f"table-{target.source.table.id}", *([partition] if partition else []))
             at = target.source.places[partition]
@@ -316,11 +316,12 @@ class _Sync:
                 job = paths.join(root, f"carry-{partition or 'table'}-{number}".replace("/", "-"))
                 made = carry(self._source, self._target, target.source, partition, rows, job, root)
                 carried += len(made)
-                target.arrivals += [(partition, arrival, staged) for arrival, staged in made]
+                carried_bytes += sum(size for _, _, size in made)
+                target.arrivals += [(partition, arrival, staged) for arrival, staged, _ in made]
         copied = copy(self._target, self._source.filesystem, self._files, files)
         target.report = TableReport(
             target.name, target.source.table.qualified_name, directories=len(target.arrivals), files=copied.files,
-            bytes=copied.bytes, carried=carried, bootstrapped=target.bootstrapped,
+            bytes=copied.bytes + carried_bytes, carried=carried, bootstrapped=target.bootstrapped,
         )  # fmt: skip
 
     def _tidy(self, before: SyncRecord | None, targets: Sequence[_Target], left: frozenset[int]) -> None:
@@ -346,8 +347,9 @@ class _Sync:
     def _publish(self, target: _Target, sync_txn: int) -> None:
         """Rename into place: invisible, by write id or by the sync's txn."""
         self._client.database.run(lambda conn: require_attempt(conn, self._policy, self._attempt) and None)
-        for partition in target.source.places.keys() - target.places.keys():
-            self._files.make_directory(target.place(partition))  # also of a partition without rows
+        wanted = {p for p, _, _ in target.arrivals} | (target.source.places.keys() - target.places.keys())
+        for partition in sorted(wanted):  # also of a partition without rows
+            self._files.make_directory(target.place(partition))
         for partition, arrival, staged in target.arrivals:
             place = target.place(partition)
             final = paths.join(place, arrival.name(sync_txn))
