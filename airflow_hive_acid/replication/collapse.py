@@ -161,9 +161,9 @@ class _Table:
         elif self.data is not None and self.data.event.kind is EventKind.ALTER_TABLE:
             changed = self.data.event
             merged = replace(event, truncated=changed.truncated, moved=changed.moved)
-            self.data = _Slot(merged, self.data.ids | {event.event_id})
+            self.data = _Slot(merged, _more(self.data, event))
         else:
-            self.metadata = _Slot(event, _ids(self.metadata) | {event.event_id})
+            self.metadata = _Slot(event, _more(self.metadata, event))
 
     def inserted(self, event: ReplicationEvent) -> None:
         if self.whole is not None:
@@ -171,11 +171,11 @@ class _Table:
         elif self.data is not None and self.data.event.kind is EventKind.ALTER_TABLE:
             self.data.ids.add(event.event_id)
         else:
-            self.data = _Slot(event, _ids(self.data) | {event.event_id})
+            self.data = _Slot(event, _more(self.data, event))
 
     def changed_acid(self, event: ReplicationEvent) -> None:
         plain = replace(event, was_transactional=event.transactional)
-        self.acid = _Slot(plain, _ids(self.acid) | {event.event_id})
+        self.acid = _Slot(plain, _more(self.acid, event))
 
     # --- partitions ---
 
@@ -188,7 +188,7 @@ class _Table:
         if self._absorbed(event):
             return
         partition = self.partitions.setdefault(name, _Partition())
-        before, ids = partition.data, _ids(partition.data) | {event.event_id}
+        before, ids = partition.data, _more(partition.data, event)
         kept = event
         if before is not None and _RANK[before.event.kind] > _RANK[event.kind]:
             moved = before.event.kind is EventKind.ALTER_PARTITION
@@ -207,7 +207,7 @@ class _Table:
             partition.data.ids.add(event.event_id)
             partition.data.partitions[name] = found
             return
-        partition.metadata = _Slot(event, _ids(partition.metadata) | {event.event_id}, {name: found})
+        partition.metadata = _Slot(event, _more(partition.metadata, event), {name: found})
 
     def _absorbed(self, event: ReplicationEvent) -> bool:
         if self.whole is None:
@@ -257,7 +257,7 @@ class _Stretch:
 
     def _merge(self, key: object, event: ReplicationEvent) -> None:
         known = self._others.get(key)
-        self._others[key] = _Slot(event, _ids(known) | {event.event_id})
+        self._others[key] = _Slot(event, _more(known, event))
 
     def _of_table(self, event: ReplicationEvent, name: TableName) -> None:
         table = self._table(name)
@@ -363,6 +363,13 @@ def _join(groups: dict[tuple[str, EventKind, bool], _Slot], key: tuple[str, Even
         known.event = slot.event
     known.ids |= slot.ids
     known.partitions |= slot.partitions
+
+
+def _more(slot: _Slot | None, event: ReplicationEvent) -> set[int]:
+    """The ids of a slot and that of an event; it is the slot's own set, for a slot that takes its place."""
+    ids = set() if slot is None else slot.ids
+    ids.add(event.event_id)
+    return ids
 
 
 def _ids(slot: _Slot | None) -> set[int]:
