@@ -21,6 +21,7 @@ from airflow_hive_acid.engine.events import Published, TransactionAborted, Trans
 from airflow_hive_acid.engine.listed import require_same_places, writes
 from airflow_hive_acid.engine.locking import is_legacy, locks_declared, require_manager
 from airflow_hive_acid.engine.partitions import KnownPartitions
+from airflow_hive_acid.engine.read_only import require_writable
 from airflow_hive_acid.engine.records import RecordColumns, lines, static_partition
 from airflow_hive_acid.engine.snapshots import table_snapshot
 from airflow_hive_acid.errors import (
@@ -257,6 +258,7 @@ def _most(context: Context) -> int:
 
 
 def _writable(context: Context, table: Table) -> Table:
+    require_writable(context, [table.db])
     require_manager(context, [table])
     if is_legacy(context) or not table.is_transactional or table.is_insert_only:
         raise UnsupportedStatementError(
