@@ -185,8 +185,8 @@ class Deltas:
                 raise BackPressureError(
                     f"{_named(table, place)} has {place.deltas} live deltas, and a stream stops at {self._budget.stop} "
                     "(hive.acid.stream.deltas.stop); no compaction has made them fewer in "
-                    f"{self._budget.stop_wait:.0f} s. Run Worker and Cleaner, see SHOW COMPACTIONS, then start the stream "
-                    "again: nothing is lost"
+                    f"{self._budget.stop_wait:.0f} s. Run Worker and Cleaner, see SHOW COMPACTIONS, then start the "
+                    "stream again: nothing is lost"
                 )
             self._wait(_STOP_LOOK_SECONDS)
             self._look(table, uri, place)

@@ -13,6 +13,7 @@ import json
 import logging
 import threading
 import uuid
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.applications import SharedApplication
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.metastore.streams import Owner
     from airflow_hive_acid.settings import Settings
+    from airflow_hive_acid.sql.plans import Plan
     from airflow_hive_acid.sql.statements import Insert, Merge
 
 log = logging.getLogger(__name__)
@@ -195,6 +197,15 @@ class _Given:
         return self._session
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What a micro-batch with these columns is, as long as the table stays as it is."""
+
+    table: Table
+    given: tuple[Column, ...]
+    plan: Plan
+
+
 class _Running:
     """A stream that is ours."""
 
@@ -210,6 +221,7 @@ class _Running:
         self._left = owner.found.open_txns
         self.committed = 0
         self.problem: HiveAcidError | None = None
+        self._known: _Planned | None = None
         self._over = threading.Event()
         self._deltas = Deltas(context.client, context.filesystem, Budget.of(context.settings), self._pause)
 
@@ -265,7 +277,7 @@ class _Running:
         table = self._context.table(self._options.table)
         self._deltas.hold_back(table)
         try:
-            result = self._apply(batch, self._statement(table, given))
+            result = self._apply(batch, self._planned(table, given))
         except CommitStateUnknownError as lost:
             return self._settled(batch, lost)
         self.batch, self._left = batch, ()
@@ -277,15 +289,14 @@ class _Running:
             log.warning("the deltas of %s could not be counted: %s", table.qualified_name, problem)
         return {"is": "committed", "again": False, "txn_id": result.txn_id, "inserted": result.inserted}
 
-    def _apply(self, batch: int, statement: Insert | Merge) -> StatementResult:
+    def _apply(self, batch: int, known: _Planned) -> StatementResult:
         context = self._context
-        planned = plan_of(context, statement)
         attempt = MicroBatch(context.client, self.owner, batch, lambda: self._session.last)
         try:
-            operations = combine_operations([planned])
-            with StatementTransaction(context, operations, locks_of(context, [planned]), attempt) as transaction:
-                # Planned again, now that the locks keep the table as it is.
-                planned = plan_of(context, statement)
+            operations = combine_operations([known.plan])
+            with StatementTransaction(context, operations, locks_of(context, [known.plan]), attempt) as transaction:
+                # Planned again if the table has changed before the locks were granted.
+                planned = self._planned(transaction.table(known.table.qualified_name), known.given).plan
                 tell_planned(context, planned, transaction)
                 result = transaction.run(planned)
                 transaction.remember([result])
@@ -295,15 +306,20 @@ class _Running:
             raise
         return result
 
-    def _statement(self, table: Table, given: tuple[Column, ...]) -> Insert | Merge:
-        """The statement that a micro-batch with these columns is."""
+    def _planned(self, table: Table, given: tuple[Column, ...]) -> _Planned:
+        """The plan of a micro-batch with these columns; that of the last one, as long as nothing has changed."""
+        known = self._known
+        if known is not None and known.given == given and replace(known.table, write_id=table.write_id) == table:
+            return known
         context, options = self._context, self._options
         found = reconcile(options, _columns(table), _partition_columns(table), given)
         if found.added:
             self._add_columns(table, found)
+            table = context.table(options.table)
         context.views[BATCH_VIEW] = Source(BATCH_VIEW, DATAFRAME, {"view": options.view})
         statement: Insert | Merge = parse_script(_text(options, table, found))[0]  # type: ignore[assignment]
-        return statement
+        self._known = _Planned(table, given, plan_of(context, statement))
+        return self._known
 
     def _add_columns(self, table: Table, found: Reconciled) -> None:
         from airflow_hive_acid.engine.alter import run_alter

@@ -97,11 +97,19 @@ def _no_conversion(given: T.DataType, column: TableColumn, table: str) -> Invali
     )
 
 
-def assign_all(rows: DataFrame, columns: Sequence[TableColumn], table: str) -> DataFrame:
+def assign_all(
+    rows: DataFrame, columns: Sequence[TableColumn], table: str, *, more: Sequence[str] = (), by_name: bool = False
+) -> DataFrame:
     """A query's columns, by position, as these columns store them.
 
+    :param more: further expressions of the result.
+    :param by_name: the rows have columns of these names, and perhaps others.
     :raises InvalidArgumentsError: when their numbers differ.
     """
+    if by_name:
+        types = {field.name.lower(): field.dataType for field in rows.schema.fields}
+        values = [(schema.quoted(column.name), types[column.name], column) for column in columns]
+        return rows.selectExpr(*[_stored_as(value, given, c, table) for value, given, c in values], *more)
     given = rows.schema.fields
     if len(given) != len(columns):
         raise InvalidArgumentsError(
@@ -112,7 +120,12 @@ def assign_all(rows: DataFrame, columns: Sequence[TableColumn], table: str) -> D
     positional = rows.toDF(*[f"c{i}" for i in range(len(given))])
     return positional.selectExpr(
         *[
-            f"{assigned(f'c{i}', field.dataType, column, table)} as {schema.quoted(column.name)}"
+            _stored_as(f"c{i}", field.dataType, column, table)
             for i, (field, column) in enumerate(zip(given, columns, strict=True))
-        ]
+        ],
+        *more,
     )
+
+
+def _stored_as(value: str, given: T.DataType, column: TableColumn, table: str) -> str:
+    return f"{assigned(value, given, column, table)} as {schema.quoted(column.name)}"

@@ -33,17 +33,21 @@ FEW_ROWS = 10_000
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
-def insert(spark: SparkSession, step: Insert, staging: Staging) -> list[WrittenDirectory]:
+def insert(
+    spark: SparkSession, step: Insert, staging: Staging, given: DataFrame | None = None
+) -> list[WrittenDirectory]:
     """Run an INSERT.
 
+    :param given: the rows instead of the query's, of a session with our settings; columns have the target's names.
     :return: the directories written: none for an insert of no rows, an empty base for an overwrite with no rows
         (unless the partitions are dynamic: then no partition is touched).
     """
-    columns, partition_columns, static, dynamic, rows = prepared(spark, step)
+    columns, partition_columns, static, dynamic, rows = prepared(spark, step, given)
     name = base_name(step.write_id) if step.overwrite else delta_name(step.write_id, step.write_id, step.statement_id)
     buckets = buckets_of(step.target)
     writer = InsertWriter(step.write_id, step.statement_id, name, columns, partition_columns, static, buckets)
-    rows = in_one_file_if_small(rows)
+    # Of rows that are given nobody knows how many there are before they are computed; looking would cost a plan.
+    rows = in_one_file_if_small(rows) if given is None else rows
     written = writer.write(rows, staging, step.target.properties, bucket_offset=step.bucket_offset)
     if not written and step.overwrite and not dynamic:
         written = [start_directory(staging, writer.destination(()))]
@@ -64,18 +68,19 @@ class Prepared(NamedTuple):
     rows: DataFrame
 
 
-def prepared(spark: SparkSession, step: Insert) -> Prepared:
-    """Run the query of an insert, and convert its columns."""
+def prepared(spark: SparkSession, step: Insert, given_rows: DataFrame | None = None) -> Prepared:
+    """Run the query of an insert, unless its rows are given, and convert its columns."""
     table = step.target.table
     columns = schema.table_columns(step.target.columns, table)
     partition_columns = schema.table_columns(step.target.partition_columns, table)
     static = _static_values(step, partition_columns)
     dynamic = [c for c in partition_columns if c.name not in static]
     filled = _filled_columns(step, columns, dynamic)
-    rows = assign_all(spark.sql(step.query), filled, table)
+    source = spark.sql(step.query) if given_rows is None else given_rows
     given = {c.name for c in filled}
     missing = [null_as(c) for c in columns if c.name not in given]
-    return Prepared(columns, partition_columns, static, dynamic, rows.selectExpr("*", *missing))
+    rows = assign_all(source, filled, table, more=missing, by_name=given_rows is not None)
+    return Prepared(columns, partition_columns, static, dynamic, rows)
 
 
 def partition_of(

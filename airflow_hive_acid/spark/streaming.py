@@ -16,11 +16,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
 
 from airflow_hive_acid.errors import BadRecordError, ConfigurationError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Insert, JobError, JobResult, JobSpec, Merge, spec_from_json, to_json
 from airflow_hive_acid.format.streams import CHOICES, SPOOL, StreamOptions, open_question
-from airflow_hive_acid.spark import insert, plain_insert, run, schema, sources
+from airflow_hive_acid.spark import insert, run, schema
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.output import Staging, rows_in
@@ -31,7 +32,7 @@ from airflow_hive_acid.spark.stream_rows import Misfits, one_per_key
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _QUERY_ID = "sql.streaming.queryId"
 _IDLE_SECONDS = 60.0
@@ -110,6 +111,7 @@ class HiveAcidSink:
         self._spool = spool
         self._conversation: Conversation | None = None
         self._session: SparkSession | None = None
+        self._dataset: Any = None
         self._seen = -1
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
@@ -190,22 +192,27 @@ class HiveAcidSink:
             raise AssertionError("a step before the stream was opened")
         if self._options.mode == "upsert":
             rows = one_per_key(rows, self._options.keys, self._latest_by, self._options.stream)
-        rows.createOrReplaceGlobalTempView(self._options.view)
         step = spec.step
-        if not isinstance(step, Insert):
+        if not isinstance(step, Insert) or not step.target.has_row_ids:
+            rows.createOrReplaceGlobalTempView(self._options.view)
             return run.run_step(self._session, spec)
-        # A session for all micro-batches: making one costs a tenth of what a small micro-batch does.
+        # A session for all micro-batches, and no views and no SQL: they would cost as much as the writing.
         try:
-            for source in spec.sources:
-                sources.create_view(self._session, source)
-            writes = insert.insert if step.target.has_row_ids else plain_insert.insert
-            written = writes(self._session, step, Staging(HadoopFilesystem.of(self._session), str(spec.staging)))
+            staging = Staging(HadoopFilesystem.of(self._session), str(spec.staging))
+            written = insert.insert(self._session, step, staging, self._ours(rows))
         except HiveAcidError:
             raise
         except Exception as failure:
             raise explain(self._session, failure, [step.target.location]) from failure
         application = self._session.sparkContext.applicationId
         return JobResult(spec.job_id, application, directories=tuple(written), inserted=rows_in(written))
+
+    def _ours(self, rows: DataFrame) -> DataFrame:
+        """The rows in the session with our settings; those of the query's own session are the user's."""
+        session: Any = self._session
+        if self._dataset is None:
+            self._dataset = session._jvm.org.apache.spark.sql.classic.Dataset
+        return DataFrame(self._dataset.ofRows(session._jsparkSession, rows._jdf.queryExecution().analyzed()), session)
 
 
 def _offsets(spark: SparkSession, source: str) -> dict[str, Any] | None:
