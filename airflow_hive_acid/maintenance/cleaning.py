@@ -327,7 +327,8 @@ class Cleaning:
         if looked.decision.verdict is Verdict.WAIT:
             self._kept = [location]
             return self._decided(Kind.WAITING, looked.decision)
-        seeing = [pinned for pinned in looked.pins if pinned.sees(resource.partition)]
+        dropped_by = request.txn_id or 0
+        seeing = [p for p in looked.pins if p.sees(resource.partition) and not p.txns.is_valid(dropped_by)]
         if seeing:
             self._kept = [location]
             blockers = tuple(f"{p.pin} until {p.pin.until}" for p in seeing)

@@ -21,8 +21,9 @@ from airflow_hive_acid.metastore import leases_expiring, txn_events
 from airflow_hive_acid.metastore.aborts import abort_timed_out, expire_locks, find_timed_out
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.database import chunks
-from airflow_hive_acid.metastore.history import low_boundary, min_open_watermark, min_txn_seen_open
+from airflow_hive_acid.metastore.history import low_boundary, min_txn_seen_open
 from airflow_hive_acid.metastore.locks.rebuild import expire_rebuild_locks
+from airflow_hive_acid.metastore.pinned import watermark_beside_pins
 from airflow_hive_acid.metastore.replicated import note_incompatible
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPLETED_TXN_COMPONENTS,
@@ -271,7 +272,7 @@ class Housekeeping:
         """Forget write sets that no open txn, and none that may still appear, can overlap."""
 
         def operation(conn: Connection) -> int:
-            bound = min_open_watermark(conn, self._gap)
+            bound = watermark_beside_pins(conn, self._database.features(conn), self._gap)
             return conn.execute(_GC_WRITE_SET, {"bound": bound}).rowcount
 
         return self._database.run(operation)

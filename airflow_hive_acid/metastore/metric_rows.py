@@ -14,6 +14,7 @@ from sqlalchemy import BigInteger, and_, bindparam, case, func, literal, or_, se
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.compaction_queue_model import DEFAULT_POOL, CompactionState, CompactionType
+from airflow_hive_acid.metastore.pinned import PINNED
 from airflow_hive_acid.metastore.schema_catalog import DATABASE_PARAMS, DBS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.schema_extensions import HIVE_ACID_DECISION
 from airflow_hive_acid.metastore.schema_leases import HIVE_ACID_LEASE_QUEUE, HIVE_LEASE
@@ -55,6 +56,7 @@ _SIZES = select(
     select(func.count()).select_from(HIVE_LOCKS).scalar_subquery(),
     select(func.min(HIVE_LOCKS.c.HL_ACQUIRED_AT)).scalar_subquery(),
 )
+_OLDEST_LOCK_BUT = select(func.min(HIVE_LOCKS.c.HL_ACQUIRED_AT)).where(HIVE_LOCKS.c.HL_TXNID.not_in(PINNED))
 #: A txn waits for all its locks at once. Nobody notes when a lock was asked for; its txn is older.
 _waiting = (
     select(HIVE_LOCKS.c.HL_LOCK_EXT_ID, HIVE_LOCKS.c.HL_TXNID)
@@ -294,15 +296,20 @@ def read_metric_rows(
     """
     now = now_ms(connection)
     sizes = connection.execute(_SIZES, {"aborted": aborted}).one()
+    txns, oldest_lock = _TXNS, sizes[4]
+    if features.pins:
+        # Pins are old on purpose, and so are their locks.
+        txns = _TXNS.where(TXNS.c.TXN_ID.not_in(PINNED))
+        oldest_lock = connection.execute(_OLDEST_LOCK_BUT).scalar_one()
     failures = connection.execute(_FAILURES).one()
     return MetricRows(
         now=now,
-        txns=tuple(TxnGroup(r[0], int(r[1] or 0), r[2], r[3], r[4]) for r in connection.execute(_TXNS)),
+        txns=tuple(TxnGroup(r[0], int(r[1] or 0), r[2], r[3], r[4]) for r in connection.execute(txns)),
         tables_with_aborts=sizes[0],
         completed_components=sizes[1],
         txn_to_write_id=sizes[2],
         locks=sizes[3],
-        oldest_lock=sizes[4],
+        oldest_lock=oldest_lock,
         queue=tuple(
             QueueGroup(CompactionState(r[0]), r[1] or DEFAULT_POOL, r[2], r[3], r[4], r[5], r[6], int(r[7] or 0))
             for r in connection.execute(_QUEUE)
