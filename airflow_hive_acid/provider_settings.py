@@ -113,6 +113,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.acid.repl.interval", "string", "Ours: pause between the runs of hive_acid_replication; a run waits for events in between. A bare number is in s.", "5m"),
     ("hive.acid.repl.lag.threshold.warning", "string", "Ours: a replica is behind its primary by so much. A bare number is in s.", "1h"),
     ("hive.acid.repl.lag.threshold.error", "string", "The same, as an error. A bare number is in s.", "1d"),
+    ("hive.acid.repl.event.store.timetolive", "string", "Ours: age at which events leave an event store, once everybody who reads there has read them. A bare number is in s.", "7d"),
     ("hive.acid.cleaner.trash.dir", "string", "Ours: what compaction replaced is moved to this directory instead of being deleted. Empty: deleted.", ""),
     ("hive.acid.cleaner.trash.retention", "string", "Ours: age at which it is deleted there. A bare number is in s.", "1d"),
     ("hive.metastore.uris", "string", "Addresses of Hive's metastore service. Nothing is asked there; the first one names the tables in lineage, as other engines name them. Empty: host and port of its database.", ""),

@@ -258,6 +258,8 @@ _ROWS = (
               "Ours: pause between the runs of hive_acid_replication; a run waits for events in between."),
     _duration("hive.acid.repl.lag.threshold.warning", "1h", "s", "Ours: a replica is behind its primary by so much."),
     _duration("hive.acid.repl.lag.threshold.error", "1d", "s", "The same, as an error."),
+    _duration("hive.acid.repl.event.store.timetolive", "7d", "s",
+              "Ours: age at which events leave an event store, once everybody who reads there has read them."),
     _text("hive.acid.cleaner.trash.dir", "",
           "Ours: what compaction replaced is moved to this directory instead of being deleted. Empty: deleted."),
     _duration("hive.acid.cleaner.trash.retention", "1d", "s", "Ours: age at which it is deleted there."),

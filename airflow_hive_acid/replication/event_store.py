@@ -234,16 +234,17 @@ class EventStore:
         :return: number of events deleted.
         """
         segments = self._chain()
+        read = min(self.readers().values(), default=0)
         old: list[Segment] = []
         for segment in segments[:-1]:
-            if any(event.time >= before for event in self._events(segment, last=False)):
+            if segment.last > read or any(event.time >= before for event in self._events(segment, last=False)):
                 break
             old.append(segment)
         if not old:
             return 0
         self._fs.write_text(self._uri(_FLOOR), json.dumps({"first": old[-1].last + 1}))
-        readers = self.readers()
-        done = min(readers.values(), default=0)
+        # Asked again, now that whoever registers sees what we are about to delete.
+        done = min(self.readers().values(), default=0)
         gone = [segment for segment in old if segment.last <= done]
         first = gone[-1].last + 1 if gone else segments[0].first
         # A purge that ends half way leaves no hole: what ends first goes first.

@@ -101,6 +101,8 @@ def event_source(policy: Policy, source: Site, target: Site) -> EventSource:
     store.copy_from(log, after=position)
     if position is not None and position >= store.first_event_id() - 1:
         store.register(policy.name, position)
+        age = target.settings.milliseconds("hive.acid.repl.event.store.timetolive")
+        store.purge(before=(destination_clock(target)() - age) // 1000)
     return store
 
 

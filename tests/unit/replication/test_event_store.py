@@ -384,16 +384,38 @@ def test_a_reader_that_registers_while_a_purge_is_at_work_is_refused_or_kept_for
     made = store(root)
     made.copy_from(Log(20))
     made.register("a", 12)
-    readers = made.readers
+    readers, asked = made.readers, []
 
     def meanwhile() -> dict[str, int]:
-        with pytest.raises(ReplicationGapError):
-            store(root).register("late", 3)
+        asked.append(True)
+        if len(asked) == 2:  # the first look is before anything is written down
+            with pytest.raises(ReplicationGapError):
+                store(root).register("late", 3)
         return readers()
 
     made.readers = meanwhile  # type: ignore[method-assign]
     assert made.purge(before=1000) == 12
+    assert len(asked) == 2
     assert store(root).readers() == {"a": 12}
+
+
+def test_a_reader_that_registers_before_a_purge_has_said_what_it_deletes_keeps_its_events(root: str) -> None:
+    made = store(root)
+    made.copy_from(Log(20))
+    made.register("a", 12)
+    readers, asked = made.readers, []
+
+    def meanwhile() -> dict[str, int]:
+        asked.append(True)
+        found = readers()
+        if len(asked) == 1:
+            store(root).register("early", 3)
+        return found
+
+    made.readers = meanwhile  # type: ignore[method-assign]
+    assert made.purge(before=1000) == 0
+    assert ids(read_after(store(root), 3, 2)) == [4, 5]
+    store(root).register("another", 3)
 
 
 def test_a_position_that_a_crash_cut_off_counts_as_none(root: str) -> None:
