@@ -16,6 +16,7 @@ from airflow_hive_acid.engine.spool import error_of
 from airflow_hive_acid.errors import (
     BadRecordError,
     ClaimLostError,
+    CommitStateUnknownError,
     HiveAcidError,
     InvalidArgumentsError,
     JobFailedError,
@@ -25,6 +26,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.jobs import Append, JobError, JobResult
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
+from airflow_hive_acid.maintenance.doctor import examine_tables
 from airflow_hive_acid.metastore.batches import runs
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 from airflow_hive_acid.metastore.schema_catalog import TABLE_PARAMS
@@ -412,6 +414,47 @@ def test_a_job_that_fails_ends_the_batch_and_the_next_write_begins_another(
     assert read(client, "w.t") == [1, 3]
 
 
+@pytest.mark.rule("R17")
+def test_a_commit_whose_answer_is_lost_is_left_alone(
+    client: MetastoreClient, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = engine.batch("w.t", transactions=3, stream="s")
+    batch.write(records(1))
+    batch.commit(1)
+    commit, lost = client.commit_txn, []
+
+    def lossy(txn_id: int, **how: Any) -> None:
+        commit(txn_id, **how)
+        if not lost:
+            lost.append(txn_id)
+            raise CommitStateUnknownError("the connection broke")
+
+    monkeypatch.setattr(client, "commit_txn", lossy)
+    batch.write(records(2))
+    with pytest.raises(CommitStateUnknownError):
+        batch.commit(2)
+    assert read(client, "w.t") == [1, 2]
+    assert "o" not in states(client)
+    batch.write(records(2))
+    with pytest.raises(ClaimLostError, match="has gone on to 2"):  # so it is not written twice
+        batch.commit(2)
+    with engine.batch("w.t", stream="s") as again:
+        assert again.position == 2
+    batch.close()
+    assert read(client, "w.t") == [1, 2]
+
+
+def test_the_doctor_finds_nothing_in_a_table_that_is_being_written(
+    client: MetastoreClient, engine: Engine, fs: Filesystem
+) -> None:
+    batch = engine.batch("w.t", transactions=3)
+    batch.write(records(1))
+    batch.commit()
+    assert list(examine_tables(client, fs)) == []
+    batch.close()
+    assert list(examine_tables(client, fs)) == []
+
+
 def test_heartbeats_keep_all_txns_of_a_batch_alive(client: MetastoreClient, engine: Engine, fs: Filesystem) -> None:
     batch = engine.batch("w.t", transactions=3)
     batch.write(records(1))
@@ -453,6 +496,7 @@ def stream_of_txns(acknowledged: Path, client: MetastoreClient, fs: Filesystem) 
 
 @pytest.mark.rule("R4")
 @pytest.mark.rule("R17")
+@pytest.mark.backends("sqlite")
 @pytest.mark.parametrize("start", [1])
 def test_a_writer_that_is_killed_anywhere_leaves_whole_txns_and_nothing_else(
     client: MetastoreClient, fs: Filesystem, warehouse: str, settings: dict[str, str], tmp_path: Path, start: int
