@@ -212,7 +212,7 @@ class EventStore:
         uri = self._uri(f"readers/{reader}.json")
         self._fs.write_text(uri, json.dumps({"position": position}))
         # A purge says what it is about to delete before it looks for readers, and we look there after we have
-        # written: one of the two sees the other (R16).
+        # written: one of the two sees the other.
         floor = max(self._floor(), self.first_event_id())
         if known is None and position + 1 < floor:
             self._fs.delete(uri, inside=self._uri("readers"))
