@@ -58,14 +58,19 @@ _PARTITION_IDS = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME, PARTITIONS.
     tuple_(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).in_(bindparam("names", expanding=True))
 )
 _PARTITIONS_OF = select(PARTITIONS.c.PART_NAME, PARTITIONS.c.PART_ID).where(PARTITIONS.c.TBL_ID == bindparam("table"))
-_OTHER_COLUMNS = select(
-    exists().where(
-        PARTITIONS.c.TBL_ID == bindparam("table"),
-        PARTITIONS.c.SD_ID == SDS.c.SD_ID,
-        SDS.c.CD_ID != select(SDS.c.CD_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
-        .where(TBLS.c.TBL_ID == bindparam("table")).scalar_subquery(),
+_OF_TABLE, _OF_PARTITION = SDS.alias("of_table"), SDS.alias("of_partition")
+_OTHER_COLUMNS = (
+    select(TBLS.c.TBL_ID)
+    .join(_OF_TABLE, _OF_TABLE.c.SD_ID == TBLS.c.SD_ID)
+    .where(
+        TBLS.c.TBL_ID.in_(_IDS),
+        exists().where(
+            PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID,
+            _OF_PARTITION.c.SD_ID == PARTITIONS.c.SD_ID,
+            _OF_PARTITION.c.CD_ID != _OF_TABLE.c.CD_ID,
+        ),
     )
-)  # fmt: skip
+)
 _DATABASES = select(DBS.c.NAME, DBS.c.DB_ID).where(
     DBS.c.CTLG_NAME == CATALOG, DBS.c.NAME.in_(bindparam("names", expanding=True))
 )
@@ -165,9 +170,13 @@ class ObjectRows:
         names = {row[1]: row[0] for row in conn.execute(_PARTITIONS_OF, {"table": table_id})}
         return {names[i]: StoredPartition(i, found) for i, found in read_partition_objects(conn, names).items()}
 
-    def partitions_share_columns(self, conn: Connection, table_id: int) -> bool:
-        """Whether every partition has the columns of its table, not a list of its own."""
-        return not conn.execute(_OTHER_COLUMNS, {"table": table_id}).scalar_one()
+    def sharing_columns(self, conn: Connection, table_ids: Iterable[int]) -> set[int]:
+        """Those of the tables all of whose partitions have the columns of the table, not lists of their own."""
+        ids = set(table_ids)
+        other: set[int] = set()
+        for batch in chunks(sorted(ids), _AT_ONCE):
+            other.update(conn.execute(_OTHER_COLUMNS, {"ids": list(batch)}).scalars())
+        return ids - other
 
     def database_ids(self, conn: Connection, names: Iterable[str]) -> dict[str, int]:
         """Ids of those of the databases that exist."""
@@ -193,22 +202,27 @@ class ObjectRows:
         )  # fmt: skip
         return written
 
-    def write_partitions(self, conn: Connection, table: TableObject, writes: Sequence[PartitionWrite]) -> None:
-        """Add and change partitions of one table (with its id); each may be named once."""
-        new = [write.after for write in writes if write.before is None]
-        old = [write for write in writes if write.before is not None]
-        of_table = _storage_rows(conn, TBLS, TBLS.c.TBL_ID, [table.id])[table.id]
+    def write_partitions(
+        self, conn: Connection, writes: Sequence[tuple[TableObject, Sequence[PartitionWrite]]]
+    ) -> None:
+        """Add and change partitions of tables (with their ids); each table and partition may be named once."""
+        of_tables = _storage_rows(conn, TBLS, TBLS.c.TBL_ID, [table.id for table, _ in writes])
+        new = [(table, write.after) for table, several in writes for write in several if write.before is None]
+        old = [(table, write) for table, several in writes for write in several if write.before is not None]
         if new:
-            self._insert_partitions(conn, table, of_table, new)
-            self._tell(conn, [messages.add_partitions(table, list(part)) for part in chunks(new, _AT_ONCE)])
+            self._insert_partitions(conn, of_tables, new)
         if old:
-            self._update_partitions(conn, table, of_table, old)
-            events = [
+            self._update_partitions(conn, of_tables, old)
+        events = []
+        for table, several in writes:
+            added = [write.after for write in several if write.before is None]
+            events += [messages.add_partitions(table, list(part)) for part in chunks(added, _AT_ONCE)]
+            events += [
                 messages.alter_partition(table, write.before.object, write.after)
-                for write in old
+                for write in several
                 if write.before is not None
             ]
-            self._tell(conn, events)
+        self._tell(conn, events)
 
     def _tell(self, conn: Connection, events: Sequence[Any]) -> None:
         if events and self._log.enabled(conn):
@@ -277,52 +291,53 @@ class ObjectRows:
         _delete_unused_columns(conn, [rows[table.id].columns for table, _ in changed])
 
     def _insert_partitions(
-        self, conn: Connection, table: TableObject, of_table: _Rows, partitions: Sequence[PartitionObject]
+        self, conn: Connection, of_tables: Mapping[int, _Rows], new: Sequence[tuple[TableObject, PartitionObject]]
     ) -> None:
-        count = len(partitions)
+        count = len(new)
         owners, storages, serdes = (
             self._ids.take(conn, kind, count) for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE)
         )
-        own = [part for part in partitions if part.storage.columns != table.storage.columns]
-        own_ids = dict(zip((p.name for p in own), self._ids.take(conn, IdKind.COLUMNS, len(own)), strict=True))
+        own = [i for i, (table, part) in enumerate(new) if part.storage.columns != table.storage.columns]
+        own_ids = dict(zip(own, self._ids.take(conn, IdKind.COLUMNS, len(own)), strict=True))
         rows = [
-            _Rows(owner, storage, own_ids.get(part.name, of_table.columns), serde)
-            for part, owner, storage, serde in zip(partitions, owners, storages, serdes, strict=True)
+            _Rows(owner, storage, own_ids.get(i, of_tables[table.id].columns), serde)
+            for i, ((table, _), owner, storage, serde) in enumerate(zip(new, owners, storages, serdes, strict=True))
         ]
-        _insert_columns(conn, {own_ids[part.name]: part.storage for part in own})
-        _insert_storage(conn, [(row, part.storage) for row, part in zip(rows, partitions, strict=True)])
+        placed = [(row, table, part) for row, (table, part) in zip(rows, new, strict=True)]
+        _insert_columns(conn, {columns_id: new[i][1].storage for i, columns_id in own_ids.items()})
+        _insert_storage(conn, [(row, part.storage) for row, _, part in placed])
         _insert(conn, PARTITIONS, [
             {"PART_ID": row.owner, "CREATE_TIME": part.created, "LAST_ACCESS_TIME": part.last_access,
              "PART_NAME": part.name, "SD_ID": row.storage, "TBL_ID": table.id, "WRITE_ID": part.write_id}
-            for row, part in zip(rows, partitions, strict=True)
+            for row, table, part in placed
         ])  # fmt: skip
         _insert(conn, PARTITION_KEY_VALS, [
             {"PART_ID": row.owner, "PART_KEY_VAL": value, "INTEGER_IDX": index}
-            for row, part in zip(rows, partitions, strict=True)
+            for row, _, part in placed
             for index, value in enumerate(part.values)
         ])  # fmt: skip
-        by_id = {row.owner: part.parameters for row, part in zip(rows, partitions, strict=True)}
-        _insert(conn, PARTITION_PARAMS, _parameters("PART_ID", by_id))
+        _insert(conn, PARTITION_PARAMS, _parameters("PART_ID", {row.owner: part.parameters for row, _, part in placed}))
 
     def _update_partitions(
-        self, conn: Connection, table: TableObject, of_table: _Rows, writes: Sequence[PartitionWrite]
+        self, conn: Connection, of_tables: Mapping[int, _Rows], old: Sequence[tuple[TableObject, PartitionWrite]]
     ) -> None:
-        pairs = [(w.before.id, w.before.object, w.after) for w in writes if w.before is not None]
-        rows = _storage_rows(conn, PARTITIONS, PARTITIONS.c.PART_ID, [i for i, _, _ in pairs])
+        pairs = [(t, w.before.id, w.before.object, w.after) for t, w in old if w.before is not None]
+        rows = _storage_rows(conn, PARTITIONS, PARTITIONS.c.PART_ID, [i for _, i, _, _ in pairs])
         _change_parameters(
-            conn, PARTITION_PARAMS, "PART_ID", [(i, before.parameters, after.parameters) for i, before, after in pairs]
-        )
-        changed = [{"b_id": i, "write_id": a.write_id} for i, b, a in pairs if b.write_id != a.write_id]
+            conn, PARTITION_PARAMS, "PART_ID",
+            [(i, before.parameters, after.parameters) for _, i, before, after in pairs],
+        )  # fmt: skip
+        changed = [{"b_id": i, "write_id": a.write_id} for _, i, b, a in pairs if b.write_id != a.write_id]
         if changed:
             statement = update(PARTITIONS).where(PARTITIONS.c.PART_ID == bindparam("b_id"))
             conn.execute(statement.values(WRITE_ID=bindparam("write_id")), changed)
-        _change_storage(conn, [(rows[i], before.storage, after.storage) for i, before, after in pairs])
-        for part_id, before, after in pairs:
+        _change_storage(conn, [(rows[i], before.storage, after.storage) for _, i, before, after in pairs])
+        for table, part_id, before, after in pairs:
             if before.storage.columns == after.storage.columns:
                 continue
             row = rows[part_id]
             if after.storage.columns == table.storage.columns:
-                columns_id = of_table.columns
+                columns_id = of_tables[table.id].columns
             else:
                 columns_id = self._ids.take(conn, IdKind.COLUMNS, 1)[0]
                 _insert_columns(conn, {columns_id: after.storage})

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import FileInfo
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.catalog_model import PartitionSpec
+    from airflow_hive_acid.metastore.catalog_objects import StoredPartition
     from airflow_hive_acid.metastore.thrift_objects import PartitionObject, TableObject
     from airflow_hive_acid.replication.site import Site
 
@@ -86,11 +87,15 @@ def export_metadata(
     def operation(conn: Connection) -> list[Dump]:
         names = [table_name(table) for table, _ in tables]
         found = rows.find_tables(conn, names)
+        partitioned = [table.id for table in found.values() if table.partition_columns]
+        known = _Known(
+            rows.sharing_columns(conn, partitioned), rows.find_partitions(conn, _wanted(names, tables, found))
+        )
         dumps = []
         for name, (_, specs), event_id in zip(names, tables, asked, strict=True):
             dump = Dump(found.get(name), Scope.METADATA, state, event_id or None, whole_table=specs is None)
             if dump.table is not None:
-                dump = _with_partitions(conn, rows, dump, dump.table, specs)
+                dump = _with_partitions(conn, rows, dump, dump.table, specs, known)
             dumps.append(_tagged(dump))
         return dumps
 
@@ -176,6 +181,31 @@ def export_table(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was read for several tables together.
+
+    :param sharing: ids of the tables whose partitions have the columns of their table.
+    """
+
+    sharing: set[int]
+    partitions: Mapping[tuple[int, str], StoredPartition]
+
+
+def _wanted(
+    names: Sequence[TableName],
+    tables: Sequence[tuple[str, Sequence[PartitionSpec] | None]],
+    found: Mapping[TableName, TableObject],
+) -> list[tuple[int, str]]:
+    """Table id and name of the partitions that are asked for by all of their values."""
+    return [
+        (table.id, part)
+        for name, (_, specs) in zip(names, tables, strict=True)
+        if specs and (table := found.get(name)) is not None and table.partition_columns
+        for part in _partition_names(table, specs)[0]
+    ]
+
+
 def _read(site: Site, name: TableName, partitions: Sequence[PartitionSpec] | None, dump: Dump) -> Dump:
     rows = ObjectRows(site.client.database, site.client.notifications)
 
@@ -185,13 +215,20 @@ def _read(site: Site, name: TableName, partitions: Sequence[PartitionSpec] | Non
             if dump.scope is Scope.NONE:
                 raise no_such_table(conn, *name)
             return dump
-        return _with_partitions(conn, rows, replace(dump, table=table), table, partitions)
+        wanted = _wanted([name], [(str(name), partitions)], {name: table})
+        known = _Known(rows.sharing_columns(conn, [table.id]), rows.find_partitions(conn, wanted))
+        return _with_partitions(conn, rows, replace(dump, table=table), table, partitions, known)
 
     return site.client.database.read(operation)
 
 
 def _with_partitions(
-    conn: Connection, rows: ObjectRows, dump: Dump, table: TableObject, specs: Sequence[PartitionSpec] | None
+    conn: Connection,
+    rows: ObjectRows,
+    dump: Dump,
+    table: TableObject,
+    specs: Sequence[PartitionSpec] | None,
+    known: _Known,
 ) -> Dump:
     if table.type == MATERIALIZED_VIEW:
         raise InvalidArgumentsError(
@@ -201,14 +238,14 @@ def _with_partitions(
         if specs:
             raise InvalidArgumentsError(f"{table.db}.{table.name} is not partitioned; export it without PARTITION")
         return dump
-    shared = rows.partitions_share_columns(conn, table.id)
+    shared = table.id in known.sharing
     if specs is None:
         if dump.scope is Scope.METADATA:
             return replace(dump, shared_columns=shared)
         found = rows.partitions_of(conn, table.id)
         return replace(dump, shared_columns=shared, partitions=_sorted(p.object for p in found.values()))
     complete, partial = _partition_names(table, specs)
-    found = {n: p for (_, n), p in rows.find_partitions(conn, [(table.id, n) for n in complete]).items()}
+    found = {n: known.partitions[table.id, n] for n in complete if (table.id, n) in known.partitions}
     missing = tuple(n for n in complete if n not in found)
     if partial:
         everything = rows.partitions_of(conn, table.id)

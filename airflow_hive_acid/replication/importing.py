@@ -149,7 +149,6 @@ def import_metadata(site: Site, dumps: Sequence[Dump], names: Sequence[TableName
 
     if any(dump.scope is not Scope.METADATA for dump in dumps):
         raise InvalidArgumentsError("import_metadata takes dumps of metadata only; use import_dump for the others")
-    rows.reserve(len(dumps), 0)
     site.client.database.run(operation)
     return [result for result in results if result is not None]
 
@@ -188,7 +187,7 @@ def _import_round(
         if dump.is_noop:
             results[index] = import_dump(site, dump, site.filesystem, asked)
     live = [(i, d, a, n) for i, d, a in items if not d.is_noop and (n := _target(d, a)) is not None]
-    databases = {n.database: require_database(conn, n.database) for n in dict.fromkeys(name for *_, name in live)}
+    databases = {db: require_database(conn, db) for db in sorted({name.database for *_, name in live})}
     tables = rows.find_tables(conn, [name for *_, name in live], lock=True)
     wanted = [(tables[name].id, part.name) for _, dump, _, name in live if name in tables for part in dump.partitions]
     found = rows.find_partitions(conn, wanted)
@@ -202,9 +201,7 @@ def _import_round(
         plans.append(plan)
         results[index] = _result(plan, dump)
     rows.write_tables(conn, [plan.table for plan in plans if plan.table is not None])
-    for plan in plans:
-        if plan.partitions:
-            rows.write_partitions(conn, tables[plan.name], plan.partitions)
+    rows.write_partitions(conn, [(tables[plan.name], plan.partitions) for plan in plans if plan.partitions])
 
 
 def _result(plan: ImportPlan, dump: Dump, files: int = 0, bytes_: int = 0, reused: int = 0) -> ImportResult:
@@ -424,7 +421,7 @@ class _Import:
         tables = self._rows.write_tables(conn, [] if now.table is None else [now.table])
         table = tables.get(self._name) or self._rows.find_tables(conn, [self._name])[self._name]
         if now.partitions:
-            self._rows.write_partitions(conn, table, now.partitions)
+            self._rows.write_partitions(conn, [(table, now.partitions)])
         ids = [stored.id for stored in now.dropped]
         if ids:
             self._client.catalog.events.dropping_partitions(conn, table.id, ids)
