@@ -198,16 +198,16 @@ class Cleaning:
         numbers = {**looked.decision.numbers, "removed": len(self._removed), "left": len(left)}
         if held.paths:
             numbers |= {"held_by_pins": len(held.paths), "held_bytes": held.bytes}
-        if looked.pins:
-            self._change(
-                lambda: self._client.pins.note_held(request.resource, request.highest_write_id or 0, held.of_pin)
-            )
+        kept = not looked.pins or self._dry_run or self._client.pins.note_held(request, held.of_pin)
         if self._trashed:
             numbers["trashed"] = len(self._trashed)
         if fences.alive:
             self._change(lambda: self._client.compactions.stop_cleaning(request))
             jobs = tuple(f"job {job.job_id} of txn {job.txn_id}" for job, _ in fences.alive)
             return self._outcome(Kind.KEPT, "jobs of aborted txns may still write here", numbers, jobs)
+        if not kept:
+            self._change(lambda: self._client.compactions.stop_cleaning(request))
+            return self._outcome(Kind.KEPT, "a pin ended meanwhile; looking again soon", numbers)
         if left:
             self._change(lambda: self._client.compactions.stop_cleaning(request))
             shown = ", ".join(found.entry.name for found in left[:5])

@@ -137,10 +137,12 @@ def insert_soft_delete(
     return request_id
 
 
-def clean_again(connection: Connection, table: TableName, partition: str | None, highest: int) -> None:
+def clean_again(connection: Connection, table: TableName, partition: str | None, highest: int, run_as: str) -> None:
     """Have a table or partition cleaned up once more after a compaction that is done with: a pin kept what it replaced.
 
     Nobody has to be waited for, which a row without txns says to our Cleaner and to Hive's.
+
+    :param run_as: whose rights the compaction had; Hive's Cleaner stumbles over a row that does not say.
     """
     resource = Resource(table.database, table.name, partition)
     waiting = select(_cq.CQ_ID).where(
@@ -154,7 +156,8 @@ def clean_again(connection: Connection, table: TableName, partition: str | None,
     connection.execute(insert(COMPACTION_QUEUE).values(
         CQ_ID=next_request_id(connection), CQ_DATABASE=resource.database, CQ_TABLE=resource.table,
         CQ_PARTITION=resource.partition, CQ_STATE=CompactionState.READY_FOR_CLEANING.value,
-        CQ_TYPE=CompactionType.MAJOR.value, CQ_ENQUEUE_TIME=clock_ms(), CQ_HIGHEST_WRITE_ID=highest,
+        CQ_TYPE=CompactionType.MAJOR.value, CQ_ENQUEUE_TIME=clock_ms(), CQ_RUN_AS=run_as,
+        CQ_HIGHEST_WRITE_ID=highest,
     ))  # fmt: skip
 
 

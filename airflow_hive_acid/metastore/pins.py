@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.metastore.client import MetastoreClient
-    from airflow_hive_acid.metastore.compaction_queue_model import Resource
+    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
     from airflow_hive_acid.metastore.transactions import ReaderSnapshot
 
 _P, _T, _H = HIVE_ACID_PIN.c, HIVE_ACID_PIN_TABLE.c, HIVE_ACID_PIN_HELD.c
@@ -62,6 +62,7 @@ _PINS = select(
 _NAMES = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE).order_by(_T.HPT_DATABASE, _T.HPT_TABLE)
 _SEEN = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE, _T.HPT_WRITE_IDS, _T.HPT_PARTITIONS)
 _LOCK = select(_P.HPN_ID, _P.HPN_STATE).where(_P.HPN_LIVE == bindparam("name")).with_for_update()
+_STATE = select(_P.HPN_STATE).where(_P.HPN_ID == bindparam("pin")).with_for_update()
 _KEPT = _P.HPN_STATE != PinState.SETTLED.value
 _OLDER_OPEN = (
     select(TXNS.c.TXN_ID)
@@ -318,23 +319,31 @@ class Pins:
         return self._database.read(lambda conn: conn.execute(_OLDER_OPEN, {"end": end}).first() is not None)
 
     def _settle(self, conn: Connection, pin: Pin) -> None:
+        conn.execute(_STATE, {"pin": pin.id})
         # What the Cleaner has left is cleaned up after once more: no compaction may ever come by there again.
-        held = select(_H.HPH_DATABASE, _H.HPH_TABLE, _H.HPH_PART_NAME, _H.HPH_WRITEID).where(_H.HPH_PIN == pin.id)
-        for database, table, partition, highest in conn.execute(held).all():
-            clean_again(conn, TableName(database, table), partition or None, highest)
+        held = select(_H.HPH_DATABASE, _H.HPH_TABLE, _H.HPH_PART_NAME, _H.HPH_WRITEID, _H.HPH_RUN_AS)
+        for database, table, partition, highest, run_as in conn.execute(held.where(_H.HPH_PIN == pin.id)).all():
+            clean_again(conn, TableName(database, table), partition or None, highest, run_as or self._client.user)
         conn.execute(delete(HIVE_ACID_PIN_HELD).where(_H.HPH_PIN == pin.id))
         conn.execute(
             update(HIVE_ACID_PIN).where(_P.HPN_ID == pin.id).values(HPN_STATE=PinState.SETTLED.value, HPN_BYTES=0)
         )
 
-    def note_held(self, resource: Resource, highest: int, held: Mapping[int, tuple[int, int]]) -> None:
+    def note_held(self, request: Compaction, held: Mapping[int, tuple[int, int]]) -> bool:
         """What the Cleaner left for pins in a table or partition.
 
-        :param highest: how far the compaction reached that was cleaned up after.
+        :param request: the compaction that was cleaned up after.
         :param held: by id of the pin, number of directories and bytes; none for those that hold nothing there.
+        :return: false, and nothing is noted, when one of them was let go of meanwhile: look again.
         """
 
-        def note(conn: Connection) -> None:
+        resource, highest = request.resource, request.highest_write_id or 0
+
+        def note(conn: Connection) -> bool:
+            # R3: whoever lets go of a pin locks its row first, too.
+            states = [conn.execute(_STATE, {"pin": pin}).scalar() for pin in sorted(held)]
+            if not {None, PinState.SETTLED.value}.isdisjoint(states):
+                return False
             here = (
                 _H.HPH_DATABASE == resource.database,
                 _H.HPH_TABLE == resource.table,
@@ -346,7 +355,7 @@ class Pins:
                 conn.execute(insert(HIVE_ACID_PIN_HELD).values(
                     HPH_PIN=pin, HPH_DATABASE=resource.database, HPH_TABLE=resource.table,
                     HPH_PART_NAME=resource.partition or "", HPH_WRITEID=max(highest, earlier.get(pin, 0)),
-                    HPH_DIRECTORIES=directories, HPH_BYTES=size,
+                    HPH_RUN_AS=request.run_as, HPH_DIRECTORIES=directories, HPH_BYTES=size,
                 ))  # fmt: skip
             for pin in sorted({*earlier, *held}):
                 total = select(func.coalesce(func.sum(_H.HPH_BYTES), 0)).where(_H.HPH_PIN == pin)
@@ -354,8 +363,9 @@ class Pins:
                 conn.execute(
                     update(HIVE_ACID_PIN).where(_P.HPN_ID == pin).values(HPN_BYTES=found, HPN_MEASURED=clock_ms())
                 )
+            return True
 
-        self._database.run(note)
+        return self._database.run(note)
 
     def require_unpinned(self, tables: Iterable[str], what: str) -> None:
         """Refuse what would take from a pin what it needs.

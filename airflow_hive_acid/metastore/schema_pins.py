@@ -67,12 +67,14 @@ HIVE_ACID_PIN_HELD = table(
     words("HPH_TABLE", 256, null=False),
     words("HPH_PART_NAME", 767, null=False, exact=True),
     number("HPH_WRITEID", null=False),
+    words("HPH_RUN_AS", 128),
     integer("HPH_DIRECTORIES", null=False),
     number("HPH_BYTES", null=False),
 )
 """What the Cleaner left for a pin in a table or partition (HPH_PART_NAME is '' for a table).
 
-HPH_WRITEID is how far the compaction reached that was cleaned up after: when the pin has ended, that is done again.
+HPH_WRITEID is how far the compaction reached that was cleaned up after, HPH_RUN_AS the user it ran as: when the pin has
+ended, that is done again.
 """
 Index("HIVE_ACID_PIN_HELD_BY", HIVE_ACID_PIN_HELD.c.HPH_PIN)
 

@@ -273,6 +273,29 @@ def test_partitions_that_were_there_are_pinned_and_a_dropped_one_stays_until_the
     assert not fs.exists(places["p=1"])
 
 
+@pytest.mark.rule("R3")
+def test_a_pin_that_is_let_go_of_while_the_cleaner_looks_leaves_nothing_behind(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.insert()
+    client.pins.pin("p", ["default.t"], expires=HOUR)
+    table.insert()
+    _compact(client, fs, compact_lines)
+    note = client.pins.note_held
+
+    def dropped_first(*given: Any) -> bool:
+        client.pins.unpin("p")
+        monkeypatch.undo()
+        return note(*given)
+
+    monkeypatch.setattr(client.pins, "note_held", dropped_first)
+    (outcome,) = _clean(client, fs)
+    assert (outcome.kind, outcome.reason) == (Kind.KEPT, "a pin ended meanwhile; looking again soon")
+    (outcome,) = _clean(client, fs)
+    assert outcome.kind is Kind.CLEANED
+    assert len(table.directories()) == 1
+
+
 def test_what_is_tidied_up_does_not_wait_for_pins(client: MetastoreClient, table: Any) -> None:
     """Pins never write, so no write set can be in their way."""
     table.insert()
