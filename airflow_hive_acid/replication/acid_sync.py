@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import CopyFailedError, PublishError, ReplicaDivergedError
+from airflow_hive_acid.errors import ActionRefusedError, CopyFailedError, PublishError, ReplicaDivergedError
 from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import ACID_VERSION, ACID_VERSION_FILE, staging_name
@@ -24,7 +24,13 @@ from airflow_hive_acid.metastore.aborts import abort_txn
 from airflow_hive_acid.metastore.codes import AbortReason
 from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.metastore.replica_acid import Advance, TableAdvance, Written, advance, diverged, sync_txns
-from airflow_hive_acid.metastore.replica_records import begin_attempt, mark_target, read_records, require_attempt
+from airflow_hive_acid.metastore.replica_records import (
+    begin_attempt,
+    mark_target,
+    read_records,
+    read_sync,
+    require_attempt,
+)
 from airflow_hive_acid.metastore.replicated import forget_mapping
 from airflow_hive_acid.replication.acid_carry import carry
 from airflow_hive_acid.replication.acid_plan import Arrival, Plan, ReplicaView, plan
@@ -136,7 +142,8 @@ def sync_tables(
     :param bootstrap: those (names at the replica) that begin with nothing, whatever is there: it is dropped.
     :param step: called before each step, by its name; tests stop there.
     :raises ReplicaDivergedError: when somebody else wrote the replica, or it cannot follow; nothing was overwritten.
-    :raises ReplicationBusyError: when a later sync took over, or the replica was failed over; nothing was changed.
+    :raises ReplicationBusyError: when a later sync took over, or the replica was failed over meanwhile.
+    :raises ActionRefusedError: when the policy was failed over before; nothing was changed.
     :raises NoSuchObjectError: when a table of the source, or a database of the replica, does not exist.
     """
     names = dict(tables) if isinstance(tables, Mapping) else {t: t for t in tables}
@@ -194,6 +201,12 @@ class _Sync:
         """Take over from whoever was at it, and keep writers out of the databases."""
 
         def operation(conn: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
+            ended = read_sync(conn, self._policy, lock=True)
+            if ended is not None and ended.failed_over is not None:
+                raise ActionRefusedError(
+                    f"replication policy {self._policy!r} was failed over: {self._target.name} may be written by "
+                    "others since, and nothing is copied there any more. Fail back with a policy the other way"
+                )
             before = begin_attempt(conn, self._policy, self._attempt, self._tables.values())
             for database in sorted({table_name(t).database for t in self._tables.values()}):
                 mark_target(conn, database, self._policy)

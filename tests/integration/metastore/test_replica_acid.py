@@ -6,6 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,14 +15,19 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.codes import TxnType
+from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.replica_acid import Advance, IdState, TableAdvance, Written, advance, rows_for
 from airflow_hive_acid.metastore.replica_records import begin_attempt, mark_target, read_records, read_sync
+from airflow_hive_acid.metastore.replica_source import uncleaned_compactions
+from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
 
 NONE = ValidWriteIdList(0)
 
@@ -219,6 +225,66 @@ def test_partitions_come_and_go_with_the_sync(client: MetastoreClient) -> None:
     [left] = client.compactions.show()
     assert left.soft_deleted_location == f"{found.location}/p=1"
     assert left.next_txn_id is not None
+
+
+@pytest.mark.rule("R17")
+def test_a_sync_that_is_asked_again_after_a_lost_reply_is_done(client: MetastoreClient) -> None:
+    """Its own write ids are no foreign ones."""
+    found = table(client)
+    sync = Sync(client, 4)
+    sync.advance(becomes(found, NONE, ids(5)))
+    before = client.notifications.current_event_id()
+    sync.advance(becomes(found, NONE, ids(5)))
+    assert client.notifications.current_event_id() == before
+    assert visible(client) == ids(5)
+
+
+def compacted(client: MetastoreClient, highest: int) -> tuple[Compaction, int]:
+    client.compactions.enqueue("default.t")
+    request = client.compactions.claim("worker")
+    txn = client.open_txn(type=TxnType.COMPACTION)
+    client.compactions.update_state(request, highest_write_id=highest, txn_id=txn)
+    client.compactions.mark_compacted(request, txn)
+    client.commit_txn(txn)
+    return client.compactions.get(request.id), txn
+
+
+def uncleaned(client: MetastoreClient) -> set[int]:
+    found = client.database.read(lambda conn: uncleaned_compactions(conn, TableName("default", "t")))
+    return set().union(*found.values())
+
+
+def test_what_compaction_replaced_is_trusted_only_while_no_cleaner_was_there(client: MetastoreClient) -> None:
+    """A Cleaner notes that it begins, and its failures; what it ended may have removed what others replaced, too.
+
+    t1  compactions 1 and 2 of the same write ids: both untouched
+    t2  a Cleaner begins with 1: neither is trusted; it stops: both are
+    t3  it fails: neither
+    t4  1 is cleaned: 2 is not trusted, though its request says nothing
+    t5  compaction 3: trusted
+    """
+    table(client)
+    with client.transaction({"default.t": "insert"}):
+        pass
+    one, first = compacted(client, 1)
+    assert uncleaned(client) == {first}
+    client.compactions.start_cleaning(one)
+    assert uncleaned(client) == set()
+    client.compactions.stop_cleaning(one)
+    assert uncleaned(client) == {first}
+    client.compactions.retry_cleaning(one, "disk on fire", 300_000)
+    assert uncleaned(client) == set()
+    client.database.run(
+        lambda conn: conn.execute(sa.update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0, CQ_ERROR_MESSAGE=None))
+    )
+    with client.transaction({"default.t": "insert"}):
+        pass
+    _, second = compacted(client, 2)
+    assert uncleaned(client) == {first, second}
+    client.compactions.mark_cleaned(client.compactions.get(one.id))
+    assert uncleaned(client) == set()
+    client.database.run(lambda conn: conn.execute(sa.update(COMPLETED_COMPACTIONS).values(CC_END=1)))
+    assert uncleaned(client) == {second}
 
 
 def test_the_log_tells_of_what_came(client: MetastoreClient) -> None:

@@ -12,6 +12,7 @@ from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_n
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.codes import TxnType
+from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_model import Table
@@ -73,6 +74,9 @@ def fill(site: Site, transaction: Transaction, *rows: str, table: str = T, parti
 def compact(site: Site, table: str = T, *, major: bool, partition: str = "", clean: bool = False) -> str:
     """What a compaction leaves behind, with or without its Cleaner."""
     client = site.client
+    kind = CompactionType.MAJOR if major else CompactionType.MINOR
+    client.compactions.enqueue(table, partition or None, type=kind)
+    request = client.compactions.claim("worker")
     txn = client.open_txn(type=TxnType.COMPACTION)
     ids = client.get_valid_write_ids(table, client.get_valid_txns(txn))[table].for_compactor()
     place = path_of(client.catalog.get_table(table).location) / partition
@@ -89,11 +93,16 @@ def compact(site: Site, table: str = T, *, major: bool, partition: str = "", cle
         if any("-" in x for x in lines):
             name = delete_delta_name(low, ids.high_watermark, None, txn)
             put(site, table, name, [x for x in lines if "-" in x], partition)
+    client.compactions.update_state(request, highest_write_id=ids.high_watermark, txn_id=txn)
+    client.compactions.mark_compacted(request, txn)
     client.commit_txn(txn)
     if clean:
+        request = client.compactions.get(request.id)
+        client.compactions.start_cleaning(request)
         for old in (*state.deltas, *((state.base,) if state.base else ())):
             if major or old in state.deltas:
                 remove(place / old.name)
+        client.compactions.mark_cleaned(request)
     return made
 
 

@@ -54,6 +54,7 @@ def test_an_empty_replica_gets_the_table_and_then_what_is_new(primary: Site, rep
     equal(primary, replica)
     assert first.tables[0].bootstrapped
     write(primary, *(f"new {i}" for i in range(10)), deletes=tuple(f"1:row {i}" for i in range(10)))
+    compact(primary, major=True)
     second = sync(primary, replica)
     equal(primary, replica)
     assert 0 < second.bytes < 0.03 * first.bytes
@@ -88,6 +89,7 @@ def test_open_and_aborted_write_ids_are_what_they_are_at_the_source(primary: Sit
 
 
 @pytest.mark.rule("R4")
+@pytest.mark.backends("sqlite")
 def test_compactions_of_both_sides_do_not_disturb_it(primary: Site, replica: Site) -> None:
     create(primary)
     write(primary, "a")
@@ -121,6 +123,7 @@ def test_partitions_come_and_go(primary: Site, replica: Site) -> None:
     equal(primary, replica)
 
 
+@pytest.mark.backends("sqlite")
 def test_a_partition_that_was_dropped_and_added_again_begins_anew(primary: Site, replica: Site) -> None:
     create(primary, partitioned=True)
     write(primary, "a", partition="p=1")
@@ -134,6 +137,7 @@ def test_a_partition_that_was_dropped_and_added_again_begins_anew(primary: Site,
     assert "emptied without a write id" in report.tables[0].reasons[0]
 
 
+@pytest.mark.backends("sqlite")
 def test_a_truncate_with_a_write_id_is_a_base_without_rows(primary: Site, replica: Site) -> None:
     create(primary)
     write(primary, "a")
@@ -145,6 +149,7 @@ def test_a_truncate_with_a_write_id_is_a_base_without_rows(primary: Site, replic
     equal(primary, replica)
 
 
+@pytest.mark.backends("sqlite")
 def test_a_table_dropped_and_made_again_begins_anew(primary: Site, replica: Site) -> None:
     """Its write ids start at 1 again, below those of the replica."""
     create(primary)
@@ -158,6 +163,7 @@ def test_a_table_dropped_and_made_again_begins_anew(primary: Site, replica: Site
     assert rows(replica) == {"": {"1:z"}}
 
 
+@pytest.mark.backends("sqlite")
 def test_an_insert_only_table_is_followed_through_compactions(primary: Site, replica: Site) -> None:
     """Its rows carry no write id: a compacted delta takes the place of what is here."""
     create(primary, transactional="true", transactional_properties="insert_only")
@@ -170,6 +176,7 @@ def test_an_insert_only_table_is_followed_through_compactions(primary: Site, rep
     assert "takes the place" in report.tables[0].reasons[0]
 
 
+@pytest.mark.backends("sqlite")
 def test_files_of_a_converted_table_come_with_the_first_copy(primary: Site, replica: Site) -> None:
     made = create(primary)
     (path_of(made.location) / "000000_0").write_text("0:before")
@@ -179,6 +186,7 @@ def test_files_of_a_converted_table_come_with_the_first_copy(primary: Site, repl
     assert sync(primary, replica).bytes == 0
 
 
+@pytest.mark.backends("sqlite")
 def test_rows_of_a_directory_that_is_here_in_part_need_spark(primary: Site, replica: Site) -> None:
     create(primary)
     write(primary, "a")
@@ -191,6 +199,7 @@ def test_rows_of_a_directory_that_is_here_in_part_need_spark(primary: Site, repl
     assert rows(replica) == before
 
 
+@pytest.mark.backends("sqlite")
 def test_transactions_over_several_tables_stay_whole_under_another_name(primary: Site, replica: Site) -> None:
     """Also in a database that is called otherwise."""
     replica.client.catalog.create_database("copy")
@@ -206,6 +215,7 @@ def test_transactions_over_several_tables_stay_whole_under_another_name(primary:
 
 @pytest.mark.rule("R5")
 @pytest.mark.parametrize("step", ["begin", "copy", "publish", "advance", "done"])
+@pytest.mark.backends("sqlite")
 def test_a_sync_that_is_killed_changes_nothing_and_the_next_one_goes_on(
     primary: Site, replica: Site, step: str
 ) -> None:
@@ -231,6 +241,7 @@ def test_a_sync_that_is_killed_changes_nothing_and_the_next_one_goes_on(
     assert not [t for t in replica.client.show_transactions() if t.state.value == "o"]
 
 
+@pytest.mark.backends("sqlite")
 def test_a_directory_that_vanishes_while_it_is_copied_makes_the_sync_begin_anew(primary: Site, replica: Site) -> None:
     """A Hive that cleans without regard for our lock; the next snapshot sees what took its place."""
     create(primary)
@@ -247,6 +258,7 @@ def test_a_directory_that_vanishes_while_it_is_copied_makes_the_sync_begin_anew(
     equal(primary, replica)
 
 
+@pytest.mark.backends("sqlite")
 def test_foreign_writes_at_the_replica_are_named_and_kept(primary: Site, replica: Site) -> None:
     """A bootstrap that is asked for drops them."""
     create(primary)
@@ -264,6 +276,7 @@ def test_foreign_writes_at_the_replica_are_named_and_kept(primary: Site, replica
     equal(primary, replica, T, "default.other")
 
 
+@pytest.mark.backends("sqlite")
 def test_a_table_that_was_there_before_is_not_taken_for_a_copy(primary: Site, replica: Site) -> None:
     create(primary)
     create(replica)
@@ -274,6 +287,7 @@ def test_a_table_that_was_there_before_is_not_taken_for_a_copy(primary: Site, re
     assert rows(replica) == {"": {"1:mine"}}
 
 
+@pytest.mark.backends("sqlite")
 def test_a_primary_restored_from_a_backup_is_noticed(primary: Site, replica: Site) -> None:
     create(primary)
     write(primary, "a")
@@ -293,6 +307,7 @@ def test_a_primary_restored_from_a_backup_is_noticed(primary: Site, replica: Sit
         sync(primary, replica)
 
 
+@pytest.mark.backends("sqlite")
 def test_the_database_must_exist_and_so_must_the_table(primary: Site, replica: Site) -> None:
     create(primary)
     with pytest.raises(NoSuchObjectError, match="database must exist before it is replicated"):
@@ -302,6 +317,7 @@ def test_the_database_must_exist_and_so_must_the_table(primary: Site, replica: S
 
 
 @pytest.mark.rule("R3")
+@pytest.mark.backends("sqlite")
 def test_of_two_syncs_at_once_the_later_one_counts(primary: Site, replica: Site) -> None:
     """The earlier one wakes up, and finds that its attempt no longer counts.
 
@@ -323,6 +339,7 @@ def test_of_two_syncs_at_once_the_later_one_counts(primary: Site, replica: Site)
     equal(primary, replica)
 
 
+@pytest.mark.backends("sqlite")
 def test_the_sources_locks_and_txns_are_let_go(primary: Site, replica: Site) -> None:
     create(primary)
     write(primary, "a")

@@ -50,6 +50,8 @@ def test_there_and_back_again_without_copying_what_both_have(primary: Site, repl
     write(replica, "new")
     with pytest.raises(ReplicationBusyError):
         _pretend_to_go_on(primary, replica)
+    with pytest.raises(ActionRefusedError, match="was failed over"):
+        sync_tables(primary, replica, "there", [T])
     with pytest.raises(ActionRefusedError, match="abort_open"):
         fail_back(primary, replica, "there", "back")
     found = fail_back(primary, replica, "there", "back", abort_open=True)
