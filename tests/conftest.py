@@ -75,6 +75,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="off: in-process Spark tests do without the optional jar (default: with it, if there is a Java compiler)",
     )
     parser.addoption(
+        "--stream-kills",
+        type=int,
+        default=2,
+        help="streaming: how many times a process is killed at a random moment (default: 2)",
+    )
+    parser.addoption(
         "--programs",
         type=int,
         help="how many random programs to run (default: 40 with a real Hive, 2 of each kind of replication)",

@@ -217,10 +217,12 @@ class HiveAcidSink:
 
 def _offsets(spark: SparkSession, source: str) -> dict[str, Any] | None:
     """Up to where the sources of a query are read with this micro-batch, None when Spark does not tell."""
-    jvm_session: Any = spark._jsparkSession
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
     try:
-        query = jvm_session.streams().get(source)
-        text = None if query is None else query.streamingQuery().availableOffsets().toString()
+        # The query belongs to the session that started it; this one is a copy, and what both share knows it.
+        query = session.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(source))
+        text = None if query is None else query.availableOffsets().toString()
     except Py4JError:
         return None
     return None if text is None else {"sources": text}
