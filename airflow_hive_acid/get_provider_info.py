@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.hive_acid",
             "operators.changes",
             "operators.export",
+            "operators.exim",
             "operators.time_travel",
             "operators.spark",
             "operators.stream",
