@@ -37,6 +37,8 @@ from airflow_hive_acid.replication.tasks import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from sqlalchemy import Connection
+
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.replication.acid_sync import TableReport
     from airflow_hive_acid.replication.dropping import DropResult
@@ -101,8 +103,12 @@ class SiteExecutor:
             )
         unmarked = sorted(set(wanted) - self._marked)
         if unmarked:
-            self.target.client.database.run(lambda conn: [mark_target(conn, n, self.policy.name) for n in unmarked])
+            self.target.client.database.run(lambda conn: self._mark(conn, unmarked))
             self._marked |= set(unmarked)
+
+    def _mark(self, conn: Connection, databases: Iterable[str]) -> None:
+        for database in databases:
+            mark_target(conn, database, self.policy.name)
 
     def acid_tables(self, tables: Iterable[TableName]) -> list[TableName]:
         """Those that exist at the source and have write ids."""

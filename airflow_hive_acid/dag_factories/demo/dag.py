@@ -1,4 +1,4 @@
-"""The demo as a DAG: ten tasks, each with a headline.
+"""The demo as a DAG: thirteen tasks, each with a headline.
 
 ``load`` and ``change`` are what a DAG author writes: a ``HiveAcidOperator`` with a SQL file. The rest shows what
 happens around them: readers, conflicts, compaction, and a check by somebody else's arithmetic.
@@ -21,7 +21,7 @@ _DIRECTORY = "{{ params.directory }}"
 
 
 def demo_dag() -> DAG:
-    """A year of real flights, loaded, changed in one transaction, compacted, cleaned and checked."""
+    """A year of real flights, loaded, changed in one transaction, replicated, compacted, cleaned and checked."""
     with DAG(
         "hive_acid_demo",
         schedule=None,
@@ -49,6 +49,7 @@ def demo_dag() -> DAG:
                 sql="load.sql",
                 hive_acid_conn_id=_CONN,
             ),
+            _replicate(_CONN, _DIRECTORY),
             reader,
             HiveAcidOperator(
                 task_id="change",
@@ -58,6 +59,7 @@ def demo_dag() -> DAG:
                 hive_acid_conn_id=_CONN,
             ),
             _refuse_conflict(_CONN),
+            _compare_replica(_CONN, _DIRECTORY),
             _initiate(_CONN),
             _compact(_CONN),
             _clean_while_read(_CONN, reader),
@@ -118,6 +120,20 @@ def _refuse_conflict(conn_id: str) -> None:
     from airflow_hive_acid.dag_factories.demo import steps
 
     steps.refuse_conflict(conn_id)
+
+
+@task(task_id="replicate", doc="All tables are copied to a second metastore and warehouse")
+def _replicate(conn_id: str, directory: str) -> None:
+    from airflow_hive_acid.dag_factories.demo import replication
+
+    replication.replicate_first(conn_id, directory)
+
+
+@task(task_id="compare_replica", doc="The replica gets what was changed, and is compared row by row")
+def _compare_replica(conn_id: str, directory: str) -> None:
+    from airflow_hive_acid.dag_factories.demo import replication
+
+    replication.follow_and_compare(conn_id, directory)
 
 
 @task(task_id="initiate", doc="The Initiator looks for tables and partitions that need compaction")
