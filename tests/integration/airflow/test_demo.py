@@ -30,6 +30,7 @@ def test_demo_succeeds_tells_its_story_and_its_tables_equal_what_pandas_computed
         "this run starts clean",
         "336,776 inserted",
         "WriteConflictError",
+        "demo.flights: 333,474 rows, the same on both sides",
         "the reader from before: 336,776 flights",
         "a reader of now: 333,474 flights",
         "after everything: 333,474 flights",
