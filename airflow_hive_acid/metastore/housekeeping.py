@@ -73,6 +73,11 @@ _EMPTY = (
     .limit(bindparam("limit"))
 )
 _NOT_REGISTERED = ~exists().where(MIN_HISTORY_WRITE_ID.c.MH_TXNID == TXNS.c.TXN_ID)
+#: A Hive before 4.2 that aborts a txn leaves what was registered for it: its Cleaner does not look, and its purge of
+#: TXNS fails on the foreign key from then on.
+_DELETE_LEFT_BEHIND = delete(MIN_HISTORY_WRITE_ID).where(
+    MIN_HISTORY_WRITE_ID.c.MH_TXNID.in_(select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE != "o"))
+)
 #: R4: as long as a job of an aborted txn may write, its txn must not be forgotten.
 _NO_LIVE_JOB = or_(
     TXNS.c.TXN_STATE == "c",
@@ -299,7 +304,8 @@ class Housekeeping:
     def clean_empty_txns(self, batch: int = 1000) -> int:
         """Forget aborted and committed txns without components, but never the newest (cleanEmptyAbortedAndCommitted).
 
-        MAX(TXN_ID) must not decrease, and rows as young as the open time-out close gaps.
+        MAX(TXN_ID) must not decrease, and rows as young as the open time-out close gaps. What is still registered in
+        MIN_HISTORY_WRITE_ID for txns that have ended goes, too: it protects nobody, and is in everybody's way.
         """
         removed = 0
         while True:
@@ -312,6 +318,7 @@ class Housekeeping:
         features = self._database.features(conn)
         statement = _EMPTY
         if features.min_history_write_id:
+            conn.execute(_DELETE_LEFT_BEHIND)
             statement = statement.where(_NOT_REGISTERED)
         if features.extensions:
             statement = statement.where(_NO_LIVE_JOB)

@@ -62,6 +62,8 @@ _PINS = select(
 _NAMES = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE).order_by(_T.HPT_DATABASE, _T.HPT_TABLE)
 _SEEN = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE, _T.HPT_WRITE_IDS, _T.HPT_PARTITIONS)
 _LOCK = select(_P.HPN_ID, _P.HPN_STATE).where(_P.HPN_LIVE == bindparam("name")).with_for_update()
+_GRACE_MS = 600_000
+"""So long after a pin has expired a Hive's reaper ends its txn, if nobody of ours has."""
 _STATE = select(_P.HPN_STATE).where(_P.HPN_ID == bindparam("pin")).with_for_update()
 _KEPT = _P.HPN_STATE != PinState.SETTLED.value
 _OLDER_OPEN = (
@@ -178,8 +180,8 @@ class Pins:
             conn.execute(_KEEP_ALL, {"txn_id": reader.txn_id})
 
     def _beat(self, conn: Connection, txn_id: int, expires: int) -> bool:
-        """Let a reaper find the txn silent when the pin expires, and no earlier."""
-        last = expires - self._client.settings.milliseconds("hive.txn.timeout")
+        """Let a reaper find the txn silent soon after the pin has expired, and no earlier."""
+        last = expires + _GRACE_MS - self._client.settings.milliseconds("hive.txn.timeout")
         return conn.execute(_BEAT.values(TXN_LAST_HEARTBEAT=last), {"txn_id": txn_id}).rowcount == 1
 
     def show(self, *, ended: bool = False) -> list[Pin]:

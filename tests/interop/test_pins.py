@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.pin_rules import PinState
 from airflow_hive_acid.metastore.schema_transactions import TXNS
 
-from .hive import Hive
+from .hive import Hive, HiveError
 from .test_cleaning import CLEANER_CYCLES, DELTAS, clean, compact, directories, table_location
 from .test_cleaning import table as _table
 
@@ -80,15 +81,19 @@ def test_a_pin_ends_in_hive_when_it_expires(hive: Hive, client: MetastoreClient,
     client.database.run(  # as if the hour were over
         lambda conn: conn.execute(
             sa.update(TXNS).where(TXNS.c.TXN_ID == pin.txn_id)
-            .values(TXN_LAST_HEARTBEAT=TXNS.c.TXN_LAST_HEARTBEAT - int(HOUR * 1000) - timeout)
+            .values(TXN_LAST_HEARTBEAT=TXNS.c.TXN_LAST_HEARTBEAT - int(HOUR * 1000) - 600_000 - timeout)
         )
     )  # fmt: skip
-    hive.housekeeping()
+    with contextlib.suppress(HiveError):
+        # Hive 4.1 leaves what was registered for the txn that it aborts, and then cannot forget the txn.
+        hive.housekeeping()
     hive.clean(table)
     assert directories(hive, table) == [base]
     assert not next(p for p in client.pins.show() if p.name == "brief").txn_open
     (why,) = client.pins.end_overdue()
     assert "aborted from outside" in why
+    client.housekeeping.clean_empty_txns()
+    hive.housekeeping()
 
 
 def test_with_history_by_write_ids_hive_waits_for_the_pinned_table_only(

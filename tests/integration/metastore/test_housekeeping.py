@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.metastore.schema_transactions import TXNS
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
@@ -200,3 +203,17 @@ def test_a_task_that_fails_does_not_stop_the_others(
     report = client.housekeeping.run_house_keeper()
     assert set(report.failed) == {"write set"}
     assert set(report.done) == {"time-outs", "write ids", "rebuild locks", "leases"}
+
+
+def test_what_a_hive_leaves_registered_for_a_txn_that_it_aborts_is_removed(client: MetastoreClient, rows: Any) -> None:
+    """A Hive before 4.2 does not know of MIN_HISTORY_WRITE_ID; its purge of TXNS would fail on it from then on."""
+    client.begin({"db.t": "insert"}).commit()
+    dead, alive = client.open_snapshot(["db.t"]), client.open_snapshot(["db.t"])
+    client.heartbeats.remove(dead.txn_id)
+    with client.database.transaction() as conn:
+        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == dead.txn_id).values(TXN_STATE="a"))
+    rows.age_txns(ONE_HOUR)
+    client.housekeeping.clean_empty_txns()
+    assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID") == [(alive.txn_id,)]
+    assert (dead.txn_id,) not in rows.select("TXNS", "TXN_ID")
+    alive.close()
