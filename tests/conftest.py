@@ -83,7 +83,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--programs",
         type=int,
-        help="how many random programs to run (default: 40 with a real Hive, 2 of each kind of replication)",
+        help="how many random programs to run (default: 40 with a real Hive, one of each kind of replication)",
     )
 
 

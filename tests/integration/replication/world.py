@@ -16,8 +16,9 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
-from airflow_hive_acid.maintenance import run_cleaner, run_worker
+from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 from airflow_hive_acid.metastore.schema_transactions import TXNS
 from tests.integration.maintenance.row_tables import _state, _visible, _write, compact_rows
@@ -78,6 +79,14 @@ def clean(site: Site) -> None:
     for _ in range(2):
         pass_time(site)
         run_cleaner(site.client, site.filesystem)
+
+
+def reap(site: Site) -> None:
+    """The time-outs of killed syncs have passed; txns that stand for the source's have one of eleven days."""
+    dead = (TXNS.c.TXN_STATE == "o", TXNS.c.TXN_USER == "replicator", TXNS.c.TXN_TYPE != int(TxnType.REPL_CREATED))
+    with site.client.database.transaction() as connection:
+        connection.execute(sa.update(TXNS).where(*dead).values(TXN_LAST_HEARTBEAT=1))
+    run_reaper(site.client, site.filesystem)
 
 
 @dataclass
