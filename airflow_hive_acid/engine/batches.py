@@ -258,6 +258,9 @@ def _most(context: Context) -> int:
 
 
 def _writable(context: Context, table: Table) -> Table:
+    """
+    :raises UnsupportedStatementError: when it is of another kind, or lies where an open file cannot be moved and read.
+    """
     require_writable(context, [table.db])
     require_manager(context, [table])
     if is_legacy(context) or not table.is_transactional or table.is_insert_only:
@@ -265,10 +268,10 @@ def _writable(context: Context, table: Table) -> Table:
             f"{table.qualified_name} is no full ACID table, and a transaction batch writes rows with ids; INSERT into "
             "it instead, as HiveAcidInsertOperator does"
         )
-    if paths.parse_location(table.location).scheme not in ("", "file"):
+    if not context.filesystem.can_replace(table.location):
         raise UnsupportedStatementError(
-            f"{table.qualified_name} lies at {table.location}, and a file that is read while it is written needs a "
-            "local or mounted file system; INSERT into it instead, as HiveAcidInsertOperator does"
+            f"{table.qualified_name} lies at {table.location}, and files that are read while they are written need a "
+            "local or mounted file system, or HDFS through WebHDFS; INSERT into it instead"
         )
     return table
 

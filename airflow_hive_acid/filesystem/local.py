@@ -26,6 +26,10 @@ class LocalFilesystem:
         """See the protocol."""
         return scheme_of(uri) == "file"
 
+    def can_replace(self, uri: str) -> bool:
+        """See the protocol."""
+        return scheme_of(uri) == "file"
+
     def list_files(
         self,
         uri: str,

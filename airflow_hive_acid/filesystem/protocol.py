@@ -43,6 +43,9 @@ class Filesystem(Protocol):
         something below it (R4). It does on POSIX and HDFS, not on object stores.
         """
 
+    def can_replace(self, uri: str) -> bool:
+        """Whether a file can take the place of another in one step (``replace_file``), and an open one can be moved."""
+
     def list_files(
         self,
         uri: str,

@@ -56,6 +56,10 @@ class FsspecFilesystem:
         """See the protocol."""
         return not self._is_object_store
 
+    def can_replace(self, uri: str) -> bool:
+        """See the protocol. WebHDFS can; libhdfs and fsspec's other filesystems have no such rename."""
+        return self._gateway is not None
+
     def list_files(
         self,
         uri: str,
@@ -118,11 +122,13 @@ class FsspecFilesystem:
         self._delete_objects(source, names)
 
     def replace_file(self, source: str, target: str) -> None:
-        """See the protocol. fsspec has no rename that replaces."""
-        raise UnsupportedStatementError(
-            f"{source} cannot take the place of {target} in one step: fsspec has no such rename. Files that are read "
-            "while they are written need a local or mounted file system"
-        )
+        """See the protocol."""
+        if self._gateway is None:
+            raise UnsupportedStatementError(
+                f"{source} cannot take the place of {target} in one step; that needs a local file system, or HDFS "
+                "through WebHDFS"
+            )
+        self._fs.replace(self._path(source), self._path(target))
 
     def delete(self, uri: str, *, inside: str) -> bool:
         """See the protocol."""

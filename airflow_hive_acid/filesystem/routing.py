@@ -36,6 +36,10 @@ class AnyFilesystem:
         """See the protocol."""
         return self.at(uri).can_fence(uri)
 
+    def can_replace(self, uri: str) -> bool:
+        """See the protocol."""
+        return self.at(uri).can_replace(uri)
+
     def list_files(
         self,
         uri: str,

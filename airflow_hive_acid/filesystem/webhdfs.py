@@ -27,6 +27,13 @@ class CarefulWebHDFS(WebHDFS):  # type: ignore[misc]  # fsspec has no types
                 f"{path1} could not be renamed to {path2}: it, or the parent of the new name, is gone"
             )
 
+    def replace(self, path1: str, path2: str) -> None:
+        """Rename onto a file, which it takes the place of.
+
+        :raises FileNotFoundError: when it, or the parent of the new name, is gone.
+        """
+        self._call("RENAME", method="put", path=path1, destination=path2, renameoptions="OVERWRITE")
+
     def rm(self, path: str, recursive: bool = False, **kwargs: Any) -> None:
         """Delete.
 
@@ -44,6 +51,11 @@ class CarefulWebHDFS(WebHDFS):  # type: ignore[misc]  # fsspec has no types
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super()._call(*args, **kwargs)
+        except PermissionError as error:
+            # What goes on behind a file in the place of a directory HDFS takes for a question of permissions.
+            if _NOT_A_DIRECTORY in str(error):
+                raise NotADirectoryError(f"HDFS: {error}") from error
+            raise
         except RuntimeError as error:
             kind = NotADirectoryError if _NOT_A_DIRECTORY in str(error) else OSError
             raise kind(f"HDFS: {error}") from error

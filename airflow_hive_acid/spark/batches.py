@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, UnsupportedStatementError
+from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import WrittenDirectory, WrittenFile
 from airflow_hive_acid.format.names import FLUSH_LENGTH_SUFFIX, bucket_file_name, delta_name, parse_bucket_file
@@ -33,18 +32,20 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Append, CloseBatch
 
 _LOCAL = "file:"
+_HDFS_STREAM = "org.apache.hadoop.hdfs.client.HdfsDataOutputStream"
 
 
 @dataclass(slots=True)
 class OpenFile:
     """A bucket file that is being written.
 
-    :param writer: ORC's writer in the JVM.
+    :param writer: ORC's writer in the JVM; ``stream`` is what it writes to.
     :param lengths: the flush lengths so far, in bytes.
     :param rows: rows in it.
     """
 
     writer: Any
+    stream: Any
     lengths: list[int] = field(default_factory=list)
     rows: int = 0
 
@@ -70,11 +71,6 @@ def append(spark: SparkSession, step: Append, staging: Staging) -> list[WrittenD
     :raises HiveAcidError: what the insert raises; nothing of it is in the files of the batch then.
     :raises JobFailedError: when a file could not be written; the batch takes no more rows.
     """
-    if not staging.fs.qualify(staging.root).startswith(_LOCAL):
-        raise UnsupportedStatementError(
-            f"{step.target.table} does not lie on a local or mounted file system, and only there a file can be read "
-            "while it is written; write with INSERT, which makes a delta of its own for each txn"
-        )
     batch = _open.setdefault(step.batch, OpenBatch())
     if batch.broken is not None:
         raise JobFailedError(f"batch {step.batch} takes no more rows: {batch.broken}")
@@ -114,7 +110,9 @@ def _append_directory(
     destination = Destination(written.partition, written.values, name)
     place, files = staging.directory(destination), batch.files.setdefault(destination, {})
     flushed = []
-    if not files:
+    if files:
+        staging.fs.make_directories(place)
+    else:
         start_directory(staging, destination)
     for file in written.files:
         parsed = parse_bucket_file(file.name)
@@ -122,29 +120,24 @@ def _append_directory(
             raise InvalidArgumentsError(f"{file.name} is no bucket file")
         target = paths.join(place, file.name)
         if parsed.bucket not in files:
-            files[parsed.bucket] = OpenFile(
-                _writer(staging.fs, paths.join(source, file.name), target, step.target.properties)
-            )
+            files[parsed.bucket] = _opened(staging.fs, paths.join(source, file.name), target, step.target.properties)
         opened = files[parsed.bucket]
         _copy_rows(staging.fs, paths.join(source, file.name), opened.writer)
         opened.rows += file.rows
         _note(staging.fs, opened)
         opened.lengths.append(int(opened.writer.writeIntermediateFooter()))
+        _tell_length(staging.fs, opened)
         if int(opened.writer.getNumberOfRows()) != opened.rows:
             raise JobFailedError(f"{target} has {opened.writer.getNumberOfRows()} rows instead of {opened.rows}")
-        side = Path(_local(target) + FLUSH_LENGTH_SUFFIX)
-        side.parent.mkdir(parents=True, exist_ok=True)
         # As Hive's stream of longs, of which the last one counts.
-        side.write_bytes(struct.pack(f">{len(opened.lengths)}q", *opened.lengths))
+        lengths = struct.pack(f">{len(opened.lengths)}q", *opened.lengths)
+        staging.fs.write_bytes(target + FLUSH_LENGTH_SUFFIX, lengths)
         flushed.append(WrittenFile(file.name, file.rows, opened.lengths[-1]))
     return WrittenDirectory(written.partition, written.values, name, tuple(flushed))
 
 
-def _writer(fs: HadoopFilesystem, like: str, target: str, properties: Mapping[str, str]) -> Any:
-    """A writer for events like those of another file.
-
-    Without checksums beside it: they would be those of an older length, and flushing does not write them.
-    """
+def _opened(fs: HadoopFilesystem, like: str, target: str, properties: Mapping[str, str]) -> OpenFile:
+    """A new file, for events like those of another file."""
     jvm, conf = fs.jvm, fs.jvm.org.apache.hadoop.conf.Configuration(fs.conf)
     options = orc_options(properties)
     codec = options.pop("compression").upper()
@@ -157,9 +150,23 @@ def _writer(fs: HadoopFilesystem, like: str, target: str, properties: Mapping[st
     finally:
         reader.close()
     path = jvm.org.apache.hadoop.fs.Path(target)
-    raw = path.getFileSystem(conf).getRawFileSystem()
-    wanted = jvm.org.apache.orc.OrcFile.writerOptions(conf).setSchema(schema).fileSystem(raw).overwrite(False)
-    return jvm.org.apache.orc.OrcFile.createWriter(path, wanted)
+    filesystem = path.getFileSystem(conf)
+    if target.startswith((_LOCAL, "/")):
+        # Checksums beside it would be those of an older length, and flushing does not write them.
+        filesystem = filesystem.getRawFileSystem()
+    stream = filesystem.create(path, False)
+    orc = jvm.org.apache.orc
+    wanted = orc.OrcFile.writerOptions(conf).setSchema(schema).fileSystem(filesystem)
+    no_keys = fs.new_array(orc.impl.writer.WriterEncryptionVariant)
+    wanted.physicalWriter(orc.impl.PhysicalFsWriter(stream, wanted, no_keys))
+    return OpenFile(orc.OrcFile.createWriter(path, wanted), stream)
+
+
+def _tell_length(fs: HadoopFilesystem, file: OpenFile) -> None:
+    """Let others see how long the file is by now: HDFS tells the length of an open file only if asked to."""
+    hdfs = fs.jvm.org.apache.hadoop.hdfs.client
+    if fs.class_name(file.stream).startswith(_HDFS_STREAM):
+        file.stream.hsync(fs.jvm.java.util.EnumSet.of(hdfs.HdfsDataOutputStream.SyncFlag.UPDATE_LENGTH))
 
 
 def _note(fs: HadoopFilesystem, file: OpenFile) -> None:
@@ -195,7 +202,3 @@ def _finish(file: OpenFile, *, discard: bool) -> None:
 def open_batches() -> Sequence[str]:
     """Batches that have open files, for tests."""
     return tuple(_open)
-
-
-def _local(uri: str) -> str:
-    return "/" + uri.removeprefix(_LOCAL).lstrip("/")

@@ -66,7 +66,8 @@ class OrcEvents(NamedTuple):
 class HadoopFilesystem:
     """Hadoop's FileSystem of whatever scheme a URI has, with the credentials of the Spark application."""
 
-    def __init__(self, jvm: Any, conf: Any) -> None:
+    def __init__(self, gateway: Any, jvm: Any, conf: Any) -> None:
+        self.gateway = gateway
         self.jvm = jvm
         self._conf = conf
         # A dotted name costs a call for each of its parts, and a search of the class path: look classes up once.
@@ -251,6 +252,18 @@ class HadoopFilesystem:
         with self.writer(uri) as writer:
             writer.write(text)
 
+    def write_bytes(self, uri: str, content: bytes) -> None:
+        """Create a small file with this content; the directory must be there."""
+        if uri.startswith("file:"):
+            with Path("/" + uri.removeprefix("file:").lstrip("/")).open("xb") as file:
+                file.write(content)
+            return
+        stream = self._filesystem(uri).create(self._path(uri), False)
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+
     def write_text_atomically(self, uri: str, text: str) -> None:
         """Create a file so that whoever sees its name sees its whole content."""
         folder, _, name = uri.rpartition("/")
@@ -334,6 +347,14 @@ class HadoopFilesystem:
         finally:
             reader.close()
 
+    def class_name(self, java_object: Any) -> str:
+        """The name of a Java object's class."""
+        return str(java_object.getClass().getName())
+
+    def new_array(self, java_class: Any) -> Any:
+        """An empty Java array."""
+        return self.gateway.new_array(java_class, 0)
+
     @property
     def conf(self) -> Any:
         """Hadoop's configuration of the application; copy it before changing anything."""
@@ -354,7 +375,7 @@ class HadoopFilesystem:
 
 @lru_cache(maxsize=1)
 def _of_application(context: SparkContext) -> HadoopFilesystem:
-    return HadoopFilesystem(context._jvm, context._jsc.hadoopConfiguration())
+    return HadoopFilesystem(context._gateway, context._jvm, context._jsc.hadoopConfiguration())
 
 
 class TextWriter:

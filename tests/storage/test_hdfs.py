@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pytest
 
-from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, PublishError
 from airflow_hive_acid.filesystem import AnyFilesystem, fence_staging, open_filesystem
+from airflow_hive_acid.maintenance.fences import fence_jobs_of
 
 from .servers import hdfs_cluster
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from airflow_hive_acid.engine import Engine
+    from airflow_hive_acid.metastore import MetastoreClient
 
     from .conftest import Life
 
@@ -89,3 +91,47 @@ def test_a_table_lives_on_hdfs(
     table.create_and_change()
     table.compact_and_clean()
     table.overwrite_and_end()
+
+
+@pytest.mark.spark
+@pytest.mark.rule("R4")
+def test_a_batch_is_read_on_hdfs_while_its_files_are_open(
+    start_engine: Callable[..., Engine], client: MetastoreClient, authority: str
+) -> None:
+    """Open files are moved, grow, and are told to be as long as they are; a fence ends a writer there, too."""
+    engine, files = start_engine(f"hdfs://{authority}/batches", {}), AnyFilesystem()
+    engine.run(
+        "CREATE DATABASE w; CREATE TABLE w.b (id INT) PARTITIONED BY (p STRING) STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='true')"
+    )
+
+    def numbers() -> list[int]:
+        return sorted(row[0] for row in engine.query("SELECT id FROM w.b").rows)
+
+    batch = engine.batch("w.b", transactions=4)
+    for i in range(3):
+        batch.write([{"id": i, "p": "x"}, {"id": 10 + i, "p": f"y{i % 2}"}])
+        batch.commit()
+        assert numbers() == sorted([*range(i + 1), *range(10, 11 + i)])
+    location = client.catalog.get_table("w.b").location
+    sides = [e.relative for e in files.list_files(location, recursive=True) if e.name.endswith("_flush_length")]
+    assert [side.partition("/")[0] for side in sides] == ["p=x", "p=y0", "p=y1"]
+    batch.write([{"id": 99, "p": "x"}])
+    opened = batch._open
+    assert opened is not None
+    record_manifest = client.jobs.record_manifest
+
+    def fenced(job_id: str, *rest: Any) -> None:
+        record_manifest(job_id, *rest)
+        fence_jobs_of(client, files, [client.jobs.get(job_id).txn_id], "a test")
+
+    client.jobs.record_manifest = fenced  # type: ignore[method-assign]
+    with pytest.raises(PublishError, match="was fenced because its txn was given up"):
+        batch.commit()
+    client.jobs.record_manifest = record_manifest  # type: ignore[method-assign]
+    assert numbers() == [0, 1, 2, 10, 11, 12]
+    batch.write([{"id": 3, "p": "x"}])
+    batch.close()
+    with engine.batch("w.b", transactions=1) as last:
+        last.write([{"id": 4, "p": "x"}])
+    assert numbers() == [0, 1, 2, 4, 10, 11, 12]
