@@ -233,6 +233,10 @@ def advance(conn: Connection, client: MetastoreClient, request: Advance) -> None
     resolved = _Resolved.read(conn, tables)
     for table in tables:
         _change_partitions(conn, client, table, request.sync_txn)
+    # All that needs no txn comes first: txns that are opened must appear soon (openTxns, step 8).
+    _number(conn, tables)
+    _outdate(conn, tables)
+    _note(conn, tables, request)
     owned = _Owners(conn, client, request)
     owned.give(tables)
     ended, given_up = [*owned.committed, *resolved.committed], [*owned.aborted, *resolved.aborted]
@@ -247,7 +251,6 @@ def advance(conn: Connection, client: MetastoreClient, request: Advance) -> None
     for part in chunks(resolved.waiting):
         conn.execute(_ALIVE, {"ids": list(part)})
     _complete(conn, tables, owned.top | resolved.top, request.sync_txn)
-    _note(conn, tables, request)
     _tell(conn, client, owned, resolved)
     log = client.notifications
     if not request.sync_txn:
@@ -364,7 +367,7 @@ class _Owners:
         if last:
             self.committed.append(ids[-1])
             owned += [(name, wanted[name][-1][0], ids[-1]) for name in last]
-        self._write(owned, by_name)
+        self._write(owned)
 
     def require_in_time(self) -> None:
         """The rows must appear before readers give up waiting for them (openTxns, step 8); else all is repeated."""
@@ -389,7 +392,7 @@ class _Owners:
             policy = f"{policy}/{table.name}"[:MAX_POLICY]
         self._conn.execute(_MAP, {"policy": policy, "source": source, "target": txn_id})
 
-    def _write(self, owned: Sequence[tuple[TableName, int, int]], tables: Mapping[TableName, TableAdvance]) -> None:
+    def _write(self, owned: Sequence[tuple[TableName, int, int]]) -> None:
         conn = self._conn
         rows = [
             {"txn_id": txn_id, "db": name.database, "tbl": name.name, "write_id": write_id}
@@ -401,11 +404,6 @@ class _Owners:
             self.pairs.setdefault(name, {})[txn_id] = write_id
             if txn_id in done:
                 self.top[name] = (txn_id, write_id)
-        for name in self.pairs:
-            table = tables[name]
-            following = {"db": name.database, "tbl": name.name, "next": table.write_ids.high_watermark + 1}
-            if not conn.execute(_SET_NEXT, following).rowcount:
-                conn.execute(_FIRST, following)
 
 
 def _change_partitions(conn: Connection, client: MetastoreClient, table: TableAdvance, sync_txn: int) -> None:
@@ -429,6 +427,24 @@ def _change_partitions(conn: Connection, client: MetastoreClient, table: TableAd
         )  # fmt: skip
 
 
+def _number(conn: Connection, tables: Sequence[TableAdvance]) -> None:
+    """The tables' numbering goes on above the source's."""
+    for table in tables:
+        if table.write_ids.high_watermark > table.known.high_watermark:
+            following = {"db": table.name.database, "tbl": table.name.name, "next": table.write_ids.high_watermark + 1}
+            if not conn.execute(_SET_NEXT, following).rowcount:
+                conn.execute(_FIRST, following)
+
+
+def _outdate(conn: Connection, tables: Sequence[TableAdvance]) -> None:
+    """Statistics of what is written stop being exact."""
+    for table in tables:
+        if table.written:
+            parts = find_partitions(conn, table.table, [w.partition for w in table.written if w.partition is not None])
+            high = table.write_ids.high_watermark
+            forget(conn, [(table.table.id, None, high), *((table.table.id, p.id, high) for p in parts.values())])
+
+
 def _complete(
     conn: Connection, tables: Sequence[TableAdvance], owners: Mapping[TableName, tuple[int, int]], sync_txn: int
 ) -> None:
@@ -443,9 +459,6 @@ def _complete(
             }
             for w in table.written
         ]  # fmt: skip
-        parts = find_partitions(conn, table.table, [w.partition for w in table.written if w.partition is not None])
-        high = table.write_ids.high_watermark
-        forget(conn, [(table.table.id, None, high), *((table.table.id, p.id, high) for p in parts.values())])
     if rows:
         conn.execute(_COMPLETE, rows)
 
