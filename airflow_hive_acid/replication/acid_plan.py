@@ -201,6 +201,8 @@ class _Planner:
         if base is not None and self._has_new(1, base.directory.max_write_id, base):
             reached = base.directory.max_write_id
             self._require_whole(reached)
+            if base.compacted and self._known.high_watermark:
+                self._reasons.append(f"{base.name} travels whole: a Cleaner has been at what it replaced")
             copies.append(self._copy(base))
         carried: dict[tuple[int, int], list[str]] = {}
         for found in self._state.deltas:

@@ -20,7 +20,7 @@ from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.replica_acid import Advance, IdState, TableAdvance, Written, advance, rows_for
 from airflow_hive_acid.metastore.replica_records import begin_attempt, mark_target, read_records, read_sync
 from airflow_hive_acid.metastore.replica_source import uncleaned_compactions
-from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
+from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS, TXNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,6 +192,28 @@ def test_an_open_id_that_others_aborted_here_and_the_source_committed_is_diverge
     assert client.catalog.get_database("default").properties["repl.incompatible"] == "true"
     with pytest.raises(ReplicaDivergedError, match=f"txn {waiting} of write id 4 was aborted here"):
         Sync(client, 2).advance(becomes(found, known(client, found), ids(5)))
+
+
+@pytest.mark.rule("R9")
+def test_a_sync_keeps_open_ids_alive_and_without_one_they_time_out(client: MetastoreClient) -> None:
+    """``hive.repl.txn.timeout`` after the last sync the reaper aborts them, and says so in ``repl.incompatible``."""
+    found = table(client)
+
+    def silent(conn) -> None:
+        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=1))
+
+    Sync(client, 1).advance(becomes(found, NONE, ids(5, [4])))
+    client.database.run(silent)
+    Sync(client, 2).advance(becomes(found, known(client, found), ids(6, [4])))
+    client.housekeeping.perform_time_outs()
+    assert visible(client) == ids(6, [4])
+    client.database.run(silent)
+    client.housekeeping.perform_time_outs()
+    assert client.catalog.get_database("default").properties["repl.incompatible"] == "true"
+    with pytest.raises(ReplicaDivergedError, match="write id 4 was aborted here"):
+        Sync(client, 3).advance(becomes(found, known(client, found), ids(6)))
+    Sync(client, 4).advance(becomes(found, known(client, found), ids(6, [], [4])))
+    assert visible(client) == ids(6, [], [4])
 
 
 def test_aborted_ids_that_the_source_forgets_stay_what_they_are(client: MetastoreClient) -> None:

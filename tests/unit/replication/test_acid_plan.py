@@ -300,6 +300,7 @@ def test_the_base_travels_once_the_single_deltas_are_gone() -> None:
     source.clean(source.ids(), 2)
     found = replica.sync(source)
     assert [c.arrival.name(9) for c in found.copies] == ["base_0000002_v0000009"]
+    assert found.reasons == ("base_0000002_v0000700 travels whole: a Cleaner has been at what it replaced",)
 
 
 def test_what_may_have_been_cleaned_in_part_is_not_trusted() -> None:
