@@ -1,6 +1,6 @@
 """Micro-batches of somebody's streaming application, each committed once (R14).
 
-The application asks (decision 31): for the step that writes a micro-batch, and for its commit. The rows are written by
+The application asks (decision 37): for the step that writes a micro-batch, and for its commit. The rows are written by
 the application itself, in staging (R4); here every micro-batch is a statement like any other, with locks, one txn, a
 write id, a recorded job, a manifest and a commit (R1, R5, R12, R15). What makes it happen once is the record of the
 stream, which the commit moves in its own database transaction.

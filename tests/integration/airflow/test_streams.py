@@ -1,0 +1,140 @@
+"""HiveAcidStreamOperator: the example of docs/streaming.md as it is, killed tries, and arguments that do not fit."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_hive_acid.engine.stream_runs import StreamRun, StreamRunner
+from airflow_hive_acid.errors import JobFailedError
+from airflow_hive_acid.hooks import shared_spark
+from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+from airflow_hive_acid.operators.stream import HiveAcidStreamOperator
+
+ROOT = Path(__file__).parents[3]
+DESCRIBED = {"source_format": "json", "table": "w.t", "stream": "s", "checkpoint": "file:/cp"}
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.dag
+
+
+def orders(*rows):
+    names = ("id", "customer", "city", "amount", "day", "at")
+    return "\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows)
+
+
+@pytest.mark.airflow
+@pytest.mark.spark
+def test_the_example_streams_orders_and_customers(postgresql_testbed, registered, monkeypatch, tmp_path):
+    monkeypatch.setenv("EXAMPLE_DATA", str(tmp_path))
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__SHARE_SPARK", "True")
+    client = postgresql_testbed.client  # makes its tables
+    (tmp_path / "orders").mkdir()
+    first = [(1, "ann", "Rome", "4.50", "2026-01-01", "2026-01-01T10:00:00"),
+             (2, "bob", "Oslo", "3.00", "2026-01-01", "2026-01-01T11:00:00")]  # fmt: skip
+    second = [(3, "ann", "Bonn", "1.25", "2026-01-02", "2026-01-02T09:00:00")]
+    (tmp_path / "orders" / "1.json").write_text(orders(*first))
+    (tmp_path / "orders" / "2.json").write_text(orders(*second))
+    finished = registered(example("streaming")).test()
+    assert str(finished.state) == "success"
+    told = {i.task_id: i.xcom_pull(task_ids=i.task_id) for i in finished.get_task_instances()}
+    assert told["stream"] == {"micro_batches": 4, "streams": 2}
+    try:
+        with HiveAcidHook() as hook, hook.get_engine() as engine:
+            rows = [engine.query(sql).rows for sql in ("SELECT * FROM shop.orders", "SELECT * FROM shop.customers")]
+    finally:
+        shared_spark.close_all()
+    assert sorted((row[0], row[1], str(row[3])) for row in rows[0]) == [
+        (1, "ann", "2026-01-01"), (2, "bob", "2026-01-01"), (3, "ann", "2026-01-02"),
+    ]  # fmt: skip
+    assert sorted(rows[1]) == [["ann", "Bonn"], ["bob", "Oslo"]]
+    streams = {s.name: (s.batch, s.rows, s.running) for s in client.streams.all()}
+    assert streams["orders"][0] == streams["customers"][0] == 1
+    assert streams["orders"][1:] == (3, False)
+
+
+def test_the_page_shows_the_example_as_it_is():
+    page = (ROOT / "docs" / "streaming.md").read_text()
+    blocks = [block.strip() for block in re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)]
+    program = (ROOT / "examples" / "stream_orders.py").read_text()
+    dag = (ROOT / "examples" / "streaming.py").read_text()
+    assert len(blocks) >= 2
+    assert blocks[0] in program
+    assert "\n".join(f"    {line}" if line else "" for line in blocks[1].splitlines()) in dag
+
+
+class Ran:
+    """Takes the place of a run."""
+
+    def __init__(self, monkeypatch, outcome):
+        self.given = []
+
+        def run(runner, script, arguments=(), conf=None):
+            self.given.append((runner._who, script, list(arguments), dict(conf or {})))
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        monkeypatch.setattr(StreamRunner, "run", run)
+
+
+@pytest.fixture
+def context():
+    """As of the second try of a task."""
+
+    class Instance:
+        dag_id, run_id, task_id, map_index, try_number, max_tries = "d", "r", "t", -1, 2, 3
+
+    return {"ti": Instance()}
+
+
+@pytest.mark.airflow
+def test_a_query_that_is_described_travels_in_a_setting_and_all_tries_have_one_name(monkeypatch, sales, context):
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    ran = Ran(monkeypatch, StreamRun(3, 1))
+    operator = HiveAcidStreamOperator(
+        task_id="t", **DESCRIBED, source_options={"path": "file:/in"}, source_schema="id int", interval="5 seconds",
+        query="SELECT id FROM source", sink={"on_new_column": "add"},
+    )  # fmt: skip
+    assert operator.execute(context) == {"micro_batches": 3, "streams": 1}
+    ((who, script, arguments, conf),) = ran.given
+    assert (who, Path(script).name, arguments) == ("airflow / d / r / t / -1", "stream.py", [])
+    assert json.loads(conf["spark.hive.acid.stream.job"]) == {
+        "format": "json", "options": {"path": "file:/in"}, "schema": "id int", "query": "SELECT id FROM source",
+        "checkpoint": "file:/cp", "interval": "5 seconds",
+        "sink": {"on_new_column": "add", "table": "w.t", "stream": "s"},
+    }  # fmt: skip
+    assert [str(t) for t in operator.lineage_touched().writes] == ["w.t"]
+
+
+@pytest.mark.airflow
+def test_a_stream_takes_no_part_in_a_transaction_and_its_failure_is_the_tasks(monkeypatch, sales, context):
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    ran = Ran(monkeypatch, JobFailedError("the streaming application ended with code 1"))
+    with pytest.raises(Exception, match="ended with code 1"):
+        HiveAcidStreamOperator(task_id="t", application="/x.py", application_args=[1]).execute(context)
+    assert ran.given[0][1:3] == ("/x.py", ["1"])
+    with pytest.raises(AirflowFailException, match="each micro-batch of a stream is a transaction of its own"):
+        HiveAcidStreamOperator(task_id="t", application="/x.py", transaction=7).execute(context)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "must be given an application, or source_format"),
+        ({"application": "/x.py", **DESCRIBED}, "not both"),
+        ({"table": "w.t", "stream": "s"}, "describes a query without source_format, checkpoint"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused_when_the_dag_is_parsed(given, message):
+    with pytest.raises(ValueError, match=message):
+        HiveAcidStreamOperator(task_id="t", **given)
