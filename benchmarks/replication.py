@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import os
 import random
 import resource
@@ -32,12 +33,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.filesystem import AnyFilesystem
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.replication.collapse import collapse, one_by_one
 from airflow_hive_acid.replication.copying import FileCopy, copy_files
+from airflow_hive_acid.replication.executing import SiteExecutor
+from airflow_hive_acid.replication.factories import create_tasks, load_factory
+from airflow_hive_acid.replication.policies import policy
+from airflow_hive_acid.replication.runner import Parts, destination_clock, run_cycle
+from airflow_hive_acid.replication.site import Site
+from airflow_hive_acid.replication.tasks import TaskSettings
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.interop.oracle import oracle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from airflow_hive_acid.replication.runner import CycleReport
 
 PARTS = ("copy", "events", "increment")
 MIB = 1 << 20
@@ -117,6 +131,126 @@ def copying(home: Path, mib: int, files: int, rounds: int) -> None:
         print(f"  {name:22} {wall:6.2f} s, CPU {cpu:6.2f} s, {mib / wall:7.0f} MiB/s; {base / wall:5.2f} x the rate")
 
 
+# --- events --------------------------------------------------------------------------------------------------------
+
+
+def make_events(client: MetastoreClient, tables: int, count: int, kind: str) -> None:
+    """Events of plain tables until there are so many: ``alter`` changes tables and partitions that are there, round and
+    round; ``mixed`` makes tables and partitions as well, and drops some."""
+    catalog = client.catalog
+    first = client.notifications.current_event_id()
+    for number in itertools.count():
+        if kind == "alter":
+            name = f"bench.t{number % tables}"
+            catalog.alter_properties(name, {"turn": str(number)})
+        else:
+            name = f"bench.m{number}"
+            make_table(client, name)
+            catalog.alter_properties(name, {"turn": "1"})
+            catalog.drop_partition(name, ("wed",))
+            catalog.alter_properties(name, {"turn": "2"})
+            if number % 5 == 4:
+                catalog.drop_table(name)
+        if client.notifications.current_event_id() - first >= count:
+            return
+
+
+def make_table(client: MetastoreClient, name: str) -> None:
+    columns = (Column("id", "bigint"), Column("name", "string"))
+    made = client.catalog.create_table(
+        TableDefinition(*name.split("."), columns, (Column("day", "string"),), external=True)
+    )
+    for day in ("mon", "tue", "wed"):
+        AnyFilesystem().make_directory(f"{made.location}/day={day}")
+        client.catalog.add_partitions(name, [(day,)])
+
+
+def run(source: Site, target: Site, collapsed: bool) -> CycleReport:
+    """One cycle of a policy of everything."""
+    wanted = policy({"name": "bench", "source": "a", "destination": "b", "tables": ["bench.*"]})
+    factory = load_factory(None, TaskSettings("file:/nowhere", "file:/nowhere"))
+    taken = collapse if collapsed else one_by_one
+    executor = SiteExecutor(wanted, source, target, frozenset(), lambda tables, event_id: [])
+    parts = Parts(
+        source.client.notifications, lambda events: create_tasks(factory, taken(events)), executor,
+        destination_clock(target),
+    )  # fmt: skip
+    return run_cycle(wanted, source, target, parts, holder="bench")
+
+
+def applying(home: Path, count: int, tables: int = 200) -> None:
+    print(f"{count} metadata events applied, PostgreSQL with fsync (goal: over 300 per second)")
+    for kind, collapsed in (("alter", True), ("alter", False), ("mixed", True), ("mixed", False)):
+        with ExitStack() as stack:
+            server = oracle.Postgres.start(durable=True)
+            stack.callback(server.stop)
+            sites = []
+            for name in ("primary", "replica"):
+                client = stack.enter_context(MetastoreClient(server.create_database(name)))
+                client.create_schema()
+                place = home / f"{kind}-{collapsed}-{name}"
+                place.mkdir()
+                client.catalog.set_warehouse(place.as_uri())
+                client.catalog.create_database("bench")
+                sites.append(Site(client, name=name))
+            primary, replica = sites
+            for number in range(tables if kind == "alter" else 1):
+                make_table(primary.client, f"bench.t{number}")
+            run(primary, replica, collapsed)  # the first copy
+            make_events(primary.client, tables, count, kind)
+            reports = []
+            wall, cpu = measured(lambda: reports.append(run(primary, replica, collapsed)))  # noqa: B023
+            (report,) = reports
+            how = "collapsed" if collapsed else "one by one"
+            print(
+                f"  {kind:6} {how:10} {report.events / wall:7.0f} events/s, {wall:.1f} s, CPU {cpu:.1f} s without the "
+                f"server's; {report.tasks} tasks"
+            )
+
+
+# --- increment -----------------------------------------------------------------------------------------------------
+
+INCREMENT_GOAL = 0.03
+
+
+def increment(home: Path, rows: int) -> None:
+    """Write a table, replicate it, update every hundredth row, replicate that."""
+    from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
+    from airflow_hive_acid.replication.acid_sync import sync_tables
+
+    with ExitStack() as stack:
+        sites = []
+        for name in ("primary", "replica"):
+            client = stack.enter_context(MetastoreClient(f"sqlite:///{home / name}.db"))
+            client.create_schema()
+            warehouse = (home / name).as_uri()
+            client.catalog.set_warehouse(warehouse)
+            client.catalog.create_database("w")
+            engine = stack.enter_context(Engine(client, SparkSubmitLauncher("local[2]"), warehouse))
+            sites.append((Site(client, run_job=engine.run_job, name=name), engine))
+        (primary, engine), (replica, _) = sites
+        engine.run("CREATE TABLE w.t (id BIGINT, a DOUBLE, b STRING) STORED AS ORC "
+                   "TBLPROPERTIES ('transactional' = 'true')")  # fmt: skip
+        insert = "INSERT INTO w.t SELECT id, rand(1), sha1(CAST(id AS STRING)) FROM range({})"
+        engine.run(insert.format(rows))
+        size = bytes_of(home / "primary")
+        wall, cpu = measured(lambda: sync_tables(primary, replica, "bench", ["w.t"]))
+        print(f"an ACID table of {rows} rows, {size / MIB:.1f} MiB; first copy {wall:.2f} s, CPU {cpu:.2f} s")
+        engine.run("UPDATE w.t SET a = a + 1 WHERE id % 100 = 0")
+        before = bytes_of(home / "replica")
+        wall, cpu = measured(lambda: sync_tables(primary, replica, "bench", ["w.t"]))
+        moved = bytes_of(home / "replica") - before
+        print(
+            f"  1 % updated: {moved / MIB:.2f} MiB moved, {100 * moved / size:.2f} % of the table "
+            f"(goal: below {100 * INCREMENT_GOAL:.0f} %); {wall:.2f} s, CPU {cpu:.2f} s"
+        )
+
+
+def bytes_of(home: Path) -> int:
+    """Bytes of all files below a directory."""
+    return sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS, action="append")
@@ -131,6 +265,10 @@ def main() -> None:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-replication-")))
         if "copy" in parts:
             copying(home, options.mib, options.files, options.rounds)
+        if "events" in parts:
+            applying(home, options.events)
+        if "increment" in parts:
+            increment(home, options.rows)
 
 
 if __name__ == "__main__":
