@@ -53,7 +53,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
 from airflow_hive_acid.metastore.txns import OpenRequest, open_txns, txn_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -176,6 +176,7 @@ class Advance:
     :param attempt: the token of this one.
     :param state_id: event of the source whose state the replica has then.
     :param sync_txn: txn here whose id compacted directories carry; 0 when nothing was copied or dropped.
+    :param metadata: changes what the catalog says of the tables.
     """
 
     policy: str
@@ -183,6 +184,7 @@ class Advance:
     state_id: int
     sync_txn: int
     tables: tuple[TableAdvance, ...]
+    metadata: Callable[[Connection], object] | None = None
 
 
 def sync_txns(conn: Connection, policy: str) -> list[int]:
@@ -233,6 +235,8 @@ def advance(conn: Connection, client: MetastoreClient, request: Advance) -> None
     resolved = _Resolved.read(conn, tables)
     for table in tables:
         _change_partitions(conn, client, table, request.sync_txn)
+    if request.metadata is not None:
+        request.metadata(conn)
     # All that needs no txn comes first: txns that are opened must appear soon (openTxns, step 8).
     _number(conn, tables)
     _outdate(conn, tables)

@@ -40,9 +40,12 @@ from airflow_hive_acid.replication.acid_tables import (
     create_like,
     drop_for_bootstrap,
     fence_syncs,
+    is_described_otherwise,
     remove_leftovers,
 )
 from airflow_hive_acid.replication.copying import FileCopy
+from airflow_hive_acid.replication.exporting import export_metadata
+from airflow_hive_acid.replication.importing import import_metadata_in
 from airflow_hive_acid.replication.moving import copy
 
 if TYPE_CHECKING:
@@ -180,6 +183,7 @@ class _Sync:
             for target in targets:
                 self._step("copy")
                 self._copy(target)
+            metadata = self._metadata(targets)
             state.reader.check()
         # From here on nothing of the source is looked at.
         self._tidy(before, targets, left)
@@ -188,7 +192,7 @@ class _Sync:
             self._step("publish")
             self._publish(target, sync_txn)
         self._step("advance")
-        self._advance(state, targets, sync_txn)
+        self._advance(state, targets, sync_txn, metadata)
         self._step("done")
         self._forget(left - {sync_txn})
         for target in targets:
@@ -388,10 +392,21 @@ class _Sync:
     def _dropped(targets: Sequence[_Target]) -> bool:
         return any(t.places.keys() - t.source.places.keys() for t in targets if t.table.is_partitioned)
 
-    def _advance(self, state: SourceState, targets: Sequence[_Target], sync_txn: int) -> None:
-        request = Advance(
-            self._policy, self._attempt, state.state_id, sync_txn, tuple(self._table_advance(t) for t in targets)
-        )
+    def _metadata(self, targets: Sequence[_Target]) -> Callable[[Connection], object] | None:
+        """What changes the tables that the source's catalog describes otherwise; its locks keep DDL away meanwhile."""
+        changed = [t for t in targets if t.bootstrapped or is_described_otherwise(t.source.table, t.table)]
+        if not changed:
+            return None
+        dumps = export_metadata(self._source, [(t.source.table.qualified_name, None) for t in changed])
+        names = [table_name(t.name) for t in changed]
+        return lambda conn: import_metadata_in(conn, self._target, dumps, names)
+
+    def _advance(
+        self, state: SourceState, targets: Sequence[_Target], sync_txn: int,
+        metadata: Callable[[Connection], object] | None,
+    ) -> None:  # fmt: skip
+        tables = tuple(self._table_advance(t) for t in targets)
+        request = Advance(self._policy, self._attempt, state.state_id, sync_txn, tables, metadata)
         self._client.database.run(lambda conn: advance(conn, self._client, request), retry_duplicates=True)
 
     @staticmethod

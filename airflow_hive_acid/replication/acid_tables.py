@@ -42,13 +42,9 @@ def create_like(site: Site, source: Table, name: str) -> Table:
     :raises InvalidArgumentsError: when something lies where the table goes.
     """
     key = table_name(name)
-    properties = {
-        k: v for k, v in source.properties.items()
-        if not k.lower().startswith(_NOT_COPIED) and k.lower() not in _STATISTICS
-    }  # fmt: skip
     definition = TableDefinition(
         db=key.database, name=key.name, columns=source.columns, partition_columns=source.partition_columns,
-        properties=properties, owner=source.owner, bucket_columns=source.bucket_columns,
+        properties=_copied_properties(source), owner=source.owner, bucket_columns=source.bucket_columns,
         bucket_count=source.bucket_count, sort_columns=source.sort_columns, comments=source.comments,
         stored_as=source.format or "orc",
     )  # fmt: skip
@@ -66,6 +62,22 @@ def create_like(site: Site, source: Table, name: str) -> Table:
     table = site.client.catalog.create_table(definition)
     site.filesystem.make_directory(table.location)
     return table
+
+
+def is_described_otherwise(source: Table, target: Table) -> bool:
+    """Whether the catalogs say different things of a table and its copy, places and statistics left aside."""
+
+    def said(table: Table) -> tuple[object, ...]:
+        return (table.columns, table.comments, _copied_properties(table), table.serde, table.serde_properties)
+
+    return said(source) != said(target)
+
+
+def _copied_properties(table: Table) -> dict[str, str]:
+    return {
+        k: v for k, v in table.properties.items()
+        if not k.lower().startswith(_NOT_COPIED) and k.lower() not in _STATISTICS
+    }  # fmt: skip
 
 
 def remove_leftovers(site: Site, table: Table, known: ValidWriteIdList, left: Collection[int]) -> list[str]:

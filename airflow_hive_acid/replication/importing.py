@@ -125,31 +125,39 @@ def import_metadata(site: Site, dumps: Sequence[Dump], names: Sequence[TableName
 
     :param names: of the tables at the destination, one for each dump, or none for those of the source.
     """
+
+    def operation(conn: Connection) -> list[ImportResult]:
+        results = import_metadata_in(conn, site, dumps, names)
+        site.client.notifications.write(conn, [])
+        return results
+
+    return site.client.database.run(operation)
+
+
+def import_metadata_in(
+    conn: Connection, site: Site, dumps: Sequence[Dump], names: Sequence[TableName | None] = ()
+) -> list[ImportResult]:
+    """The same as part of a transaction of the caller, who writes the events that were collected, last of all (R15)."""
+    if any(dump.scope is not Scope.METADATA for dump in dumps):
+        raise InvalidArgumentsError("import_metadata takes dumps of metadata only; use import_dump for the others")
     asked = [Asked(table=name) for name in names] or [_NOTHING] * len(dumps)
     rows = ObjectRows(site.client.database, site.client.notifications)
     results: list[ImportResult | None] = [None] * len(dumps)
-
-    def operation(conn: Connection) -> None:
-        now = now_ms(conn) // 1000
-        waiting = list(range(len(dumps)))
-        while waiting:
-            # A table that several dumps are about takes one of them at a time, in their order.
-            round_, seen, later = [], set(), []
-            for index in waiting:
-                name = _target(dumps[index], asked[index])
-                if name is not None and name in seen:
-                    later.append(index)
-                    continue
-                if name is not None:
-                    seen.add(name)
-                round_.append(index)
-            _import_round(conn, rows, site, [(i, dumps[i], asked[i]) for i in round_], results, now)
-            waiting = later
-        site.client.notifications.write(conn, [])
-
-    if any(dump.scope is not Scope.METADATA for dump in dumps):
-        raise InvalidArgumentsError("import_metadata takes dumps of metadata only; use import_dump for the others")
-    site.client.database.run(operation)
+    now = now_ms(conn) // 1000
+    waiting = list(range(len(dumps)))
+    while waiting:
+        # A table that several dumps are about takes one of them at a time, in their order.
+        round_, seen, later = [], set(), []
+        for index in waiting:
+            name = _target(dumps[index], asked[index])
+            if name is not None and name in seen:
+                later.append(index)
+                continue
+            if name is not None:
+                seen.add(name)
+            round_.append(index)
+        _import_round(conn, rows, site, [(i, dumps[i], asked[i]) for i in round_], results, now)
+        waiting = later
     return [result for result in results if result is not None]
 
 
