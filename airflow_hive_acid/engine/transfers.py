@@ -44,7 +44,7 @@ _DROPPED = (("name", "string"), ("dropped", "boolean"), ("reason", "string"))
 
 def site_of(context: Context, name: str = "here") -> Site:
     """This engine's side of a replication."""
-    return Site(context.client, context.filesystem, name=name)
+    return Site(context.client, context.filesystem, lambda spec: context.application.ready().run(spec), name)
 
 
 def transfer(context: Context, statement: TransferStatement) -> Rows:

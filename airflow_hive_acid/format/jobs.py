@@ -341,9 +341,32 @@ class Program:
     rows_uri: str
 
 
-Step = Insert | Append | CloseBatch | Update | Delete | Merge | Select | Compact | Export | Program
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """A file that is to be copied, or was.
+
+    :param checksum: ``sha256:…``; None when it is to be found out.
+    :param reused: it was there already, whole.
+    """
+
+    source: str
+    target: str
+    size: int
+    checksum: str | None = None
+    reused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy files as they are, verified on both sides; the directories of the targets exist."""
+
+    kind: ClassVar[str] = "copy"
+    files: tuple[CopiedFile, ...]
+
+
+Step = Insert | Append | CloseBatch | Update | Delete | Merge | Select | Compact | Export | Program | Copy
 _STEPS: dict[str, type[Any]] = {
-    c.kind: c for c in (Insert, Append, CloseBatch, Update, Delete, Merge, Select, Compact, Export, Program)
+    c.kind: c for c in (Insert, Append, CloseBatch, Update, Delete, Merge, Select, Compact, Export, Program, Copy)
 }  # fmt: skip
 
 DATAFRAME = "dataframe"
@@ -411,6 +434,7 @@ class JobResult:
     :param columns: columns of a select, in order, with Spark's type text.
     :param rows: number of rows of a select.
     :param seconds: wall time in the driver, without start-up.
+    :param copied: files of a copy.
     """
 
     job_id: str
@@ -423,6 +447,7 @@ class JobResult:
     columns: tuple[Column, ...] = ()
     rows: int = 0
     seconds: float = 0.0
+    copied: tuple[CopiedFile, ...] = ()
 
     def counts(self) -> dict[str, int]:
         """Rows by what became of them."""

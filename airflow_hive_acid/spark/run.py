@@ -15,6 +15,7 @@ from airflow_hive_acid.format.jobs import (
     Append,
     CloseBatch,
     Compact,
+    Copy,
     Delete,
     Export,
     Insert,
@@ -29,6 +30,7 @@ from airflow_hive_acid.spark import (
     batches,
     change,
     compact,
+    copying,
     counting,
     export,
     insert,
@@ -99,7 +101,7 @@ def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
         counted = counting.counted(spark, step.query, spec.views)
         if counted is not None:
             return _answer(spark, spec, select.write_rows(spark, counted, step))
-    if isinstance(step, Program | CloseBatch):
+    if isinstance(step, Program | CloseBatch | Copy):
         return _without_views(spark, spec, step)
     _create_views(spark, spec)
     if not isinstance(step, Select | Export | Insert | Compact):
@@ -131,9 +133,11 @@ def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:
             assert_never(step)
 
 
-def _without_views(spark: SparkSession, spec: JobSpec, step: Program | CloseBatch) -> JobResult:
+def _without_views(spark: SparkSession, spec: JobSpec, step: Program | CloseBatch | Copy) -> JobResult:
     if isinstance(step, Program):
         return _answer(spark, spec, program.call(spark, step, spec.views))
+    if isinstance(step, Copy):
+        return replace(_result(spark, spec, ()), copied=copying.copy(spark, step))
     return _result(spark, spec, batches.close(step))
 
 
@@ -175,5 +179,5 @@ def _staging(spark: SparkSession, spec: JobSpec) -> Staging:
 
 def _tables(spec: JobSpec) -> list[TableSnapshot]:
     """All tables a step reads or writes."""
-    target = [] if isinstance(spec.step, Select | Export | Program | CloseBatch) else [spec.step.target]
+    target = [] if isinstance(spec.step, Select | Export | Program | CloseBatch | Copy) else [spec.step.target]
     return [*target, *(view.snapshot for view in spec.views)]

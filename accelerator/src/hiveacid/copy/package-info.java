@@ -1,0 +1,2 @@
+/** Copies files as they are, in tasks. */
+package hiveacid.copy;
