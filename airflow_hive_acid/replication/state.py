@@ -17,6 +17,7 @@ from sqlalchemy import BigInteger, bindparam, delete, func, insert, select, upda
 from airflow_hive_acid.errors import ReplicationBusyError
 from airflow_hive_acid.metastore.clock import clock_ms, now_ms
 from airflow_hive_acid.metastore.compaction_queue_rows import clean_text
+from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.schema_replication import (
     HIVE_ACID_REPL_EVENT,
     HIVE_ACID_REPL_OBJECT,
@@ -65,11 +66,15 @@ _CHANGE = update(HIVE_ACID_REPL_POLICY).where(_P.HRP_POLICY == bindparam("policy
 _FORGET_POLICY = delete(HIVE_ACID_REPL_POLICY).where(_mine)
 _OBJECTS = select(*_OBJECT_COLUMNS).where(_O.HRO_POLICY == bindparam("policy")).order_by(_O.HRO_SOURCE_TABLE)
 _ALL_OBJECTS = select(_O.HRO_POLICY, *_OBJECT_COLUMNS).order_by(_O.HRO_POLICY, _O.HRO_SOURCE_TABLE)
-_OBJECT_ID = select(_O.HRO_ID).where(
-    _O.HRO_POLICY == bindparam("policy"), _O.HRO_SOURCE_TABLE == bindparam("source_table")
+_OBJECT_IDS = select(_O.HRO_SOURCE_TABLE, _O.HRO_ID).where(
+    _O.HRO_POLICY == bindparam("policy"), _O.HRO_SOURCE_TABLE.in_(bindparam("names", expanding=True))
 )
 _NEW_OBJECT = insert(HIVE_ACID_REPL_OBJECT)
-_CHANGE_OBJECT = update(HIVE_ACID_REPL_OBJECT).where(_O.HRO_ID == bindparam("id"))
+_CHANGE_OBJECT = (
+    update(HIVE_ACID_REPL_OBJECT)
+    .where(_O.HRO_ID == bindparam("id"))
+    .values({column: bindparam(column.name) for column in _OBJECT_COLUMNS[1:]})
+)
 _FORGET_OBJECT = delete(HIVE_ACID_REPL_OBJECT).where(
     _O.HRO_POLICY == bindparam("policy"), _O.HRO_SOURCE_TABLE == bindparam("source_table")
 )
@@ -266,20 +271,21 @@ class PolicyRecord:
         def operation(conn: Connection) -> None:
             self.require(conn, epoch)
             now = now_ms(conn)
-            for table in dropped:
-                conn.execute(_FORGET_OBJECT, {"policy": self.policy, "source_table": str(table)})
-            for one in done:
-                values = {
-                    "HRO_POLICY": self.policy, "HRO_SOURCE_TABLE": one.source, "HRO_TABLE": one.table,
-                    "HRO_STATE": one.state_id, "HRO_AS_OF": one.as_of, "HRO_APPLIED": now, "HRO_BYTES": one.bytes,
-                    "HRO_FILES": one.files, "HRO_SAID": _ascii(one.said), "HRO_ERROR": _ascii(one.error),
-                }  # fmt: skip
-                key = {"policy": self.policy, "source_table": one.source}
-                known = conn.execute(_OBJECT_ID, key).scalar()
-                if known is None:
-                    conn.execute(_NEW_OBJECT, values)
-                else:
-                    conn.execute(_CHANGE_OBJECT.values(**values), {"id": known})
+            if gone := [{"policy": self.policy, "source_table": str(table)} for table in dropped]:
+                conn.execute(_FORGET_OBJECT, gone)
+            latest = {one.source: _object_row(one, now) for one in done}  # of one table the last word
+            for part in chunks(list(latest)):
+                found = conn.execute(_OBJECT_IDS, {"policy": self.policy, "names": list(part)})
+                known: dict[str, int] = {row[0]: row[1] for row in found}
+                old = [{"id": known[name], **latest[name]} for name in part if name in known]
+                new = [
+                    {"HRO_POLICY": self.policy, "HRO_SOURCE_TABLE": name, **latest[name]}
+                    for name in part
+                    if name not in known
+                ]
+                for statement, rows in ((_CHANGE_OBJECT, old), (_NEW_OBJECT, new)):
+                    if rows:
+                        conn.execute(statement, rows)
 
         if done or dropped:
             self._database.run(operation)
@@ -351,6 +357,13 @@ def read_objects(conn: Connection) -> dict[str, list[ObjectState]]:
 def count_kept(conn: Connection) -> dict[str, int]:
     """How many events are kept that nobody could apply, by policy."""
     return {row[0]: row[1] for row in conn.execute(_COUNTED)}
+
+
+def _object_row(one: ObjectState, now: int) -> dict[str, Any]:
+    return {
+        "HRO_TABLE": one.table, "HRO_STATE": one.state_id, "HRO_AS_OF": one.as_of, "HRO_APPLIED": now,
+        "HRO_BYTES": one.bytes, "HRO_FILES": one.files, "HRO_SAID": _ascii(one.said), "HRO_ERROR": _ascii(one.error),
+    }  # fmt: skip
 
 
 def _one(conn: Connection, policy: str) -> PolicyState | None:
