@@ -149,6 +149,15 @@ def test_more_tasks_than_a_directory_has_files_are_merged(spark: SparkSession) -
     assert spread(few, None) is few
 
 
+def test_a_hint_of_the_query_says_how_many_tasks_write(spark: SparkSession) -> None:
+    """Of rows that Spark knows nothing about, a coalesce to 4096 would take the place of the hint's."""
+    unknown = spark.createDataFrame(spark.range(0, 10, 1, 5).rdd)
+    assert most_tasks(unknown) > 4096
+    one = unknown.hint("coalesce", 1).selectExpr("id + 1 as id").where("id > 3")
+    assert most_tasks(one) == 1
+    assert spread(one, None) is one
+
+
 def test_rows_that_join_a_base_fill_the_buckets_that_are_left(spark: SparkSession) -> None:
     many = spark.range(0, 10, 1, 5000)
     assert spread(many, None, 4000).rdd.getNumPartitions() == 96

@@ -116,6 +116,11 @@ def _all_types(engine: Engine) -> None:
     assert second == [None] * 10
 
 
+def batch_directory(client: MetastoreClient) -> str:
+    """Of the only batch on shop.rates: write id 1 is that of the INSERT before it."""
+    return f"{client.catalog.get_table('shop.rates').location}/delta_0000002_0000005"
+
+
 def _read_while_open(engine: Engine, client: MetastoreClient) -> None:
     """What real readers see of a real file that is being written; then it is compacted."""
     count = "SELECT count(*), coalesce(sum(rate), 0) FROM shop.rates"
@@ -125,6 +130,8 @@ def _read_while_open(engine: Engine, client: MetastoreClient) -> None:
             batch.write([{"currency": "X", "rate": rate}])
             batch.commit()
             seen.append(str(rows(engine, count)[0]))
+    listed = engine._context.filesystem.list_files(batch_directory(client))
+    assert [entry.name for entry in listed] == ["_orc_acid_version", "bucket_00000"]
     engine.run("ALTER TABLE shop.rates COMPACT 'major'")
     engine.run_compactions("a worker")
     run_cleaner(client, engine._context.filesystem)
