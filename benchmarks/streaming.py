@@ -4,8 +4,9 @@
 
 One Spark application reads the same files as two Structured Streaming queries, slice by slice in turns, one file a
 micro-batch: one query appends plain ORC files, the other one goes through ``hive_acid_sink`` to a server in a process
-of its own. After each slice Initiator, Worker and Cleaner run, as they would elsewhere, outside of the measured time and told beside
-it. At the end the table is read, major-compacted, and read again. The first slice of each kind warms up.
+of its own. After each slice Initiator, Worker and Cleaner run, as they would elsewhere, outside of the measured time
+and told beside it. The first slice of each kind warms up. At the end the table is read before and after the last
+maintenance, major-compacted, and read again.
 """
 
 from __future__ import annotations

@@ -1,0 +1,96 @@
+"""``hive-acid stream``: what was committed, forgetting a stream, and a program that opens none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from airflow_hive_acid.cli.main import app
+from airflow_hive_acid.engine import SparkSubmitLauncher
+from airflow_hive_acid.engine.stream_runs import StreamRunner
+from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, StreamBusyError
+from airflow_hive_acid.maintenance.worker_jobs import Application
+
+
+@pytest.fixture
+def run(metastore_url):
+    """Runs a command line in this process."""
+
+    def run(*arguments):
+        return CliRunner().invoke(app, ["--metastore-url", metastore_url, "stream", *arguments])
+
+    return run
+
+
+def test_streams_are_shown_and_forgotten(run, client):
+    owner = client.streams.open("orders", "w.t", "q", "somebody", silent_ms=30_000)
+    client.streams.begun(owner, "1", [7])
+    client.database.run(client.streams.at_commit(owner, "1", 0, 7, 3, 10, 2, '{"sources": "{}"}'))
+    (shown,) = json.loads(run("show", "--format", "json").stdout)
+    assert {k: v for k, v in shown.items() if k != "silent_s"} == {
+        "stream": "orders", "table": "w.t", "batch": 0, "txn": 7, "write_id": 3, "batches": 1, "rows": 10,
+        "quarantined": 2, "state": "running", "who": "somebody", "offsets": '{"sources": "{}"}',
+    }  # fmt: skip
+    assert isinstance(run("forget", "orders").exception, StreamBusyError)
+    client.streams.leave(owner)
+    assert run("forget", "orders").exit_code == 0
+    assert client.streams.all() == []
+
+
+class Program:
+    """A spark-submit that was started, and how it ended."""
+
+    def __init__(self, code):
+        self.code = code
+        self.stopped = self.released = False
+
+    def exit_code(self):
+        return self.code
+
+    def stop(self):
+        self.stopped = True
+
+    def log_tail(self):
+        return "  | the end of the log"
+
+    def release(self):
+        self.released = True
+
+
+@pytest.mark.parametrize(("code", "error"), [(0, InvalidArgumentsError), (3, JobFailedError)])
+def test_a_program_that_commits_nothing_is_an_error_with_the_end_of_its_log(client, tmp_path, code, error):
+    program, given = Program(code), []
+
+    class Launcher:
+        def submit(self, script, arguments, conf, application):
+            spool = tmp_path / "spool"
+            spool.mkdir()
+            given.append((script, arguments, conf(f"file:{spool}")))
+            return program, f"file:{spool}"
+
+    runner = StreamRunner(client, Launcher(), client.settings, "test")
+    with pytest.raises(error, match="the end of the log"):
+        runner.run("x.py", ["1"], {"spark.a": "b"})
+    assert given == [("x.py", ["1"], {"spark.a": "b", "spark.hive.acid.stream.spool": f"file:{tmp_path}/spool"})]
+    assert program.stopped
+    assert program.released
+    assert not (tmp_path / "spool").exists()
+
+
+def test_a_program_is_submitted_with_its_spool_in_a_private_file_and_its_arguments_behind_it(tmp_path):
+    submit = tmp_path / "spark-submit"
+    submit.write_text(
+        '#!/bin/sh\nfor a in "$@"; do echo "arg=$a"; done\n'
+        'while [ $# -gt 0 ]; do [ "$1" = --properties-file ] && cat "$2"; shift; done\n'
+    )
+    submit.chmod(0o755)
+    launcher = SparkSubmitLauncher("local[1]", program=str(submit), log_directory=tmp_path / "logs")
+    driver, spool = launcher.submit("job.py", ["a b", "last"], lambda uri: {"spark.spool": uri}, Application(name="n"))
+    assert driver.wait(60)
+    log = driver.log.read_text()
+    driver.stop()
+    driver.release()
+    assert log.index("arg=job.py") < log.index("arg=a b") < log.index("arg=last")
+    assert f"spark.spool={spool}" in log
