@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,12 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.replication.collapse import collapse, one_by_one
+from airflow_hive_acid.replication.collapse import one_by_one
 from airflow_hive_acid.replication.copying import FileCopy, copy_files
-from airflow_hive_acid.replication.executing import SiteExecutor
 from airflow_hive_acid.replication.factories import create_tasks, load_factory
 from airflow_hive_acid.replication.policies import policy
-from airflow_hive_acid.replication.runner import Parts, destination_clock, run_cycle
+from airflow_hive_acid.replication.replicating import parts_of
+from airflow_hive_acid.replication.runner import run_cycle
 from airflow_hive_acid.replication.site import Site
 from airflow_hive_acid.replication.tasks import TaskSettings
 
@@ -168,13 +169,10 @@ def make_table(client: MetastoreClient, name: str) -> None:
 def run(source: Site, target: Site, collapsed: bool) -> CycleReport:
     """One cycle of a policy of everything."""
     wanted = policy({"name": "bench", "source": "a", "destination": "b", "tables": ["bench.*"]})
-    factory = load_factory(None, TaskSettings("file:/nowhere", "file:/nowhere"))
-    taken = collapse if collapsed else one_by_one
-    executor = SiteExecutor(wanted, source, target, frozenset(), lambda tables, event_id: [])
-    parts = Parts(
-        source.client.notifications, lambda events: create_tasks(factory, taken(events)), executor,
-        destination_clock(target),
-    )  # fmt: skip
+    parts = parts_of(wanted, source, target, lambda _step: None)
+    if not collapsed:
+        factory = load_factory(None, TaskSettings("file:/nowhere", "file:/nowhere"))
+        parts = replace(parts, create=lambda events: create_tasks(factory, one_by_one(events)))
     return run_cycle(wanted, source, target, parts, holder="bench")
 
 

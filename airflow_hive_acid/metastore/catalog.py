@@ -87,6 +87,11 @@ class Catalog:
         self._ids = IdPool(database)
         self._user = user or getpass.getuser()
 
+    @property
+    def ids(self) -> IdPool:
+        """The ids that this process has fetched and not used yet."""
+        return self._ids
+
     def _change(self, operation: Callable[[Connection], T]) -> T:
         """A verb that is a transaction of its own, with its events; under a lease only while that is held (R8)."""
 

@@ -123,11 +123,12 @@ class ObjectRows:
     """Reads and writes whole objects inside somebody's transaction; events are collected for its end.
 
     :param log: where changes are told.
+    :param ids: where new ids come from; by default a pool of its own, whose rest is given up.
     """
 
-    def __init__(self, database: Database, log: Notifications) -> None:
+    def __init__(self, database: Database, log: Notifications, ids: IdPool | None = None) -> None:
         self._database = database
-        self._ids = IdPool(database)
+        self._ids = ids or IdPool(database)
         self._log = log
 
     def reserve(self, tables: int, partitions: int) -> None:

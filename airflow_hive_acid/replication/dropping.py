@@ -125,7 +125,7 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
 
 
 def _tables(site: Site) -> ObjectRows:
-    return ObjectRows(site.client.database, site.client.notifications)
+    return ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
 
 
 def _judge(

@@ -81,7 +81,7 @@ def export_metadata(
     :param event_ids: of the events that asked for them, one for each, or none.
     """
     state = site.client.notifications.current_event_id()
-    rows = ObjectRows(site.client.database, site.client.notifications)
+    rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
     asked = event_ids or [""] * len(tables)
 
     def operation(conn: Connection) -> list[Dump]:
@@ -207,7 +207,7 @@ def _wanted(
 
 
 def _read(site: Site, name: TableName, partitions: Sequence[PartitionSpec] | None, dump: Dump) -> Dump:
-    rows = ObjectRows(site.client.database, site.client.notifications)
+    rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
 
     def operation(conn: Connection) -> Dump:
         table = rows.find_tables(conn, [name]).get(name)

@@ -141,7 +141,7 @@ def import_metadata_in(
     if any(dump.scope is not Scope.METADATA for dump in dumps):
         raise InvalidArgumentsError("import_metadata takes dumps of metadata only; use import_dump for the others")
     asked = [Asked(table=name) for name in names] or [_NOTHING] * len(dumps)
-    rows = ObjectRows(site.client.database, site.client.notifications)
+    rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
     results: list[ImportResult | None] = [None] * len(dumps)
     now = now_ms(conn) // 1000
     waiting = list(range(len(dumps)))
@@ -239,7 +239,7 @@ class _Import:
         self._dump = dump
         self._source = source
         self._asked = asked
-        self._rows = ObjectRows(site.client.database, site.client.notifications)
+        self._rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
         name = _target(dump, asked)
         if name is None:
             raise AssertionError("a dump without a table")
@@ -366,7 +366,7 @@ class _Import:
         its checksum afterwards has been written to its end by whoever still has it open.
         """
         taken = False
-        for info in self._filesystem.list_files(location):
+        for info in list_many(self._filesystem, [location], recursive=False)[location] or ():
             if not info.is_dir or not info.name.startswith(STAGING_PREFIX):
                 continue
             if not taken and self._filesystem.can_fence(location):
@@ -388,7 +388,11 @@ class _Import:
             job_id=job_id, txn_id=ddl.txn_id, table=str(self._name), write_id=None, statement=0, kind="insert",
             table_location=plan.location, staging=staging,
         )  # fmt: skip
-        self._filesystem.rename_directory(staged.uri, staging)
+        if staged.files:
+            self._filesystem.rename_directory(staged.uri, staging)
+        else:  # On an object store there is no directory without files.
+            self._filesystem.delete(staged.uri, inside=plan.location)
+            self._filesystem.make_directory(staging)
         manifest = PlainManifest(str(self._name), job_id, staged.files, self._replaced(plan))
         self._client.jobs.record_manifest(job_id, manifest.to_document())
         try:
