@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -91,13 +91,13 @@ def forget(context: typer.Context, stream: Annotated[str, typer.Argument(metavar
     say(f"stream {stream} is forgotten")
 
 
-def _rows(client: MetastoreClient) -> Iterator[tuple[object, ...]]:
+def _rows(client: MetastoreClient) -> Iterator[list[Any]]:
     for found in client.streams.all():
-        yield (
+        yield [
             found.name, found.table, found.batch, found.txn_id, found.write_id, found.batches, found.rows,
             found.quarantined, "running" if found.running else "ended", found.who, round(found.silent_ms / 1000, 1),
             found.offsets,
-        )  # fmt: skip
+        ]  # fmt: skip
 
 
 def _who() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -139,11 +139,8 @@ class Deltas:
         """
         if not self._budget.lowest:
             return
-        uris: dict[str, int] = {}
-        for uri in directories:
-            place = uri.rstrip("/").rpartition("/")[0]
-            uris[place] = uris.get(place, 0) + 1
-        for uri, count in uris.items():
+        counts = Counter(uri.rstrip("/").rpartition("/")[0] for uri in directories)
+        for uri, count in counts.items():
             place = self._places.get(uri)
             if place is None:
                 place = self._discover(table, uri)
@@ -155,7 +152,7 @@ class Deltas:
                 self._look(table, uri, place)
             if pressure(place.deltas, self._budget).asks:
                 self._ask(table, place)
-        self._last = tuple(uris)
+        self._last = tuple(counts)
 
     def hold_back(self, table: Table) -> None:
         """Wait before the next micro-batch as long as the last one's places say.

@@ -78,7 +78,7 @@ def test_another_table_or_checkpoint_under_the_same_name_is_refused(client):
     owner = opened(client)
     commit(client, owner, 4)
     client.streams.leave(owner)
-    with pytest.raises(InvalidArgumentsError, match="stream s writes w.t, not w.other"):
+    with pytest.raises(InvalidArgumentsError, match=r"stream s writes w\.t, not w\.other"):
         opened(client, table="w.other")
     with pytest.raises(InvalidArgumentsError, match=r"committed micro-batch 4 of another checkpoint \(q1, not q2\)"):
         opened(client, source="q2")
