@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import is_hidden, parse_directory, staging_name
@@ -50,6 +52,7 @@ def create_like(site: Site, source: Table, name: str) -> Table:
     )  # fmt: skip
     planned = site.client.catalog.plan_table(definition)
     location = planned.location or ""
+    _bury(site, location, name)
     if site.filesystem.exists(location):
         there = [e.name for e in site.filesystem.list_files(location) if not is_hidden(e.name)]
         if there:
@@ -121,9 +124,31 @@ def drop_for_bootstrap(site: Site, table: Table, policy: str) -> None:
         forget_records(conn, policy, [table.id])
         return client.catalog.drop_table_in(conn, key, purge=True)
 
+    grave = _grave(table.location, table.qualified_name)
     with ddl_transaction(client, locks, agent_info=f"replication {policy}") as ddl:
-        dropped = ddl.commit(change)
-    for location in dropped.locations:
+        _bury(site, table.location, table.qualified_name)
+        # Away first: a kill after the catalog has forgotten the table must leave nothing where the next one goes.
+        with contextlib.suppress(FileNotFoundError):
+            site.filesystem.rename_directory(table.location, grave)
+        try:
+            dropped = ddl.commit(change)
+        except HiveAcidError:
+            with contextlib.suppress(FileNotFoundError):
+                site.filesystem.rename_directory(grave, table.location)
+            raise
+    for location in {*dropped.locations, grave}:
         parent = location.rstrip("/").rpartition("/")[0]
         paths.require_inside(parent, location)
         site.filesystem.delete(location, inside=parent)
+
+
+def _grave(location: str, name: str) -> str:
+    """Where the directory of a dropped table waits to be deleted: beside it, hidden, one for each name."""
+    number = hashlib.sha256(name.encode()).hexdigest()[:32]
+    return paths.join(location.rstrip("/").rpartition("/")[0], staging_name(f"{STAGING}dropped-{number}"))
+
+
+def _bury(site: Site, location: str, name: str) -> None:
+    """Delete what a killed drop has left."""
+    grave = _grave(location, name)
+    site.filesystem.delete(grave, inside=grave.rpartition("/")[0])

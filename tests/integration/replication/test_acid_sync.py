@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
@@ -161,6 +162,39 @@ def test_a_table_dropped_and_made_again_begins_anew(primary: Site, replica: Site
     write(primary, "z")
     assert sync(primary, replica).tables[0].bootstrapped
     assert rows(replica) == {"": {"1:z"}}
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("killed_at", [1, 2, 3])
+def test_a_drop_that_is_killed_anywhere_stands_in_nobodys_way(primary: Site, replica: Site, killed_at: int) -> None:
+    """The catalog has forgotten the table, its files are still there: the next sync makes it anew all the same."""
+    create(primary)
+    write(primary, "a")
+    sync(primary, replica)
+    world.drop_table(primary)
+    create(primary)
+    write(primary, "z")
+
+    class Dying:
+        """The replica's filesystem, up to a certain change."""
+
+        def __init__(self) -> None:
+            self.left = killed_at
+
+        def __getattr__(self, name: str):
+            call = getattr(replica.filesystem, name)
+            if name in ("rename_directory", "delete", "make_directory"):
+                self.left -= 1
+                if not self.left:
+                    raise KeyboardInterrupt(name)
+            return call
+
+    with pytest.raises(KeyboardInterrupt):
+        sync(primary, dataclasses.replace(replica, filesystem=Dying()))
+    sync(primary, replica)
+    assert rows(replica) == {"": {"1:z"}}
+    database = path_of(replica.client.catalog.get_table(T).location).parent
+    assert [p.name for p in database.iterdir() if p.name.startswith("_tmp")] == []
 
 
 @pytest.mark.backends("sqlite")
