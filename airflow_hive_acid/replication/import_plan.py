@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, ReadOnlyReplicaError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.metastore.catalog_alter_rows import without_column_statistics
 from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE, check_location
 from airflow_hive_acid.metastore.catalog_objects import PartitionWrite, StoredPartition, TableWrite, without_skew
 from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
+from airflow_hive_acid.metastore.replica_records import TARGET_FOR, policies_of
 from airflow_hive_acid.replication.dump import DATA, Dump, Scope
 from airflow_hive_acid.replication.exporting import is_transactional
 from airflow_hive_acid.replication.state_ids import METADATA_STATE_ID, STATE_ID, ObjectState, may_drop, may_import
@@ -110,6 +111,7 @@ def plan_import(dump: Dump, asked: Asked, existing: Existing, database: Database
     name = asked.table or dump.name
     if name is None:
         raise AssertionError("a table without a name")
+    _check_writable(dump, database, name)
     _check_request(dump, asked, source, name, existing)
     if existing.table is not None:
         _check_kind(existing.table, source, asked)
@@ -345,6 +347,16 @@ def _inexact(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 # --- checks -------------------------------------------------------------------------------------------------------
+
+
+def _check_writable(dump: Dump, database: Database, name: TableName) -> None:
+    """What came by itself would be in the way of the policy that writes there."""
+    policies = policies_of(database.properties.get(TARGET_FOR))
+    if dump.scope is Scope.NONE and policies:
+        raise ReadOnlyReplicaError(
+            f"{name} cannot be imported: database {database.name} is written by the replication policy "
+            f"{', '.join(policies)} and read-only for others; import into another database"
+        )
 
 
 def _check_request(dump: Dump, asked: Asked, source: TableObject, name: TableName, existing: Existing) -> None:

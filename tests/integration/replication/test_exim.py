@@ -14,6 +14,7 @@ from airflow_hive_acid.errors import (
     CorruptDumpError,
     InvalidArgumentsError,
     NoSuchObjectError,
+    ReadOnlyReplicaError,
     UnsafePathError,
 )
 from airflow_hive_acid.format.jobs import Column
@@ -87,6 +88,7 @@ def test_a_table_arrives_with_its_files_and_its_state(pair: tuple[Site, Site], d
     assert location(replica).startswith(replica.client.catalog.get_database("w").location)
 
 
+@pytest.mark.conformance("E11")
 def test_importing_again_changes_nothing_and_says_so(pair: tuple[Site, Site], dump: str) -> None:
     primary, replica = pair
     make_table(primary)
@@ -330,6 +332,18 @@ def test_an_import_outside_of_replication_changes_nothing_that_is_there(pair: tu
 
 
 @pytest.mark.backends("sqlite")
+def test_what_a_policy_writes_takes_imports_of_replication_only(pair: tuple[Site, Site], dump: str) -> None:
+    primary, replica = pair
+    make_table(primary)
+    replica.client.catalog.alter_database("w", {"repl.target.for": "dr"})
+    export_table(primary, "w.t", dump)
+    with pytest.raises(ReadOnlyReplicaError, match="policy dr"):
+        import_table(replica, dump)
+    exported(primary, f"{dump}2")
+    assert import_table(replica, f"{dump}2").done
+
+
+@pytest.mark.backends("sqlite")
 def test_an_external_table_without_a_location_takes_the_dump_as_its_own(pair: tuple[Site, Site], dump: str) -> None:
     primary, replica = pair
     make_table(primary)
@@ -354,6 +368,31 @@ def test_external_tables_of_replication_lie_below_the_root_that_is_given(
     exported(primary, dump)
     import_table(replica, dump, Asked(external_root=(tmp_path / "root").as_uri()))
     assert location(replica) == f"file:{tmp_path}/root{tmp_path}/somewhere/t"
+    assert contents(replica, location(replica)) == FILES
+
+
+@pytest.mark.backends("sqlite")
+def test_dumps_and_tables_may_lie_on_an_object_store(pair: tuple[Site, Site], tmp_path: Path) -> None:
+    primary, replica = pair
+    make_table(primary)
+    store = f"memory://bucket/{tmp_path.name}"
+    for number, files in enumerate((FILES, {"000000_0": b"other"}, {})):
+        for info in primary.filesystem.list_files(location(primary)) if number else ():
+            primary.filesystem.delete(info.path, inside=location(primary))
+        write(primary, location(primary), files)
+        primary.client.catalog.touch("w.t")
+        exported(primary, f"{tmp_path}/dump{number}")
+        with open_export(primary, "w.t", event_id="1") as dump:
+            done = import_dump(replica, dump, primary.filesystem, Asked(location=None if number else f"{store}/t"))
+        assert done.done
+        assert contents(replica, location(replica)) == files
+    assert location(replica) == f"{store}/t"
+    assert export_table(replica, "w.t", f"{store}/dump").files == 0
+    assert drop_table(replica, "w.t", 10**6).done
+    assert contents(replica, f"{store}/t") == {}
+    write(primary, location(primary), FILES)
+    export_table(primary, "w.t", f"{store}/other")
+    import_table(replica, f"{store}/other")
     assert contents(replica, location(replica)) == FILES
 
 
@@ -386,6 +425,7 @@ def test_a_dump_of_hive_is_taken_when_one_says_so(pair: tuple[Site, Site], dump:
     assert contents(replica, location(replica)) == {"ds=1/000000_0": b"1"}
 
 
+@pytest.mark.conformance("E12")
 def test_drops_go_by_state(pair: tuple[Site, Site], dump: str) -> None:
     primary, replica = pair
     make_table(primary, partitioned=True)

@@ -75,7 +75,7 @@ def copies(root: Path, contents: dict[str, bytes], *, known: bool = False, schem
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["unknown", "known"])
-@pytest.mark.parametrize("scheme", ["file:", "memory:/"])
+@pytest.mark.parametrize("scheme", ["file:", "memory://bucket"])
 def test_every_file_arrives_and_its_checksum_is_told(tmp_path: Path, known: bool, scheme: str) -> None:
     contents = {"a": b"", "b/c": b"x" * 10, "b/d": bytes(range(256)) * (BUFFER // 128), "ä b%2F": b"1"}
     files = copies(tmp_path, contents, known=known, scheme=scheme)
