@@ -68,7 +68,9 @@ def serve(
         Path(uri.removeprefix("file:")).mkdir(mode=0o700, parents=True, exist_ok=True)
     else:
         open_filesystem(uri).make_directory(uri)
-    server = StreamServer(client, uri, client.settings, _who(), warehouse=session.warehouse_of(client))
+    server = StreamServer(
+        client, uri, client.settings, _who(), warehouse=session.warehouse_of(client), idle_seconds=30.0, several=True
+    )
     say(f"streams are answered at {uri}; end this with Ctrl-C")
     server.serve()
 

@@ -53,6 +53,7 @@ class StreamServer:
     :param who: names this process; an earlier one of the same name is over, and its streams are taken over at once.
     :param ended: says why the application has ended; None while it runs, or when there may be several.
     :param idle_seconds: after how long without a sign of life an application counts as gone.
+    :param several: applications come and go, and one must not take over what another one runs.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class StreamServer:
         agent_info: str = "hive-acid stream",
         ended: Callable[[], str | None] = lambda: None,
         idle_seconds: float = 60.0,
+        several: bool = False,
     ) -> None:
         self._client = client
         self._spool = spool.rstrip("/")
@@ -78,6 +80,7 @@ class StreamServer:
         self._agent_info = agent_info
         self._ended = ended
         self._idle_seconds = idle_seconds
+        self._several = several
         self._stopped = threading.Event()
         self._threads: dict[str, threading.Thread] = {}
         self._over: dict[str, float] = {}
@@ -132,6 +135,7 @@ class StreamServer:
         service = StreamService(
             self._client, channel, self._settings, self._who,
             warehouse=self._warehouse, on_event=self._on_event, agent_info=self._agent_info,
+            several=self._several,
         )  # fmt: skip
         problem: str | None = None
         try:

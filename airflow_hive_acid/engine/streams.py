@@ -29,12 +29,14 @@ from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.errors import (
     ClaimLostError,
     CommitStateUnknownError,
+    DeadlockError,
     HiveAcidError,
     InvalidArgumentsError,
     JobFailedError,
     JobsAliveError,
     NoSuchTxnError,
     TxnAbortedError,
+    WriteConflictError,
 )
 from airflow_hive_acid.format.jobs import DATAFRAME, Column, Source
 from airflow_hive_acid.format.streams import BATCH_VIEW, StreamOptions
@@ -101,6 +103,7 @@ class StreamService:
 
     :param warehouse: as of an engine.
     :param who: names the process; an earlier one of the same name is over, and is taken over at once.
+    :param several: several applications are answered, which are told apart by Spark's ids of them.
     """
 
     def __init__(
@@ -113,8 +116,10 @@ class StreamService:
         warehouse: str | None = None,
         on_event: Callable[[Event], None] | None = None,
         agent_info: str = "hive-acid stream",
+        several: bool = False,
     ) -> None:
         self._client = client
+        self._several = several
         self._channel = channel
         self._settings = settings
         self._who = who
@@ -179,7 +184,7 @@ class StreamService:
             options.stream,
             table.qualified_name,
             options.source,
-            self._who,
+            f"{self._who}, application {options.application_id}" if self._several else self._who,
             silent_ms=silent,
             start_over=options.start_over,
         )
@@ -277,7 +282,7 @@ class _Running:
         table = self._context.table(self._options.table)
         self._deltas.hold_back(table)
         try:
-            result = self._apply(batch, self._planned(table, given))
+            result = self._apply_patiently(batch, self._planned(table, given))
         except CommitStateUnknownError as lost:
             return self._settled(batch, lost)
         self.batch, self._left = batch, ()
@@ -288,6 +293,16 @@ class _Running:
             # It is committed, whatever becomes of the count.
             log.warning("the deltas of %s could not be counted: %s", table.qualified_name, problem)
         return {"is": "committed", "again": False, "txn_id": result.txn_id, "inserted": result.inserted}
+
+    def _apply_patiently(self, batch: int, known: _Planned) -> StatementResult:
+        """Apply a micro-batch, again on a new snapshot when others have changed the same: the stream goes on then."""
+        for _ in range(self._context.settings.integer("hive.txn.retrysnapshot.max.count")):
+            try:
+                return self._apply(batch, known)
+            except (WriteConflictError, DeadlockError) as conflict:
+                log.info("micro-batch %s of %s is tried again: %s", batch, self._options.stream, conflict)
+                self._end_earlier(str(conflict))
+        return self._apply(batch, known)
 
     def _apply(self, batch: int, known: _Planned) -> StatementResult:
         context = self._context

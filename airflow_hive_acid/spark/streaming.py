@@ -183,8 +183,7 @@ class HiveAcidSink:
             if self._quarantine is None:
                 raise misfits.named(rows, bad) from bad
             aside = misfits.set_aside(rows, self._quarantine)
-            # What the first attempt left would stand in the way of the second.
-            HadoopFilesystem.of(rows.sparkSession).delete(str(spec.staging))
+            _clear(HadoopFilesystem.of(rows.sparkSession), str(spec.staging))
             return self._run(spec, misfits.fitting(rows)), aside
 
     def _run(self, spec: JobSpec, rows: DataFrame) -> JobResult:
@@ -213,6 +212,13 @@ class HiveAcidSink:
         if self._dataset is None:
             self._dataset = session._jvm.org.apache.spark.sql.classic.Dataset
         return DataFrame(self._dataset.ofRows(session._jsparkSession, rows._jdf.queryExecution().analyzed()), session)
+
+
+def _clear(fs: HadoopFilesystem, staging: str) -> None:
+    """What the first attempt left would stand in the way of the second. R4: a fence in the place of it stays."""
+    if fs.is_directory(staging):
+        for entry in fs.entries(fs.qualify(staging)) or ():
+            fs.delete(entry.uri)
 
 
 def _offsets(spark: SparkSession, source: str) -> dict[str, Any] | None:

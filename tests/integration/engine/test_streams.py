@@ -18,6 +18,7 @@ from airflow_hive_acid.errors import (
     MetastoreUnavailableError,
     StreamBusyError,
     StreamSchemaError,
+    WriteConflictError,
 )
 from airflow_hive_acid.format.jobs import spec_from_json, to_json
 from airflow_hive_acid.format.streams import StreamOptions, open_question
@@ -36,7 +37,7 @@ class Application:
 
     def __init__(self, spool, writes, stream="s", table="w.t", source="q", idle=WAIT, **options):
         self._writes = writes
-        self.options = StreamOptions(stream, table, source, view="v", application_id="app-1", **options)
+        self.options = StreamOptions(stream, table, source, view="v", **{"application_id": "app-1", **options})
         self.talk = Conversation(LocalFiles(), spool, idle, is_local=True)
         self.opened = None
 
@@ -64,11 +65,13 @@ class Application:
 class Process:
     """A server in a thread, with connections of its own, so that it can die like a process."""
 
-    def __init__(self, url, spool, settings, who="me"):
+    def __init__(self, url, spool, settings, who="me", several=False):
         self.client = MetastoreClient(url, settings)
         self.spool = spool
         self._over = None
-        self.server = StreamServer(self.client, spool, settings, who, ended=lambda: self._over, idle_seconds=WAIT)
+        self.server = StreamServer(
+            self.client, spool, settings, who, ended=lambda: self._over, idle_seconds=WAIT, several=several
+        )
         self.served = None
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -114,11 +117,11 @@ def process(metastore_url, tmp_path, table):
     """Starts servers; each has a spool of its own."""
     running = []
 
-    def start(who="me", **given):
+    def start(who="me", several=False, **given):
         spool = tmp_path / f"spool{len(running)}"
         spool.mkdir()
         settings = Settings({Source.REQUEST: given})
-        running.append(Process(metastore_url, f"file:{spool}", settings, who))
+        running.append(Process(metastore_url, f"file:{spool}", settings, who, several))
         return running[-1]
 
     yield start
@@ -234,6 +237,36 @@ def test_one_stream_run_twice_at_once_is_refused_and_a_taken_over_one_commits_no
     assert len(visible(client, table)) == 1
     for each in (app, retried):
         each.talk.close()
+
+
+def test_one_stream_of_two_applications_that_one_server_answers_is_refused(client, table, process, fake):
+    here = process(several=True)
+    app = Application(here.spool, fake).open()
+    with pytest.raises(StreamBusyError, match="stream s is run by me, application app-1"):
+        Application(here.spool, fake, application_id="app-2").open()
+    assert app.batch(0)["again"] is False
+    app.talk.close()
+    assert Application(here.spool, fake, application_id="app-2").open().opened["batch"] == 0
+
+
+def test_a_micro_batch_that_others_were_in_the_way_of_is_tried_again_at_once(client, table, process, fake, monkeypatch):
+    app = Application(process().spool, fake).open()
+    commit, conflicts = StatementTransaction.commit, [WriteConflictError("w.t was changed by txn 1")]
+
+    def refused_once(transaction):
+        if conflicts:
+            failure = conflicts.pop()
+            transaction.abort_after(failure)
+            raise failure
+        commit(transaction)
+
+    monkeypatch.setattr(StatementTransaction, "commit", refused_once)
+    answer = app.begin(0)
+    while answer["is"] == "step":
+        answer = app.talk.ask(app.write(answer))
+    assert answer["again"] is False
+    app.talk.close()
+    assert (len(visible(client, table)), client.streams.find("s").batches, conflicts) == (1, 1, [])
 
 
 def test_two_streams_into_one_table_do_not_disturb_each_other(client, table, process, fake):
