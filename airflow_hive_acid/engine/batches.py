@@ -141,7 +141,7 @@ class TransactionBatch:
             finally:
                 self.close()
             return
-        with contextlib.suppress(HiveAcidError):  # what went wrong first is what matters; the txns time out
+        with contextlib.suppress(HiveAcidError, OSError):  # what went wrong first is what matters; the txns time out
             self.abort(f"{type(failure).__name__}: {failure}")
             self.close()
 
