@@ -314,10 +314,14 @@ def test_a_writer_that_was_given_up_adds_nothing_to_what_is_committed(
     batch.write(records(1))
     batch.commit()
 
+    opened = batch._open
+    assert opened is not None
+
     def reaped(_spec: JobSpec) -> None:
         spark.after = None
-        silent(client)
-        forget(client, fs)
+        with opened._heartbeat.turn:  # it sleeps: no beat either
+            silent(client)
+            forget(client, fs)
 
     (file,) = spark.files.values()
     spark.after = reaped
