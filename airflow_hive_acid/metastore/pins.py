@@ -20,6 +20,7 @@ from airflow_hive_acid.errors import (
     NoSuchPinError,
     NoSuchTxnError,
     PinExistsError,
+    SchemaVersionError,
     TablePinnedError,
     TxnAbortedError,
 )
@@ -124,6 +125,8 @@ class Pins:
                 raise InvalidArgumentsError(
                     f"tables: {table.qualified_name} is no ACID table; it has no snapshots to pin"
                 )
+        if not self._has_tables():
+            raise SchemaVersionError("this metastore has no tables for pins yet: run 'hive-acid schema upgrade'")
         self._require_free(name)
         agent = f"{AGENT} {name}" + (f" ({agent_info})" if agent_info else "")
         reader = self._client.open_snapshot(list(found), agent_info=agent)
@@ -137,6 +140,9 @@ class Pins:
                 self._client.abort_txn(reader.txn_id, f"{name} was not pinned: {failure}")
             raise
         return self.get(name)
+
+    def _has_tables(self) -> bool:
+        return self._database.read(lambda conn: self._database.features(conn).pins)
 
     def _require_free(self, name: str) -> None:
         there = next((pin for pin in self.show() if pin.name == name and pin.state is PinState.ACTIVE), None)
@@ -189,7 +195,7 @@ class Pins:
 
         :param ended: also those that have ended, as long as they are remembered.
         """
-        if not self._database.read(lambda conn: self._database.features(conn).pins):
+        if not self._has_tables():
             return []
         wanted = _PINS if ended else _PINS.where(_P.HPN_STATE == PinState.ACTIVE.value)
         return [pin for pin, _ in self._database.read(lambda conn: _read(conn, wanted))]

@@ -14,6 +14,7 @@ from airflow_hive_acid.errors import (
     NoSuchObjectError,
     NoSuchPinError,
     PinExistsError,
+    SchemaVersionError,
     TablePinnedError,
 )
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
@@ -23,7 +24,7 @@ from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore.codes import TxnState
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 from airflow_hive_acid.metastore.pin_rules import Pin, PinState
-from airflow_hive_acid.metastore.schema_pins import HIVE_ACID_PIN
+from airflow_hive_acid.metastore.schema_pins import HIVE_ACID_PIN, PIN_TABLES
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, MIN_HISTORY_WRITE_ID, TXNS, WRITE_SET
 from airflow_hive_acid.metastore.txns import txn_facts
 
@@ -294,6 +295,19 @@ def test_a_pin_that_is_let_go_of_while_the_cleaner_looks_leaves_nothing_behind(
     (outcome,) = _clean(client, fs)
     assert outcome.kind is Kind.CLEANED
     assert len(table.directories()) == 1
+
+
+def test_a_metastore_without_our_newest_tables_has_no_pins_and_says_how_it_gets_them(
+    client: MetastoreClient, fs: Filesystem, table: Any
+) -> None:
+    for pins in reversed(PIN_TABLES):
+        client.database.run(pins.drop)
+    client.database.forget_features()
+    assert client.pins.show(ended=True) == client.pins.end_overdue() == run_cleaner(client, fs) == []
+    client.pins.require_unpinned(["default.t"], "dropping it")
+    assert client.pins.forget(0) == 0
+    with pytest.raises(SchemaVersionError, match="hive-acid schema upgrade"):
+        client.pins.pin("p", ["default.t"], expires=HOUR)
 
 
 def test_what_is_tidied_up_does_not_wait_for_pins(client: MetastoreClient, table: Any) -> None:
