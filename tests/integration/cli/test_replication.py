@@ -111,6 +111,7 @@ def test_policies_run_from_a_terminal(
     assert (here["source"], here["behind"]) == ("berlin", None)
 
 
+@pytest.mark.backends("sqlite")
 def test_fail_over_ends_a_policy_and_fail_back_turns_it_round(
     sites: tuple[Site, Site], call: Callable[..., Result], tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def test_fail_over_ends_a_policy_and_fail_back_turns_it_round(
     Watch(there, primary).look(must_be_current=True)
 
 
+@pytest.mark.backends("sqlite")
 def test_a_side_that_nobody_knows_is_asked_for_by_name(call: Callable[..., Result]) -> None:
     done = call("run", "sales", site=False)
     assert "where is 'berlin'? Give --site berlin=" in str(done.exception)
