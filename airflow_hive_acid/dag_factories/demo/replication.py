@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.dag_factories.demo import checks
 from airflow_hive_acid.dag_factories.demo.story import say
+from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine.exports import Destination
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.replication.policies import policy
+from airflow_hive_acid.replication.replicating import replicate
+from airflow_hive_acid.replication.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.engine.events import Event
-    from airflow_hive_acid.replication.policies import Policy
     from airflow_hive_acid.replication.runner import CycleReport
 
 _DIRECTORY = "replica"
@@ -37,9 +40,9 @@ def replicate_first(conn_id: str, directory: str) -> None:
     """Make an empty metastore and warehouse, and copy everything into them."""
     place = Path(directory) / _DIRECTORY
     _start_clean(place)
-    with _both(conn_id, place) as (primary, replica, url):
-        say(f"metastore {url}\nwarehouse {place / 'warehouse'}")
-        report = _cycle(primary, replica)
+    with _both(conn_id, place) as (hook, client), hook.get_engine(agent_info=_AGENT, on_event=_quiet) as primary:
+        say(f"metastore {client.database.where}\nwarehouse {client.catalog.warehouse()}")
+        report = _cycle(primary, client)
         copied = f"{report.files} files with {report.bytes / 1e6:.1f} MB"
         say(f"{copied} of {len(report.tables)} tables, copied and verified")
 
@@ -47,46 +50,44 @@ def replicate_first(conn_id: str, directory: str) -> None:
 def follow_and_compare(conn_id: str, directory: str) -> None:
     """Bring what was changed since, and let Spark compare both sides, every row with all its columns."""
     place = Path(directory) / _DIRECTORY
-    with _both(conn_id, place) as (primary, replica, _):
-        report = _cycle(primary, replica)
-        say(f"{report.events} events since; {report.files} files with {report.bytes / 1e6:.1f} MB had to travel")
-        for name in checks.TABLES:
-            say(_compare(primary, replica, name, place))
+    files = (place / "compared").as_uri()
+    with _both(conn_id, place) as (hook, client):
+        # One after the other, so that both use the same Spark application.
+        with hook.get_engine(agent_info=_AGENT, on_event=_quiet) as primary:
+            report = _cycle(primary, client)
+            say(f"{report.events} events since; {report.files} files with {report.bytes / 1e6:.1f} MB had to travel")
+            exported = primary.export(f"SELECT * FROM {_LARGE}", Destination(files)).rows  # noqa: S608 - ours
+            small = {name: _rows(primary, name) for name in checks.TABLES if name != _LARGE}
+        warehouse = client.catalog.warehouse()
+        with Engine(client, hook.get_launcher(), warehouse, on_event=_quiet, agent_info=_AGENT) as replica:
+            say(_require_same(_LARGE, exported, _differing(replica, files)))
+            for name, rows in small.items():
+                there = _rows(replica, name)
+                say(_require_same(name, len(rows), len(set(rows) ^ set(there)) + abs(len(rows) - len(there))))
 
 
-def _cycle(primary: Engine, replica: Engine) -> CycleReport:
-    from airflow_hive_acid.replication.replicating import replicate
-
-    report = replicate(_policy(), primary.site("the demo"), replica.site("its replica"), holder=_AGENT)
+def _cycle(primary: Engine, client: MetastoreClient) -> CycleReport:
+    one = policy(_POLICY)
+    # Spark that a sync may need can be anybody's that reads and writes both warehouses.
+    target = Site(client, run_job=primary.run_job, name=one.destination)
+    report = replicate(one, primary.site(one.source), target, holder=_AGENT)
     if report.kept:
         raise checks.DemoCheckError(f"events that nobody could apply: {report.kept}")
     return report
 
 
-def _policy() -> Policy:
-    from airflow_hive_acid.replication.policies import policy
-
-    return policy(_POLICY)
+def _rows(engine: Engine, name: str) -> list[str]:
+    return sorted(map(repr, engine.query(f"SELECT * FROM {name}").rows))  # noqa: S608 - a name of ours
 
 
-def _compare(primary: Engine, replica: Engine, name: str, place: Path) -> str:
-    """Every row of both sides with all its columns, as often as it is there.
-
-    :raises DemoCheckError: when a row is at one side more often than at the other.
-    """
-    from airflow_hive_acid.engine.exports import Destination
-
-    if name != _LARGE:
-        here, there = (sorted(map(repr, e.query(f"SELECT * FROM {name}").rows)) for e in (primary, replica))  # noqa: S608
-        return _require_same(name, len(here), len(set(here) ^ set(there)) + abs(len(here) - len(there)))
-    files = place / "compared" / name
-    exported = primary.export(f"SELECT * FROM {name}", Destination(files.as_uri()))  # noqa: S608 - a name of ours
-    replica.run(f"CREATE TEMPORARY VIEW of_primary USING parquet OPTIONS (path '{files.as_uri()}')")
-    columns = ", ".join(column.name for column in replica.query(f"SELECT * FROM {name} LIMIT 0").columns)  # noqa: S608
-    both = f"SELECT {columns}, 1 AS n FROM {name} UNION ALL SELECT {columns}, -1 AS n FROM of_primary"  # noqa: S608
+def _differing(replica: Engine, files: str) -> int:
+    """Rows of the large table that are at one side more often than at the other."""
+    replica.run(f"CREATE TEMPORARY VIEW of_primary USING parquet OPTIONS (path '{files}')")
+    table = replica.query(f"SELECT * FROM {_LARGE} LIMIT 0")  # noqa: S608 - names of ours
+    columns = ", ".join(column.name for column in table.columns)
+    both = f"SELECT {columns}, 1 AS n FROM {_LARGE} UNION ALL SELECT {columns}, -1 AS n FROM of_primary"  # noqa: S608
     once = f"SELECT {columns} FROM ({both}) b GROUP BY {columns} HAVING sum(n) <> 0"  # noqa: S608 - names of ours
-    differing = replica.query(f"SELECT count(*) FROM ({once}) d").rows[0][0]  # noqa: S608
-    return _require_same(name, exported.rows, differing)
+    return int(replica.query(f"SELECT count(*) FROM ({once}) d").rows[0][0])  # noqa: S608
 
 
 def _require_same(name: str, rows: int, differing: int) -> str:
@@ -96,19 +97,13 @@ def _require_same(name: str, rows: int, differing: int) -> str:
 
 
 @contextlib.contextmanager
-def _both(conn_id: str, place: Path) -> Iterator[tuple[Engine, Engine, str]]:
-    from airflow_hive_acid.engine import Engine
-
+def _both(conn_id: str, place: Path) -> Iterator[tuple[HiveAcidHook, MetastoreClient]]:
     url, warehouse = f"sqlite:///{place / 'metastore.db'}", (place / "warehouse").as_uri()
     with HiveAcidHook(conn_id) as hook, MetastoreClient(url, settings=hook.settings) as client:
         client.create_schema()
         client.catalog.set_warehouse(warehouse)
         client.catalog.create_database("demo", if_not_exists=True)
-        with (
-            hook.get_engine(agent_info=_AGENT, on_event=_quiet) as primary,
-            Engine(client, hook.get_launcher(), warehouse, on_event=_quiet, agent_info=_AGENT) as replica,
-        ):
-            yield primary, replica, url
+        yield hook, client
 
 
 def _start_clean(place: Path) -> None:
