@@ -310,13 +310,15 @@ class _Sync:
         """Everything into staging: files as they are, rows by Spark, bases without rows."""
         root = self._staging(target.table)
         files: list[FileCopy] = []
-        carried = carried_bytes = 0
+        carried = carried_bytes = jobs = 0
         for partition, found in target.plans.items():
             inside = paths.join(root, f"table-{target.source.table.id}", *([partition] if partition else []))
             at = target.source.places[partition]
             for one in found.copies:
-                staged = f"{inside}/{one.arrival.directory.name}"
+                # By the source's name: two compactions of one write id are two directories.
+                staged = f"{inside}/{one.source}"
                 self._files.make_directory(staged)
+                self._keep_only(staged, {file.path.split("/", 1)[1] for file in one.files})
                 for file in one.files:
                     rest = file.path.split("/", 1)[1]
                     files.append(FileCopy(f"{at}/{file.path}", f"{staged}/{rest}", file.size))
@@ -328,9 +330,10 @@ class _Sync:
                 self._files.make_directory(staged)
                 self._files.write_text(f"{staged}/{ACID_VERSION_FILE}", ACID_VERSION)
                 target.arrivals.append((partition, arrival, staged))
-            for number, rows in enumerate(found.carries):
+            for rows in found.carries:
                 self._step("carry")
-                job = paths.join(root, f"carry-{partition or 'table'}-{number}".replace("/", "-"))
+                jobs += 1
+                job = paths.join(root, f"carry-{jobs}")
                 made = carry(self._source, self._target, target.source, partition, rows, job, root)
                 carried += len(made)
                 carried_bytes += sum(size for _, _, size in made)
@@ -340,6 +343,16 @@ class _Sync:
             target.name, target.source.table.qualified_name, directories=len(target.arrivals), files=copied.files,
             bytes=copied.bytes + carried_bytes, carried=carried, bootstrapped=target.bootstrapped,
         )  # fmt: skip
+
+    def _keep_only(self, staged: str, names: Collection[str]) -> None:
+        """Of what an attempt before has copied, nothing stays that does not belong there now."""
+        try:
+            entries = self._files.list_files(staged, recursive=True)
+        except FileNotFoundError:
+            return  # an object store knows no directory without files
+        for entry in entries:
+            if not entry.is_dir and entry.relative not in names:
+                self._files.delete(entry.path, inside=staged)
 
     def _tidy(self, before: SyncRecord | None, targets: Sequence[_Target], left: frozenset[int]) -> None:
         """Remove what a killed sync had renamed into place; nobody sees it, and its txns are forgotten afterwards."""

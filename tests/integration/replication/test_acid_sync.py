@@ -293,6 +293,27 @@ def test_a_directory_that_vanishes_while_it_is_copied_makes_the_sync_begin_anew(
 
 
 @pytest.mark.backends("sqlite")
+def test_nothing_that_an_attempt_before_has_copied_slips_in(primary: Site, replica: Site) -> None:
+    """The source has compacted the same write ids again, and the new base has fewer files than the one copied first."""
+    create(primary)
+    write(primary, "a")
+    first = compact(primary, major=True, clean=True)
+    place = path_of(primary.client.catalog.get_table(T).location)
+    (place / first / "bucket_00001").write_text("1:b")
+
+    def killed(name: str) -> None:
+        if name == "publish":
+            raise KeyboardInterrupt(name)
+
+    with pytest.raises(KeyboardInterrupt):
+        sync(primary, replica, step=killed)
+    world.remove(place / first)
+    put(primary, T, base_name(1, 1), ["1:a", "1:b"])
+    sync(primary, replica)
+    assert rows(replica) == {"": {"1:a", "1:b"}}
+
+
+@pytest.mark.backends("sqlite")
 def test_foreign_writes_at_the_replica_are_named_and_kept(primary: Site, replica: Site) -> None:
     """A bootstrap that is asked for drops them."""
     create(primary)
