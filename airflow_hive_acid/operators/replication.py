@@ -222,7 +222,12 @@ class HiveAcidReplicationOperator(BaseOperator):
                     outlet.add(asset, extra=commit)
             except ReplicationGapError as gap:
                 # They are purged by now; what they did is here all the same.
-                lost: dict[str, JsonValue] = {"kind": "gap", "policy": one.name, "event_id": after.position, "why": str(gap)}
+                lost: dict[str, JsonValue] = {
+                    "kind": "gap",
+                    "policy": one.name,
+                    "event_id": after.position,
+                    "why": str(gap),
+                }
                 outlet.add(asset, extra=lost)
         # Last: who is killed before tells of all of it again, from where it began.
         PolicyRecord(target.client.database, one.name).change(after.epoch, told=after.position)
