@@ -189,12 +189,14 @@ class HiveAcidReplicationOperator(BaseOperator):
         So what a try has brought and could not tell of is told of by the next one.
         """
         store = context.get("task_state_store")
-        noted = None if store is None else store.get(_STORE_KEY)
+        # A task that is run anew on purpose has more tries than before: that is another life (decision 18).
+        key = f"{_STORE_KEY}_{context['ti'].max_tries}"
+        noted = None if store is None else store.get(key)
         if isinstance(noted, int):
             return noted
         told = None if state is None else state.told if state.told is not None else state.position
         if store is not None and told is not None:
-            store.set(_STORE_KEY, told)
+            store.set(key, told)
         return told
 
     def _tell(
