@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CorruptTableError
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.names import FLUSH_LENGTH_SUFFIX, flushed_copy_name
+from airflow_hive_acid.format.names import FLUSH_LENGTH_SUFFIX, DirectoryKind, flushed_copy_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,8 @@ def flushed(fs: HadoopFilesystem, directory: StateDirectory, root: str, files: S
     :raises CorruptTableError: when a file is shorter than what was flushed into it.
     """
     named = directory.directory
-    if named.min_write_id == named.max_write_id or directory.compacted:
+    is_base = named.kind is DirectoryKind.BASE
+    if is_base or named.min_write_id == named.max_write_id or directory.compacted:
         return list(files)  # one transaction, and its commit vouches for the whole file
     found = []
     for file in files:
