@@ -294,18 +294,20 @@ class _Planner:
         return True
 
     def _runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Ranges of new write ids with nothing between their ends that is here already or may come later."""
-        for write_id in sorted(self._known.open):
-            if low <= write_id <= high and self._ids.is_valid(write_id):
-                yield write_id, write_id
-        start, end = max(low, self._known.high_watermark + 1), min(high, self._ids.high_watermark)
-        between = [w for w in sorted(self._ids.open) if start <= w <= end]
-        for stop in [*(w - 1 for w in between), end]:
-            if start <= stop:
-                first, last = _first(self._ids, start, stop), _first(self._ids, stop, start)
-                if first is not None and last is not None:
-                    yield first, last
-            start = stop + 2
+        """Ranges of new write ids with nothing between their ends that is here already or may come later.
+
+        As few as can be, because each is a job: of a batch that was open at the last sync all ids come with one.
+        """
+        first = last = 0
+        for write_id in range(max(low, 1), min(high, self._ids.high_watermark) + 1):
+            is_new = write_id > self._known.high_watermark or write_id in self._known.open
+            if is_new and self._ids.is_valid(write_id):
+                first, last = first or write_id, write_id
+            elif first and (write_id in self._ids.open or (not is_new and self._known.is_valid(write_id))):
+                yield first, last
+                first = 0
+        if first:
+            yield first, last
 
     def _copy(self, found: StateDirectory) -> Copy:
         arrival = Arrival(replace(found.directory, visibility_txn_id=0), found.directory.visibility_txn_id > 0)
@@ -374,9 +376,3 @@ class _Planner:
 def _visibility(entry: FileEntry) -> int:
     directory = parse_directory(entry.path.split("/")[0])
     return 0 if directory is None else directory.visibility_txn_id
-
-
-def _first(ids: ValidWriteIdList, start: int, stop: int) -> int | None:
-    """The first committed id from ``start`` towards ``stop``."""
-    step = 1 if start <= stop else -1
-    return next((w for w in range(start, stop + step, step) if ids.is_valid(w)), None)

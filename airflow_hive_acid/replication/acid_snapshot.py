@@ -19,6 +19,7 @@ from airflow_hive_acid.metastore.compaction_queue_model import Resource
 from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.metastore.replica_source import txns_of, uncleaned_compactions
 from airflow_hive_acid.replication.acid_plan import SourceView
+from airflow_hive_acid.replication.open_files import settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,6 +41,7 @@ class SourceTable:
     :param listings: what lies there.
     :param uncleaned: per partition, the compactions after which nothing was removed.
     :param open_txns: txns of write ids that are open.
+    :param growing: URIs of files of which only the listed number of bytes counts.
     """
 
     table: Table
@@ -49,6 +51,7 @@ class SourceTable:
     listings: Mapping[str, list[FileEntry]]
     uncleaned: Mapping[str, frozenset[int]]
     open_txns: Mapping[int, int]
+    growing: frozenset[str] = frozenset()
 
     def view(self, partition: str) -> SourceView:
         """One partition, for the planner."""
@@ -122,10 +125,16 @@ def _look(site: Site, table: Table, reader: ReaderSnapshot) -> SourceTable:
     write_ids = reader.snapshot[table.qualified_name]
     places = places_of(site, table)
     listings = list_places(site.filesystem, places)
+    growing: set[str] = set()
+    if not table.is_insert_only:  # streams write no other tables
+        for partition, place in places.items():
+            listings[partition], cut = settled(site.filesystem, place, listings[partition], write_ids)
+            growing |= {f"{place}/{path}" for path in cut}
     # After the listing: what is said to be complete now was complete then.
     uncleaned = client.database.read(lambda conn: uncleaned_compactions(conn, name))
     open_txns = client.database.read(lambda conn: txns_of(conn, name, write_ids.open)) if write_ids.open else {}
     return SourceTable(
         table, write_ids, reader.valid_txns, places, listings,
         {p: uncleaned.get(Resource(*name, p or None), frozenset()) for p in places}, open_txns,
+        frozenset(growing),
     )  # fmt: skip

@@ -320,8 +320,9 @@ class _Sync:
                 self._files.make_directory(staged)
                 self._keep_only(staged, {file.path.split("/", 1)[1] for file in one.files})
                 for file in one.files:
-                    rest = file.path.split("/", 1)[1]
-                    files.append(FileCopy(f"{at}/{file.path}", f"{staged}/{rest}", file.size))
+                    rest, uri = file.path.split("/", 1)[1], f"{at}/{file.path}"
+                    growing = uri in target.source.growing
+                    files.append(FileCopy(uri, f"{staged}/{rest}", file.size, beginning=growing))
                 target.arrivals.append((partition, one.arrival, staged))
             files += [FileCopy(f"{at}/{f.path}", f"{inside}/originals/{f.path}", f.size) for f in found.originals]
             if found.empty_base is not None:

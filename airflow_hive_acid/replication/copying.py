@@ -36,12 +36,14 @@ class FileCopy:
 
     :param size: bytes it must have.
     :param checksum: ``sha256:…`` it must have; None when nobody knows yet.
+    :param beginning: the source may go on behind ``size``, and what is there is not copied: a file that is written.
     """
 
     source: str
     target: str
     size: int
     checksum: str | None = None
+    beginning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ def _copy(source: StreamingFilesystem, target: StreamingFilesystem, file: FileCo
             written = checksum_of(target, file.target)
             if written == wanted:
                 return _Copied(file.target, wanted, size)
-            if expected is not None and (read or checksum_of(source, file.source)) != expected:
+            if expected is not None and (read or _source_checksum(source, file)) != expected:
                 raise CorruptDumpError(
                     f"{file.source} is not the file that was exported: its checksum is not {expected}; copy the dump "
                     "again, or export again"
@@ -175,7 +177,12 @@ def _whole(source: StreamingFilesystem, target: StreamingFilesystem, file: FileC
         return None
     if size != file.size:
         return None
-    return digest if digest == (file.checksum or checksum_of(source, file.source)) else None
+    return digest if digest == (file.checksum or _source_checksum(source, file)) else None
+
+
+def _source_checksum(source: StreamingFilesystem, file: FileCopy) -> str:
+    with source.open_input(file.source) as stream:
+        return _hash(stream, upto=file.size if file.beginning else None)[0]
 
 
 def _transfer(source: StreamingFilesystem, target: StreamingFilesystem, file: FileCopy) -> tuple[str | None, int]:
@@ -185,11 +192,11 @@ def _transfer(source: StreamingFilesystem, target: StreamingFilesystem, file: Fi
     """
     with source.open_input(file.source) as reader, target.open_output(file.target) as writer:
         on_this_machine = source.local_path(file.source) is not None and target.local_path(file.target) is not None
-        if file.checksum is not None and on_this_machine:
+        if file.checksum is not None and on_this_machine and not file.beginning:
             copied = _by_kernel(reader.fileno(), writer.fileno())
             if copied is not None:
                 return None, copied
-        return _hash(reader, writer)
+        return _hash(reader, writer, upto=file.size if file.beginning else None)
 
 
 def _by_kernel(reader: int, writer: int) -> int | None:
@@ -207,16 +214,19 @@ def _by_kernel(reader: int, writer: int) -> int | None:
         copied += count
 
 
-def _hash(reader: BinaryIO, writer: BinaryIO | None = None, *, at_most: int | None = None) -> tuple[str, int]:
+def _hash(
+    reader: BinaryIO, writer: BinaryIO | None = None, *, at_most: int | None = None, upto: int | None = None
+) -> tuple[str, int]:
     """The checksum and number of the bytes of a stream, which are written to another one on the way.
 
     :param at_most: stop when there are more: the number is then larger than this.
+    :param upto: take no more than so many.
     """
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(BUFFER))
     size = 0
     while at_most is None or size <= at_most:
-        count = _read(reader, buffer)
+        count = _read(reader, buffer if upto is None else buffer[: upto - size])
         if not count:
             break
         piece = buffer[:count]

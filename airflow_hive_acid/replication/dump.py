@@ -55,6 +55,7 @@ class DumpFile:
     :param size: bytes.
     :param checksum: ``sha256:`` and 64 hex digits; None until it is copied.
     :param source: URI, when it does not lie in the dump itself.
+    :param beginning: the source may go on behind ``size``: it is written by a transaction batch.
     """
 
     partition: str
@@ -62,6 +63,7 @@ class DumpFile:
     size: int
     checksum: str | None = None
     source: str | None = None
+    beginning: bool = False
 
     @property
     def place(self) -> str:

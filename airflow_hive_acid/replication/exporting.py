@@ -28,6 +28,7 @@ from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.dump import BEGUN, COMPLETE, Dump, DumpFile, Scope, write_documents
 from airflow_hive_acid.replication.moving import copy
+from airflow_hive_acid.replication.open_files import settled
 from airflow_hive_acid.replication.state_ids import METADATA_STATE_ID, STATE_ID
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def export_metadata(
             dump = Dump(found.get(name), Scope.METADATA, state, event_id or None, whole_table=specs is None)
             if dump.table is not None:
                 dump = _with_partitions(conn, rows, dump, dump.table, specs, known)
-            dumps.append(_tagged(dump))
+            dumps.append(tagged(dump))
         return dumps
 
     return site.client.database.read(operation)
@@ -141,7 +142,7 @@ def open_export(
                 files=_list_files(site, dump, lists, snapshot.valid_txns),
                 write_ids=None if lists is None else str(_settled(lists)),
             )
-        yield _tagged(dump)
+        yield tagged(dump)
 
 
 def export_table(
@@ -166,9 +167,11 @@ def export_table(
     _require_own_place(site, uri)
     with open_export(site, table, partitions, scope=scope, event_id=event_id) as dump:
         _begin(site, uri, table, dump)
-        copies = [FileCopy(str(f.source), f"{uri}/{f.place}", f.size) for f in dump.files]
+        copies = [FileCopy(str(f.source), f"{uri}/{f.place}", f.size, beginning=f.beginning) for f in dump.files]
         report = copy(site, site.filesystem, site.filesystem, copies)
-        files = [replace(f, checksum=report.checksums[f"{uri}/{f.place}"], source=None) for f in dump.files]
+        files = [
+            replace(f, checksum=report.checksums[f"{uri}/{f.place}"], source=None, beginning=False) for f in dump.files
+        ]
         dump = replace(dump, files=tuple(files))
         _remove_strays(site, uri, dump)
         write_documents(site.filesystem, uri, dump)
@@ -290,7 +293,7 @@ def table_of(found: TableObject) -> Table:
     )  # fmt: skip
 
 
-def _tagged(dump: Dump) -> Dump:
+def tagged(dump: Dump) -> Dump:
     """The objects with the state id as a parameter, as Hive's exports have it, and without any other one."""
     if dump.table is None:
         return dump
@@ -323,12 +326,19 @@ def _list_files(site: Site, dump: Dump, lists: ValidWriteIdList | None, txns: Va
     files: list[DumpFile] = []
     for partition, place in places:
         listing = listings[place] or []
-        chosen = _plain_files(listing) if lists is None else _acid_files(listing, lists, txns)
-        files += [DumpFile(partition, path, size, source=f"{place}/{found}") for path, found, size in chosen]
+        chosen, cut = plain_files(listing), frozenset[str]()
+        if lists is not None:
+            entries = [FileEntry(f"{i.relative}/" if i.is_dir else i.relative, i.size) for i in listing]
+            chosen, cut = _acid_files(site, place, entries, lists, txns)
+        files += [
+            DumpFile(partition, path, size, source=f"{place}/{found}", beginning=found in cut)
+            for path, found, size in chosen
+        ]
     return tuple(files)
 
 
-def _plain_files(listing: Sequence[FileInfo]) -> list[tuple[str, str, int]]:
+def plain_files(listing: Sequence[FileInfo]) -> list[tuple[str, str, int]]:
+    """Files of a table without transactions: path in the dump, path at the source, bytes."""
     return [
         (info.relative, info.relative, info.size)
         for info in listing
@@ -336,10 +346,12 @@ def _plain_files(listing: Sequence[FileInfo]) -> list[tuple[str, str, int]]:
     ]
 
 
-def _acid_files(listing: Sequence[FileInfo], lists: ValidWriteIdList, txns: ValidTxnList) -> list[tuple[str, str, int]]:
-    """What a snapshot reads: path in the dump, path at the source, bytes."""
-    entries = [FileEntry(f"{i.relative}/" if i.is_dir else i.relative, i.size) for i in listing]
-    state = acid_state(entries, lists, txns)
+def _acid_files(
+    site: Site, place: str, entries: Sequence[FileEntry], lists: ValidWriteIdList, txns: ValidTxnList
+) -> tuple[list[tuple[str, str, int]], frozenset[str]]:
+    """What a snapshot reads: path in the dump, path at the source, bytes; and the latter of files that grow."""
+    listing, cut = settled(site.filesystem, place, entries, lists)
+    state = acid_state(listing, lists, txns)
     found = [(entry.path, entry.path, entry.size) for entry in state.originals]
     for directory in (*state.inserts, *state.deletes):
         stripped = replace(directory.directory, visibility_txn_id=0).name
@@ -347,7 +359,7 @@ def _acid_files(listing: Sequence[FileInfo], lists: ValidWriteIdList, txns: Vali
             if not entry.path.endswith("/"):
                 below = entry.path.removeprefix(f"{directory.name}/")
                 found.append((f"{stripped}/{below}", entry.path, entry.size))
-    return found
+    return found, cut
 
 
 def _require_own_place(site: Site, uri: str) -> None:

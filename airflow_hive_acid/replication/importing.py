@@ -149,7 +149,7 @@ def import_metadata_in(
         # A table that several dumps are about takes one of them at a time, in their order.
         round_, seen, later = [], set(), []
         for index in waiting:
-            name = _target(dumps[index], asked[index])
+            name = target_of(dumps[index], asked[index])
             if name is not None and name in seen:
                 later.append(index)
                 continue
@@ -167,7 +167,7 @@ def import_dump(site: Site, dump: Dump, filesystem: StreamingFilesystem, asked: 
     :param filesystem: where its files lie.
     """
     if dump.is_noop:
-        name = _target(dump, asked)
+        name = target_of(dump, asked)
         what = "the table" if dump.table is None else "the partitions"
         return ImportResult(
             str(name or "?"), dump.state_id, "unchanged", f"{what} did not exist any more at the source"
@@ -178,7 +178,8 @@ def import_dump(site: Site, dump: Dump, filesystem: StreamingFilesystem, asked: 
     return _Import(site, dump, filesystem, asked).run()
 
 
-def _target(dump: Dump, asked: Asked) -> TableName | None:
+def target_of(dump: Dump, asked: Asked) -> TableName | None:
+    """The table that a dump becomes; None for a dump of nothing without a name."""
     return asked.table or dump.name
 
 
@@ -194,7 +195,7 @@ def _import_round(
     for index, dump, asked in items:
         if dump.is_noop:
             results[index] = import_dump(site, dump, site.filesystem, asked)
-    live = [(i, d, a, n) for i, d, a in items if not d.is_noop and (n := _target(d, a)) is not None]
+    live = [(i, d, a, n) for i, d, a in items if not d.is_noop and (n := target_of(d, a)) is not None]
     databases = {db: require_database(conn, db) for db in sorted({name.database for *_, name in live})}
     tables = rows.find_tables(conn, [name for *_, name in live], lock=True)
     wanted = [(tables[name].id, part.name) for _, dump, _, name in live if name in tables for part in dump.partitions]
@@ -207,12 +208,13 @@ def _import_round(
         }  # fmt: skip
         plan = plan_import(dump, asked, Existing(table, parts), databases[name.database], now)
         plans.append(plan)
-        results[index] = _result(plan, dump)
+        results[index] = result_of(plan, dump)
     rows.write_tables(conn, [plan.table for plan in plans if plan.table is not None])
     rows.write_partitions(conn, [(tables[plan.name], plan.partitions) for plan in plans if plan.partitions])
 
 
-def _result(plan: ImportPlan, dump: Dump, files: int = 0, bytes_: int = 0, reused: int = 0) -> ImportResult:
+def result_of(plan: ImportPlan, dump: Dump, files: int = 0, bytes_: int = 0, reused: int = 0) -> ImportResult:
+    """What is told of an import that went as planned."""
     reason = plan.reason
     if plan.is_noop:
         action = "unchanged"
@@ -240,7 +242,7 @@ class _Import:
         self._source = source
         self._asked = asked
         self._rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
-        name = _target(dump, asked)
+        name = target_of(dump, asked)
         if name is None:
             raise AssertionError("a dump without a table")
         self._name = table_name(str(name))
@@ -250,9 +252,9 @@ class _Import:
         """Plan, copy, put into place, commit."""
         plan = self._client.database.read(self._plan)
         if plan.is_noop:
-            return _result(plan, self._dump)
+            return result_of(plan, self._dump)
         self._rows.reserve(1, len(plan.partitions))
-        agent = f"import {self._name}"
+        agent = self._site.agent_info(f"import {self._name}")
         creates = plan.table is not None and plan.table.before is None
         with (
             self._aborted_txns(len(self._state.aborted) if creates else 0, agent) as aborted,
@@ -261,7 +263,7 @@ class _Import:
         ):
             plan = self._client.database.read(self._plan)
             if plan.is_noop:
-                return _result(plan, self._dump)
+                return result_of(plan, self._dump)
             if plan.table is not None and plan.table.before is None:
                 self._require_free(plan)
             files = self._files(plan)
@@ -273,7 +275,7 @@ class _Import:
             self._publish(ddl, plan, staged, aborted)
         self._remove_dropped(plan)
         self._compact_aborted(plan)
-        return _result(plan, self._dump, len(files), staged.bytes, staged.reused)
+        return result_of(plan, self._dump, len(files), staged.bytes, staged.reused)
 
     @contextlib.contextmanager
     def _aborted_txns(self, count: int, agent: str) -> Iterator[list[int]]:
@@ -314,8 +316,11 @@ class _Import:
             )
         if plan.in_place:
             return
-        listing = list_many(self._filesystem, [plan.location], recursive=False)[plan.location] or []
-        if taken := [info.name for info in listing if not is_hidden(info.name)]:
+        # A directory is no rows (one that was killed may have left it), but in an ACID table it says something.
+        plain = self._dump.write_ids is None
+        found = list_many(self._filesystem, [plan.location], plain, descend=lambda i: not is_hidden(i.name))
+        listing = [info for info in found[plan.location] or () if not (plain and info.is_dir)]
+        if taken := [info.relative for info in listing if not is_hidden(info.name)]:
             raise AlreadyExistsError(
                 f"{plan.location} is not empty: it holds {taken[0]}, which would become rows of {self._name}; move it "
                 "away, or choose another LOCATION"
@@ -335,7 +340,9 @@ class _Import:
             target = f"{place}/{folder}" if folder else place
             paths.require_inside(plan.location if paths.is_inside(plan.location, place) else place, f"{target}/{name}")
             moved = MovedFile(key, target, name, file.size)
-            copied = FileCopy(str(file.source), f"data/{key}/{PLAIN_FILES}/{name}", file.size, file.checksum)
+            copied = FileCopy(
+                str(file.source), f"data/{key}/{PLAIN_FILES}/{name}", file.size, file.checksum, file.beginning
+            )
             found.append((moved, copied))
         return found
 
@@ -428,7 +435,7 @@ class _Import:
         if manifest is not None:
             check_files(self._filesystem, [manifest])
         now = self._plan(conn, lock=True)
-        if _outline(now) != _outline(plan):
+        if outline(now) != outline(plan):
             raise InvalidArgumentsError(f"{self._name} was changed by somebody else while it was imported; try again")
         tables = self._rows.write_tables(conn, [] if now.table is None else [now.table])
         table = tables.get(self._name) or self._rows.find_tables(conn, [self._name])[self._name]
@@ -487,7 +494,7 @@ class _Staged:
     reused: int = 0
 
 
-def _outline(plan: ImportPlan) -> tuple[object, ...]:
+def outline(plan: ImportPlan) -> tuple[object, ...]:
     """What must not have changed between the plan by which files were copied and the one that is committed."""
     before = None if plan.table is None or plan.table.before is None else plan.table.before.id
     parts = tuple((w.after.name, None if w.before is None else w.before.id) for w in plan.partitions)

@@ -31,9 +31,16 @@ def copy(site: Site, source: StreamingFilesystem, target: StreamingFilesystem, f
     settings = site.settings
     several = len(files) > settings.integer("hive.exec.copyfile.maxnumfiles")
     large = sum(file.size for file in files) > settings.integer("hive.exec.copyfile.maxsize")
-    if several and large and site.run_job is not None:
-        return _by_spark(site, target, files)
-    return copy_files(source, target, files, threads=settings.integer("hive.repl.parallel.copy.tasks"))
+    threads = settings.integer("hive.repl.parallel.copy.tasks")
+    if not (several and large and site.run_job is not None):
+        return copy_files(source, target, files, threads=threads)
+    report = _by_spark(site, target, [file for file in files if not file.beginning])
+    # Distcp knows whole files only.
+    rest = copy_files(source, target, [file for file in files if file.beginning], threads=threads)
+    return CopyReport(
+        report.files + rest.files, report.bytes + rest.bytes, report.reused + rest.reused,
+        report.seconds + rest.seconds, report.checksums | rest.checksums,
+    )  # fmt: skip
 
 
 def _by_spark(site: Site, target: StreamingFilesystem, files: Sequence[FileCopy]) -> CopyReport:

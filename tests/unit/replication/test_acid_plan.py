@@ -78,7 +78,10 @@ class Warehouse:
         return True
 
     def clean(self, ids: ValidWriteIdList, highest: int) -> None:
-        state = acid_state(self.listing(), ids.for_cleaner(highest), EVERY_TXN)
+        try:
+            state = acid_state(self.listing(), ids.for_cleaner(highest), EVERY_TXN)
+        except SnapshotTooOldError:
+            return  # a later compaction has passed this one; what is obsolete goes in its name
         for gone in (*state.obsolete, *state.aborted):
             del self.directories[gone.name]
 
