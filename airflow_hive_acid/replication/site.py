@@ -31,12 +31,18 @@ class Site:
     :param filesystem: of its warehouse; a dump may lie on any filesystem that it reaches.
     :param run_job: for what needs Spark (large copies, rows of some write ids); None: there is no Spark here.
     :param name: as messages call it: a connection id, or ``primary`` and ``replica``.
+    :param agent: how its txns are called in front, so that the next cycle of a policy finds them; empty: not at all.
     """
 
     client: MetastoreClient
     filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
     run_job: RunJob | None = None
     name: str = "here"
+    agent: str = ""
+
+    def agent_info(self, what: str) -> str:
+        """What a txn says that is opened for something."""
+        return f"{self.agent}: {what}" if self.agent else what
 
     @property
     def settings(self) -> Settings:
