@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.events import ReplicationEvent
 
 _DATABASE_KINDS = frozenset({EventKind.CREATE_DATABASE, EventKind.ALTER_DATABASE, EventKind.DROP_DATABASE})
-_REPORTED = frozenset({EventKind.NOT_REPLICATED, EventKind.UNKNOWN})
+_REPORTED = frozenset({EventKind.NOT_REPLICATED, EventKind.UNREADABLE, EventKind.UNKNOWN})
 _DROPS = frozenset({EventKind.DROP_DATABASE, EventKind.DROP_TABLE, EventKind.DROP_PARTITION})
 _RANK = {EventKind.INSERT: 0, EventKind.ALTER_PARTITION: 1, EventKind.ADD_PARTITION: 2}
 """Which of two changes of a partition's data says more."""

@@ -1,8 +1,9 @@
 """Rows of a notification log, a real Hive's or ours, to :class:`ReplicationEvent`.
 
-What cannot be used is kept: a type that nobody knows, and a message that is not what its type promises, become UNKNOWN
-with the reason; types of Hive's that have no copy at a destination become NOT_REPLICATED. Names are lower-cased, and
-partition names are made as Hive makes them. Of a rename the message has the old names and the row the new ones.
+What cannot be used is kept: a type that nobody knows becomes UNKNOWN, a message that is not what its type promises
+UNREADABLE, with the reason: what it changed must be read anew. Types of Hive's without a copy at a destination become
+NOT_REPLICATED. Names are lower-cased, and partition names are made as Hive makes them. Of a rename the message has the
+old names and the row the new ones.
 """
 
 from __future__ import annotations
@@ -73,12 +74,19 @@ def decode_event(logged: LoggedEvent) -> ReplicationEvent:
         return replace(bare, kind=kind, **read(bare, logged.message()))
     except (InvalidArgumentsError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         why = str(error) if isinstance(error, InvalidArgumentsError) else repr(error)
-        return replace(bare, problem=f"the message of {bare} is not as Hive writes it: {why}")
+        problem = f"the message of {bare} is not as Hive writes it: {why}"
+        return replace(bare, kind=EventKind.UNREADABLE, problem=problem)
 
 
 def base_type(name: str) -> str:
     """A type without the suffix that it has in some versions."""
     return name.removesuffix(_SUFFIX)
+
+
+def promised_kind(name: str) -> EventKind | None:
+    """What an event of this type is when its message can be read; None for a type that nobody knows."""
+    known = _READERS.get(base_type(name))
+    return None if known is None else known[0]
 
 
 def is_acid(table: TableObject) -> bool:

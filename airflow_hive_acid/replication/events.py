@@ -56,8 +56,10 @@ class EventKind(Enum):
     COMMIT_COMPACTION = "CommitCompaction"
     NOT_REPLICATED = "NotReplicated"
     """A type of Hive's that has no copy at the destination: functions, constraints, statistics, …"""
+    UNREADABLE = "Unreadable"
+    """A type that is known, with a message that is not as Hive writes it: what it is about is read anew."""
     UNKNOWN = "Unknown"
-    """A type that nobody here knows, or a message that cannot be read."""
+    """A type that nobody here knows, or a message of no format that is known."""
 
 
 TXN_KINDS = frozenset({
@@ -89,7 +91,7 @@ class ReplicationEvent:
     :param files: URIs that came with it.
     :param table_object: the table as the message has it (after), ``table_before_object`` before.
     :param partition_objects: the partitions as the message has them (after).
-    :param problem: of UNKNOWN and NOT_REPLICATED: why it is that.
+    :param problem: of UNKNOWN, UNREADABLE and NOT_REPLICATED: why it is that.
     :param logged: the row of the log.
     """
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.dropping import DropResult
     from airflow_hive_acid.replication.importing import ImportResult
     from airflow_hive_acid.replication.policies import Policy
+    from airflow_hive_acid.replication.rereading import Reread
     from airflow_hive_acid.replication.site import Site
     from airflow_hive_acid.replication.tasks import Command
 
@@ -140,6 +141,25 @@ class SiteExecutor:
         """What came by this policy and is not at the source any more, or is not the policy's any more."""
         gone = sorted(self.brought - set(tables))
         return [_dropped(t, drop_table(self.target, str(self.policy.target(t)), event_id)) for t in gone]
+
+    def read_again(self, wanted: Reread) -> list[Applied]:
+        """Tables that are at another state than the source's; those of another kind make way for a new copy."""
+        policy, done = self.policy, []
+        tables = {table for table in wanted.tables if policy.selects(table)}
+        if wanted.names:
+            everything = self.tables()
+            done += self.drop_others(everything, wanted.event_id)
+            there = self.target.client.catalog.find_tables(str(policy.target(t)) for t in everything)
+            tables |= {t for t in everything if str(policy.target(t)) not in there}
+        now = self.source.client.catalog.find_tables(map(str, tables))
+        copies = self.target.client.catalog.find_tables(str(policy.target(t)) for t in tables)
+        for table in sorted(tables):
+            found, copied, target = now.get(str(table)), copies.get(str(policy.target(table))), policy.target(table)
+            if copied is not None and (found is None or found.is_transactional != copied.is_transactional):
+                done.append(_dropped(table, drop_table(self.target, str(target), wanted.event_id)))
+            if found is not None and not found.is_transactional and found.type != MATERIALIZED_VIEW:
+                done.append(self._bring(table, target, (), wanted.event_id))
+        return done
 
     def run(self, tasks: Sequence[ReplicationTask]) -> list[Applied]:
         """In order; changes of metadata that follow each other travel together."""

@@ -54,6 +54,7 @@ class EximReplicationTaskFactory:
             EventKind.ALTER_PARTITION: self._alter_partition,
             EventKind.INSERT: self._with_data,
             EventKind.NOT_REPLICATED: self._not_replicated,
+            EventKind.UNREADABLE: self._unknown,
             EventKind.UNKNOWN: self._unknown,
         }
 

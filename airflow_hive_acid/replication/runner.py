@@ -23,6 +23,7 @@ from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.replication.decoding import SILENT, base_type, decode_event
 from airflow_hive_acid.replication.events import EventKind, read_after
 from airflow_hive_acid.replication.exim import merge_syncs
+from airflow_hive_acid.replication.rereading import Reread, both, reread_of, told
 from airflow_hive_acid.replication.selecting import of_policy
 from airflow_hive_acid.replication.state import KeptEvent, ObjectState, Phase, PolicyRecord
 from airflow_hive_acid.replication.tasks import SyncAcidCommand
@@ -77,6 +78,9 @@ class Executor(Protocol):
     def drop_others(self, tables: Iterable[TableName], event_id: int) -> list[Applied]:
         """Drop what an earlier copy of the policy brought and the source has no more."""
 
+    def read_again(self, wanted: Reread) -> list[Applied]:
+        """Bring what is no ACID table to the source's state, or drop it if it is gone there."""
+
     def run(self, tasks: Sequence[ReplicationTask]) -> list[Applied]:
         """Run tasks in order, those that are not for ACID tables; what is gone at the source by now is left to the
         event that says so."""
@@ -102,6 +106,7 @@ class Parts:
     :param create: a task for each event, collapsed where that gives the same (:mod:`collapse`).
     :param now: milliseconds, by the destination's clock.
     :param step: told before each step, for progress; what it raises ends the cycle there.
+    :param begin: told the epoch of the cycle, before anything is done.
     """
 
     events: EventSource
@@ -110,6 +115,7 @@ class Parts:
     now: Callable[[], int]
     step: Callable[[str], None] = lambda _step: None
     page: int = PAGE
+    begin: Callable[[int], object] = lambda _epoch: None
 
 
 @dataclass(slots=True)
@@ -122,7 +128,7 @@ class CycleReport:
     :param tasks: tasks that they came to, without those that ask for nothing.
     :param applied: changes of tables that were made, ``unchanged`` those that the destination had already.
     :param kinds: events by kind.
-    :param kept: events that nobody could apply.
+    :param kept: events that nobody could apply, or of which what they changed was read anew.
     :param tables: tables that were changed.
     :param notes: what a person should know.
     """
@@ -225,12 +231,13 @@ class _Cycle:
         self._parts = parts
         self._epoch = state.epoch
         self._as_of = 0
-        self._dropped: set[TableName] = set()
+        self._again = Reread()
         self.report = CycleReport(policy.name, state.epoch, state.position, state.position)
 
     def run(self, *, again: bool) -> None:
         parts = self._parts
         parts.step("begun")
+        parts.begin(self._epoch)
         # R3: the moment first, then the source's state, which is therefore not older.
         self._as_of = parts.now()
         current = self.report.current = parts.events.current_event_id()
@@ -281,6 +288,11 @@ class _Cycle:
             if not page:
                 break  # a source whose newest events are not readable yet
             tasks = merge_syncs(self._tasks(page))
+            again = self._again
+            if not again.is_empty:
+                # First: what follows finds it newer than its events, and leaves it.
+                wanted |= self._read_again(again)
+                newest = max(newest or 0, again.event_id)
             syncs = [c for task in tasks for c in task.destination if isinstance(c, SyncAcidCommand)]
             work = [task for task in tasks if not any(isinstance(c, SyncAcidCommand) for c in task.destination)]
             if work:
@@ -288,7 +300,7 @@ class _Cycle:
                 self._note(self._parts.executor.run(work))
             for command in syncs:
                 wanted |= self._acid(command)
-                newest = command.event_id
+                newest = max(newest or 0, command.event_id)
             reached = page[-1].event_id
             if newest is None:
                 self._advance(reached)
@@ -298,7 +310,7 @@ class _Cycle:
 
     def _tasks(self, page: Sequence[LoggedEvent]) -> list[ReplicationTask]:
         """What a page of events asks for; what nobody can apply is kept first."""
-        mine, kept = [], []
+        mine, kept, again = [], [], []
         for logged in page:
             event = of_policy(decode_event(logged), self._policy)
             self.report.events += 1
@@ -306,11 +318,16 @@ class _Cycle:
                 self.report.foreign += 1
                 continue
             self.report.kinds[event.kind.value] += 1
+            if event.kind is EventKind.UNREADABLE:
+                again.append(reread_of(event))
+                kept.append(_kept(told(event, again[-1])))
+                continue
             if event.kind in (EventKind.UNKNOWN, EventKind.NOT_REPLICATED):
                 if base_type(event.type) not in SILENT:
                     kept.append(_kept(event))
                 continue
             mine.append(event)
+        self._again = both(again)
         if kept:
             self._record.keep(self._epoch, kept)
             self.report.kept += [f"event {one.event_id} {one.type}: {one.why}" for one in kept]
@@ -319,6 +336,19 @@ class _Cycle:
         found = [task for task in made if not task.is_no_op]
         self.report.tasks += len(found)
         return found
+
+    def _read_again(self, wanted: Reread) -> set[TableName]:
+        """Read anew what events that cannot be read have changed.
+
+        :return: the ACID tables to sync.
+        """
+        executor = self._parts.executor
+        self._parts.step("reading anew")
+        self._note(executor.read_again(wanted))
+        tables = {table for table in wanted.tables if self._policy.selects(table)}
+        if wanted.names:
+            tables.update(executor.tables())
+        return tables | executor.changed_acid_tables() if wanted.write_ids else tables
 
     def _acid(self, command: SyncAcidCommand) -> set[TableName]:
         """The tables that a command names, or else those whose write ids differ."""

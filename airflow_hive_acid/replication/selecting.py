@@ -13,6 +13,7 @@ from sqlalchemy import bindparam, select
 
 from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, REPL_TXN_MAP, TXN_TO_WRITE_ID
+from airflow_hive_acid.replication.decoding import promised_kind
 from airflow_hive_acid.replication.events import TXN_KINDS, EventKind
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def of_policy(event: ReplicationEvent, policy: Policy) -> ReplicationEvent | Non
     """The event as a policy sees it; None when it is not about anything that the policy replicates."""
     if event.kind in TXN_KINDS:
         return _of_txn(event, policy)
+    if event.kind is EventKind.UNREADABLE and promised_kind(event.type) is EventKind.ALTER_TABLE:
+        return event  # it may be a rename, and the name that the row does not have may be the policy's
     if event.table is None:
         return _of_database(event, policy)
     after = policy.selects(event.table)

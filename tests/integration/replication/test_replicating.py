@@ -6,10 +6,12 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.schema_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.replication.policies import policy
 from airflow_hive_acid.replication.replicating import commits_between, replicate, standing
 from airflow_hive_acid.replication.state import PolicyRecord
@@ -85,6 +87,35 @@ def test_a_policy_copies_and_then_follows_plain_and_acid_tables(world: World, pr
     assert second.position is not None
     told = list(commits_between(POLICY, primary, replica, first.position, second.position))
     assert [(c["kind"], c["tables"]) for c in told] == [("replicated", ["sales.parts", "sales.plain"])]
+
+
+@pytest.mark.backends("sqlite")
+def test_events_that_cannot_be_read_leave_no_difference(world: World, primary: Site, replica: Site) -> None:
+    """A rename, a drop, an insert, writes of ACID tables, and a plain table that became one; no message says so."""
+    for name in ("sales.old", "sales.gone", "sales.kept", "sales.turns"):
+        plain_table(primary, name, a="one\n")
+    world.write()
+    first = cycle(primary, replica)
+    catalog = primary.client.catalog
+    write(primary, catalog.get_table("sales.kept").location, b="two\n")
+    catalog.alter_properties("sales.kept", {"numFiles": "2"})
+    catalog.rename_table("sales.old", "sales.new")
+    catalog.drop_table("sales.gone")
+    catalog.drop_table("sales.turns")
+    catalog.create_table(TableDefinition("sales", "turns", (Column("a", "int"),), properties={"transactional": "true"}))
+    world.two_tables()
+    assert first.position is not None
+    with primary.client.database.transaction() as conn:
+        after = NOTIFICATION_LOG.c.EVENT_ID > first.position
+        conn.execute(sa.update(NOTIFICATION_LOG).where(after).values(MESSAGE="not of its format"))
+    second = cycle(primary, replica)
+    Watch(world, replica).look(must_be_current=True)
+    assert second.position == primary.client.notifications.current_event_id()
+    assert replica.client.catalog.list_tables("sales") == catalog.list_tables("sales")
+    assert lines(replica, "sales.kept") == {"a": "one\n", "b": "two\n"}
+    assert lines(replica, "sales.new") == {"a": "one\n"}
+    assert replica.client.catalog.get_table("sales.turns").is_transactional
+    assert cycle(primary, replica).applied == 0
 
 
 def test_a_replica_has_databases_of_other_names(world: World, primary: Site, replica: Site) -> None:

@@ -38,6 +38,7 @@ from airflow_hive_acid.replication.tasks import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from airflow_hive_acid.replication.rereading import Reread
     from airflow_hive_acid.replication.runner import CycleReport
     from airflow_hive_acid.replication.site import Site
 
@@ -99,6 +100,14 @@ class Destination:
         for table in gone:
             del self.states[table]
         return [Applied(table, "dropped", dropped=True) for table in gone]
+
+    def read_again(self, wanted: Reread) -> list[Applied]:
+        tables = self.tables()
+        gone = self.drop_others(tables, wanted.event_id) if wanted.names else []
+        mine = {t for t in tables if t in wanted.tables or (wanted.names and t not in self.states)}
+        return gone + [
+            one for t in sorted(mine - set(self.acid_tables(mine))) for one in self._bring(t, "read", wanted.event_id)
+        ]
 
     def run(self, tasks: Sequence[ReplicationTask]) -> list[Applied]:
         return [one for task in tasks for one in self._run(task)]
@@ -327,6 +336,74 @@ def test_events_that_nobody_knows_are_kept_and_reported(replication: Replication
     assert "MAKE_TEA" in report.kept[0]
     assert "1 events kept" in str(report)
     assert replication.cycle().kept == []
+
+
+def broken(replication: Replication, after: int, type_: str = "%", **values: object) -> None:
+    """Messages after a position are not what their types promise."""
+    log = NOTIFICATION_LOG
+    change = sa.update(log).where(log.c.EVENT_ID > after, log.c.EVENT_TYPE.like(type_))
+    with replication.primary.client.database.transaction() as conn:
+        conn.execute(change.values(MESSAGE="{", **values))
+
+
+def test_the_table_of_a_message_that_cannot_be_read_is_read_anew(replication: Replication) -> None:
+    """Of a known type: whatever it did, the table is at the source's state before the position passes it."""
+    for name in ("a", "b"):
+        replication.plain(name)
+    replication.table("acid")
+    first = replication.cycle()
+    replication.at.work.clear()
+    replication.drop("b")
+    replication.plain("c")
+    replication.primary.client.catalog.alter_properties("sales.acid", {"x": "y"})
+    assert first.position is not None
+    broken(replication, first.position)
+    report = replication.cycle(page=10)
+    assert report.position == replication.current
+    assert set(replication.at.states) == {A, ACID, TableName("sales", "c")}
+    assert all(s >= first.position for t, s in replication.at.states.items() if t != A)
+    assert replication.at.states[A] <= first.position
+    kept = {k.type: k.why for k in replication.record.kept_events()}
+    assert "is not as Hive writes it" in kept["DROP_TABLE"]
+    assert kept["DROP_TABLE"].endswith("read anew: sales.b")
+    assert kept["ALTER_TABLE"].endswith("read anew: sales.acid and which tables there are")
+    assert kept["COMMIT_TXN"].endswith("read anew: all ACID tables whose write ids differ")
+    assert "read anew" not in kept["OPEN_TXN"]
+
+
+def test_a_txn_that_cannot_be_read_makes_write_ids_be_compared(replication: Replication) -> None:
+    replication.table("acid")
+    first = replication.cycle()
+    replication.at.work.clear()
+    assert first.position is not None
+    with replication.primary.client.begin({"sales.acid": "insert"}):
+        pass
+    # Nothing else says that anything was written.
+    broken(replication, first.position, "COMMIT_TXN", DB_NAME=None, TBL_NAME=None)
+    with replication.primary.client.database.transaction() as conn:
+        log = NOTIFICATION_LOG
+        others = sa.and_(log.c.EVENT_ID > first.position, log.c.EVENT_TYPE != "COMMIT_TXN")
+        conn.execute(sa.update(log).where(others).values(EVENT_TYPE="MAKE_TEA"))
+    report = replication.cycle()
+    assert (report.position, replication.at.work) == (replication.current, ["synced acid"])
+
+
+def test_a_message_that_cannot_be_read_of_no_table_stops_the_policy(replication: Replication) -> None:
+    """What it changed is not known: nothing is passed over, and the remedy is named."""
+    replication.plain("a")
+    first = replication.cycle()
+    replication.plain("b")
+    assert first.position is not None
+    broken(replication, first.position, DB_NAME=None, TBL_NAME=None)
+    for _ in range(2):
+        with pytest.raises(ReplicationGapError, match=r"event \d+ CREATE_TABLE cannot be read.+Bootstrap the policy"):
+            replication.cycle()
+        state = replication.record.read()
+        assert state is not None
+        assert state.position == first.position
+        assert "CREATE_TABLE" in (state.error or "")
+    assert replication.cycle(again=True).position == replication.current
+    assert set(replication.at.states) == {A, B}
 
 
 def test_a_purged_log_stops_the_policy_and_only_a_person_makes_it_copy_again(replication: Replication) -> None:
