@@ -57,7 +57,9 @@ _LOCK_TABLES = select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID.in_(_IDS)).order_by(TBL
 _PARTITION_IDS = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.PART_ID).where(
     tuple_(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).in_(bindparam("names", expanding=True))
 )
-_PARTITIONS_OF = select(PARTITIONS.c.PART_NAME, PARTITIONS.c.PART_ID).where(PARTITIONS.c.TBL_ID == bindparam("table"))
+_PARTITIONS_OF = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.PART_ID).where(
+    PARTITIONS.c.TBL_ID.in_(_IDS)
+)
 _OF_TABLE, _OF_PARTITION = SDS.alias("of_table"), SDS.alias("of_partition")
 _OTHER_COLUMNS = (
     select(TBLS.c.TBL_ID)
@@ -168,8 +170,14 @@ class ObjectRows:
 
     def partitions_of(self, conn: Connection, table_id: int) -> dict[str, StoredPartition]:
         """All partitions of a table, by name."""
-        names = {row[1]: row[0] for row in conn.execute(_PARTITIONS_OF, {"table": table_id})}
-        return {names[i]: StoredPartition(i, found) for i, found in read_partition_objects(conn, names).items()}
+        return {name: stored for (_, name), stored in self.all_partitions(conn, [table_id]).items()}
+
+    def all_partitions(self, conn: Connection, table_ids: Iterable[int]) -> dict[tuple[int, str], StoredPartition]:
+        """All partitions of several tables, by table id and name."""
+        keys: dict[int, tuple[int, str]] = {}
+        for batch in chunks(sorted(set(table_ids)), _AT_ONCE):
+            keys |= {row[2]: (row[0], row[1]) for row in conn.execute(_PARTITIONS_OF, {"ids": list(batch)})}
+        return {keys[i]: StoredPartition(i, found) for i, found in read_partition_objects(conn, keys).items()}
 
     def sharing_columns(self, conn: Connection, table_ids: Iterable[int]) -> set[int]:
         """Those of the tables all of whose partitions have the columns of the table, not lists of their own."""

@@ -41,6 +41,8 @@ UNSET_LOCATION = "TBD"
 """What Hive's scripts put where the warehouse directory will stand."""
 _TABLES_AT_ONCE = 200
 _NAMES_FOR_SUGGESTIONS = 2000
+_PLACES = 50
+"""Directories whose insides are looked for by one statement."""
 
 _SELECT_DATABASE = select(DBS).where(DBS.c.NAME == bindparam("name"), DBS.c.CTLG_NAME == CATALOG)
 _SELECT_DATABASE_NAMES = select(DBS.c.NAME).where(DBS.c.CTLG_NAME == CATALOG).order_by(DBS.c.NAME)
@@ -199,6 +201,26 @@ def read_owner_of(connection: Connection, location: str, *, around: bool) -> str
         if row is not None:
             return f"{row[0]}.{row[1]}"
     return None
+
+
+def read_owned(connection: Connection, locations: Iterable[str]) -> set[str]:
+    """Those of many directories in which, around which, or inside of which a table has files."""
+    owned: set[str] = set()
+    for batch in chunks(sorted(set(locations)), _PLACES):
+        around: dict[str, set[str]] = {}
+        for location in batch:
+            scheme, _, path = location.partition(":")
+            segments = path.split("/")
+            for end in range(len(segments), 1, -1):
+                around.setdefault(f"{scheme}:{'/'.join(segments[:end])}", set()).add(location)
+        inside = [SDS.c.LOCATION.startswith(f"{location}/", autoescape=True) for location in batch]
+        owns = or_(SDS.c.LOCATION.in_(sorted(around)), *inside)
+        for owners in (TBLS, PARTITIONS):
+            of_one = select(SDS.c.LOCATION).join(owners, owners.c.SD_ID == SDS.c.SD_ID).where(owns)
+            for place in connection.execute(of_one).scalars():
+                owned |= around.get(place, set())
+                owned |= {location for location in batch if place.startswith(f"{location}/")}
+    return owned
 
 
 def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectError:

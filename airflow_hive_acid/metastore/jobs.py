@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, upd
 from airflow_hive_acid.errors import AlreadyExistsError, JobsAliveError, NoSuchObjectError, PublishError
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.database import Repeat, Step
-from airflow_hive_acid.metastore.objects import info, table_name
+from airflow_hive_acid.metastore.objects import TableName, info, table_name
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, TXN_COMPONENTS, TXNS
 from airflow_hive_acid.metastore.txns import lock_txn_step, require_open
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database import Database
-    from airflow_hive_acid.metastore.objects import TableName
 
 _J = HIVE_ACID_JOB.c
 _COLUMNS = (
@@ -91,6 +90,7 @@ _FENCED_AND_FORGOTTEN = delete(HIVE_ACID_JOB).where(
 _UNFENCED_OF = _SELECT.where(
     _J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"), _J.HAJ_STATE.in_(("r", "p")), ~_TXN_COMMITTED
 ).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
+_UNFENCED_TABLES = select(_J.HAJ_DATABASE, _J.HAJ_TABLE).where(_J.HAJ_STATE.in_(("r", "p")), ~_TXN_COMMITTED).distinct()
 _RENAME = (
     update(HIVE_ACID_JOB)
     .where(_J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"))
@@ -146,6 +146,11 @@ def committed_step(txn_id: int) -> Step:
 def unfenced_jobs(conn: Connection, table: TableName) -> list[Job]:
     """Attempts on a table that may still write."""
     return [_job(row) for row in conn.execute(_UNFENCED_OF, {"db": table.database, "tbl": table.name})]
+
+
+def tables_with_unfenced_jobs(conn: Connection) -> set[TableName]:
+    """Tables on which an attempt may still write, whatever its txn is."""
+    return {TableName(row[0], row[1]) for row in conn.execute(_UNFENCED_TABLES)}
 
 
 def require_fenced(conn: Connection, table: TableName, besides: int | None = None) -> None:

@@ -64,7 +64,7 @@ def drop_table(site: Site, table: str, event_id: int) -> DropResult:
         return DropResult(str(name), event_id, kept=((str(name), verdict.reason),))
     site.client.pins.require_unpinned([str(name)], "dropping it")
     with ddl_transaction(
-        site.client, [table_lock(name, LockType.EXCLUSIVE)], agent_info=f"drop {name} for replication"
+        site.client, [table_lock(name, LockType.EXCLUSIVE)], agent_info=site.agent_info(f"drop {name} for replication")
     ) as ddl:
         _fence_dead(site, name)
 
@@ -99,7 +99,8 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
         return DropResult(str(name), event_id, kept=kept)
     site.client.pins.require_unpinned([str(name)], "dropping partitions of it")
     locks = [partition_lock(name, stored.object.name, LockType.EXCLUSIVE) for stored in doomed]
-    with ddl_transaction(site.client, locks, agent_info=f"drop partitions of {name} for replication") as ddl:
+    agent = site.agent_info(f"drop partitions of {name} for replication")
+    with ddl_transaction(site.client, locks, agent_info=agent) as ddl:
         _fence_dead(site, name)
 
         def change(conn: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
@@ -122,6 +123,31 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
                 _remove(site, stored.object.storage.location)
     names_gone = tuple(stored.object.name for stored in gone)
     return DropResult(str(name), event_id, names_gone, tuple(k for k in (*kept, *stayed) if k[0] not in names_gone))
+
+
+def kept_drops(site: Site, drops: Sequence[tuple[TableName, str | None, int]]) -> list[str | None]:
+    """Which drops would do nothing, and why, by one look at all of them.
+
+    :param drops: table, name of the partition if it is one, and event id.
+    :return: for each why nothing would go; None where something would.
+    """
+
+    def operation(conn: Connection) -> list[str | None]:
+        tables = _tables(site).find_tables(conn, {name for name, _, _ in drops})
+        parts = [(tables[name].id, part) for name, part, _ in drops if part is not None and name in tables]
+        found = _tables(site).find_partitions(conn, parts)
+        reasons: list[str | None] = []
+        for name, part, event_id in drops:
+            table = tables.get(name)
+            parameters = None if table is None else table.parameters
+            if part is not None and table is not None:
+                stored = found.get((table.id, part))
+                parameters = None if stored is None else stored.object.parameters
+            verdict = may_drop(ObjectState.of(parameters, part or str(name)), event_id)
+            reasons.append(None if verdict.accepted else verdict.reason)
+        return reasons
+
+    return site.client.database.read(operation)
 
 
 def _tables(site: Site) -> ObjectRows:
