@@ -1,7 +1,8 @@
 """EXPLAIN and EXPLAIN LOCKS: what a statement would do, found out without a txn, a lock or a job.
 
-What is printed is true of this moment: files are those that a snapshot taken now would read, and nothing keeps the
-Cleaner from removing them meanwhile (R16 holds for reading, and here nothing is read).
+What is printed is true of this moment: files are those that a snapshot taken now would read, or those of the pin that
+the query names, and nothing keeps the Cleaner from removing them meanwhile (R16 holds for reading, and here nothing is
+read).
 """
 
 from __future__ import annotations
@@ -152,29 +153,40 @@ class _Looked:
             yield f"      … and {len(self.directories) - _SHOWN} more"
 
 
-def _places(context: Context, plans: Sequence[Plan]) -> list[tuple[Table, PartitionFilter]]:
-    """The tables that are looked at, the target of an UPDATE, DELETE or MERGE among them."""
-    found: dict[str, PartitionFilter] = {}
+def _places(context: Context, plans: Sequence[Plan]) -> list[tuple[Table, PartitionFilter, str | None]]:
+    """The tables that are looked at, the target of an UPDATE, DELETE or MERGE among them; each pin of one by itself."""
+    found: dict[tuple[str, str | None], PartitionFilter] = {}
     for plan in plans:
         if plan.write is not None and plan.kind in ("update", "delete", "merge"):
-            found[plan.write.table] = plan.write.partitions
+            found[plan.write.table, None] = plan.write.partitions
         for read in plan.reads:
-            known = found.get(read.table)
-            found[read.table] = read.partitions if known is None else known.either(read.partitions)
-    return [(context.table(table), keep) for table, keep in found.items()]
+            known = found.get((read.table, read.pin))
+            found[read.table, read.pin] = read.partitions if known is None else known.either(read.partitions)
+    return [(context.table(table), keep, pin) for (table, pin), keep in found.items()]
 
 
-def _look(context: Context, table: Table, keep: PartitionFilter) -> _Looked:
-    """List the directories of the partitions that are kept, and no others."""
+def _look(context: Context, table: Table, keep: PartitionFilter, pin: str | None) -> _Looked:
+    """List the directories of the partitions that are kept, and no others.
+
+    :raises NoSuchPinError: when there is no such pin.
+    """
     name = table.qualified_name
+    pinned = None if pin is None else context.client.pins.look(pin, name)
     total, chosen = 0, [PartitionRef("", table.location)]
-    if table.is_partitioned:
+    if table.is_partitioned and pinned is not None:
+        there = pinned.partitions or ()
+        chosen, total = [ref for ref in there if keep.keeps(ref.values)], len(there)
+    elif table.is_partitioned:
         chosen = KnownPartitions(context.client.catalog, table).matching(keep)
         total = context.client.catalog.count_partitions(name) if keep.alternatives else len(chosen)
     listed = chosen[:MOST_LISTED]
-    base = (name, str(keep), len(chosen), total, len(listed))
-    write_ids = context.client.get_valid_write_ids(name)[name] if table.is_transactional else None
-    txns = context.client.get_valid_txns()
+    base = (name if pin is None else f"{name} as of pin '{pin}'", str(keep), len(chosen), total, len(listed))
+    write_ids: ValidWriteIdList | None
+    if pinned is not None:
+        write_ids, txns = pinned.write_ids, pinned.txns
+    else:
+        write_ids = context.client.get_valid_write_ids(name)[name] if table.is_transactional else None
+        txns = context.client.get_valid_txns()
     directories: list[str] = []
     files = size = 0
     listings = list_many(context.filesystem, [ref.location for ref in listed], descend=enter)

@@ -62,6 +62,12 @@ def test_a_pin_is_read_after_compaction_cleanup_and_overwrite(engine, client):
     then = "SELECT id, name, p FROM w.t FOR SYSTEM_VERSION AS OF PIN 'books'"
     both = f"SELECT 1, * FROM w.t UNION ALL SELECT 0, * FROM ({then}) ORDER BY 1, 2"  # noqa: S608 - a constant
     assert engine.query(both).rows == [[0, 1, "a", 1], [0, 3, "c", 2], [1, 3, "x", 2], [1, 4, "d", 3], [1, 9, "z", 1]]
+    (explained,) = engine.run(f"EXPLAIN {then} WHERE p = 1")
+    text = "\n".join(row[0] for row in explained.rows.rows)
+    assert "w.t as of pin 'books'" in text
+    assert "partitions: 1 of 2" in text
+    assert "p=1/delta_0000001_0000001_0000" in text
+    assert "base" not in text.partition("LOCKS:")[0], "not the overwritten one of now"
     (copied,) = engine.run("INSERT INTO w.t SELECT * FROM w.t FOR SYSTEM_VERSION AS OF PIN 'books' WHERE p = 2")
     assert copied.inserted == 1
     with pytest.raises(ChangesNoLongerAvailableError, match=r"in w.t/p=2 base_\d+_v\d+ knows only what is left"):
