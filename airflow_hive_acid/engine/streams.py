@@ -21,6 +21,7 @@ from airflow_hive_acid.engine.claiming import Freely
 from airflow_hive_acid.engine.context import Context
 from airflow_hive_acid.engine.locking import locks_of
 from airflow_hive_acid.engine.planned import tell_planned
+from airflow_hive_acid.engine.read_only import require_writable
 from airflow_hive_acid.engine.scripts import plan_of
 from airflow_hive_acid.engine.stream_budget import Budget, Deltas
 from airflow_hive_acid.engine.stream_channel import ApplicationGoneError, SinkSession
@@ -179,6 +180,7 @@ class StreamService:
             self._settings,
         )
         table = context.table(str(table_name(options.table)))
+        require_writable(context, [table.db])
         silent = round(self._settings.seconds("hive.acid.stream.owner.timeout") * 1000)
         owner = self._client.streams.open(
             options.stream,

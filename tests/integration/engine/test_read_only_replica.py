@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_hive_acid.engine.streams import StreamService
 from airflow_hive_acid.errors import ReadOnlyReplicaError
+from airflow_hive_acid.format.streams import StreamOptions, open_question
 from airflow_hive_acid.metastore.replica_records import mark_target, unmark_target
 
 WRITES = [
@@ -43,6 +45,33 @@ def test_writes_and_ddl_are_refused_with_the_remedy(guarded, client, states):
         guarded.begin({"w.t": "insert"})
     client.database.run(lambda conn: unmark_target(conn, "w", "nightly"))
     guarded.run("INSERT INTO w.t VALUES (1, 'a')")
+
+
+class Asked:
+    """A streaming application that opens its stream and hears the answer."""
+
+    def __init__(self, question):
+        self.question, self.answers = question, []
+
+    def next(self):
+        return self.question
+
+    def answer(self, document):
+        self.answers.append(document)
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_stream_is_refused_when_it_opens(guarded, client, mode):
+    """Before its first micro-batch, and nothing of it is recorded."""
+    keys = ("a",) if mode == "upsert" else ()
+    channel = Asked(open_question(StreamOptions("tills", "w.t", "s3://checkpoint", mode=mode, keys=keys)))
+    service = StreamService(client, channel, client.settings, "a test")
+    service.serve()
+    assert isinstance(service.problem, ReadOnlyReplicaError)
+    (answer,) = channel.answers
+    assert "Write at the primary" in str(answer)
+    assert client.streams.all() == []
 
 
 @pytest.mark.backends("sqlite")
