@@ -41,6 +41,7 @@ from airflow_hive_acid.replication.acid_tables import (
     drop_for_bootstrap,
     fence_syncs,
     is_described_otherwise,
+    is_stored_otherwise,
     remove_leftovers,
 )
 from airflow_hive_acid.replication.copying import FileCopy
@@ -145,6 +146,8 @@ def sync_tables(
     :param bootstrap: those (names at the replica) that begin with nothing, whatever is there: it is dropped.
     :param step: called before each step, by its name; tests stop there.
     :raises ReplicaDivergedError: when somebody else wrote the replica, or it cannot follow; nothing was overwritten.
+    :raises TablePinnedError: when a table that must be dropped, lose partitions or change columns is pinned at the
+        replica; nothing was changed in any table, and the sync goes on when the pin has ended.
     :raises ReplicationBusyError: when a later sync took over, or the replica was failed over meanwhile.
     :raises ActionRefusedError: when the policy was failed over before; nothing was changed.
     :raises NoSuchObjectError: when a table of the source, or a database of the replica, does not exist.
@@ -223,6 +226,11 @@ class _Sync:
         there = self._client.catalog.find_tables(self._tables.values())
         found: list[_Target] = []
         foreign: dict[str, str] = {}
+        # Before the first of them is dropped.
+        self._client.pins.require_unpinned([
+            at for name, at in self._tables.items() if (table := there.get(at)) is not None
+            and self._why_anew(state.tables[name], at, table, records.get(table.id)) is not None
+        ], "dropping it for a new copy")  # fmt: skip
         for name, at in self._tables.items():
             source, table = state.tables[name], there.get(at)
             record = records.get(table.id) if table is not None else None
@@ -277,6 +285,8 @@ class _Sync:
         lost: dict[str, str] = {}
         for target in targets:
             target.places = places_of(self._target, target.table)
+            if target.table.is_partitioned and target.places.keys() - target.source.places.keys():
+                self._client.pins.require_unpinned([target.name], "dropping partitions that the source has no more")
             everywhere = {p: target.place(p) for p in target.source.places}
             listings = list_places(self._files, everywhere)
             for partition in target.source.places:
@@ -411,6 +421,8 @@ class _Sync:
         changed = [t for t in targets if t.bootstrapped or is_described_otherwise(t.source.table, t.table)]
         if not changed:
             return None
+        stored = [t.name for t in changed if not t.bootstrapped and is_stored_otherwise(t.source.table, t.table)]
+        self._client.pins.require_unpinned(stored, "changing its columns as they were changed at the source")
         dumps = export_metadata(self._source, [(t.source.table.qualified_name, None) for t in changed])
         names = [table_name(t.name) for t in changed]
         return lambda conn: import_metadata_in(conn, self._target, dumps, names)

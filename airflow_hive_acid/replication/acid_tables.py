@@ -76,6 +76,15 @@ def is_described_otherwise(source: Table, target: Table) -> bool:
     return said(source) != said(target)
 
 
+def is_stored_otherwise(source: Table, target: Table) -> bool:
+    """Whether the catalogs disagree on what a pin needs to read a table: its columns and how they lie in files."""
+
+    def said(table: Table) -> tuple[object, ...]:
+        return (table.columns, table.partition_columns, table.serde, table.serde_properties)
+
+    return said(source) != said(target)
+
+
 def _copied_properties(table: Table) -> dict[str, str]:
     return {
         k: v for k, v in table.properties.items()
@@ -116,7 +125,10 @@ def fence_syncs(site: Site, table: Table, note: str) -> None:
 
 
 def drop_for_bootstrap(site: Site, table: Table, policy: str) -> None:
-    """Drop a table of the replica with its files: it is a copy of one that is gone, or is copied again."""
+    """Drop a table of the replica with its files: it is a copy of one that is gone, or is copied again.
+
+    Who calls this has asked whether it is pinned.
+    """
     client, key = site.client, table_name(table.qualified_name)
     locks = [database_lock(key.database, LockType.SHARED_READ), table_lock(key, LockType.EXCLUSIVE)]
 
