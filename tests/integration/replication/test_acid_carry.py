@@ -10,9 +10,16 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine.changes import change_range
+from airflow_hive_acid.errors import ChangesNotCompleteError
 from airflow_hive_acid.maintenance import run_cleaner
+from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, TXNS
 from airflow_hive_acid.replication.acid_sync import sync_tables
+from airflow_hive_acid.replication.dump import Scope
+from airflow_hive_acid.replication.exporting import export_table
+from airflow_hive_acid.replication.import_plan import Asked
+from airflow_hive_acid.replication.importing import import_table
 from airflow_hive_acid.spark.run import execute
 
 if TYPE_CHECKING:
@@ -106,3 +113,56 @@ def test_rows_and_deletes_of_new_write_ids_keep_their_ids(
         engine.run("DELETE FROM t WHERE id = 1000")
         sync_tables(source, target, "p", ["default.t"])
         assert list(reader.query(rows).rows) == list(engine.query(rows).rows)
+
+
+@pytest.mark.spark
+@pytest.mark.backends("sqlite")
+@pytest.mark.rule("R18")
+def test_a_batch_that_is_being_written_travels_is_exported_and_read_as_changes(
+    primary: Site, replica: Site, spark: SparkSession, tmp_path
+) -> None:
+    """Real files, open in the driver: the committed rows of the batch, and no others, wherever they are looked at."""
+    (tmp_path / "rows").mkdir()
+    here, there = (InProcess(spark, f"file:{tmp_path}/rows") for _ in range(2))
+    source, target = replace(primary, run_job=here.run), replace(replica, run_job=there.run)
+    rows, ids = "SELECT row__id, id, v FROM t ORDER BY id", "SELECT id FROM %s ORDER BY id"
+    changes = "SELECT change__kind, change__writeid, id FROM t CHANGES BETWEEN %d AND %d ORDER BY change__writeid, id"
+    with Engine(source.client, here, None) as engine, Engine(target.client, there, None) as reader:
+        engine.run(
+            "CREATE TABLE t (id INT, v STRING) STORED AS ORC TBLPROPERTIES ('transactional'='true');"
+            "INSERT INTO t VALUES (1, 'before')"
+        )
+        with engine.batch("default.t", transactions=4) as batch:  # write ids 2, the anchor, to 6
+            batch.write([{"id": 2, "v": "b"}, {"id": 3, "v": "c"}])
+            batch.commit()
+            batch.write([{"id": 4, "v": "aborted"}])
+            batch.abort()
+            batch.write([{"id": 5, "v": "e"}])
+            batch.commit()
+            sync_tables(source, target, "p", ["default.t"])
+            wanted = list(engine.query(rows).rows)
+            assert [row[1] for row in wanted] == [1, 2, 3, 5]
+            assert list(reader.query(rows).rows) == wanted
+            assert there.steps.count("compact") == 1
+            seen = source.client.get_valid_write_ids(["default.t"])["default.t"]
+            written = [i for i in range(2, seen.high_watermark + 1) if seen.is_valid(i)]
+            assert [list(row) for row in engine.query(changes % (written[0], written[-1])).rows] == [
+                ["insert", written[0], 2], ["insert", written[0], 3], ["insert", written[-1], 5],
+            ]  # fmt: skip
+            assert change_range(source.client, "default.t", 1).last == 1  # the anchor is open
+            with pytest.raises(ChangesNotCompleteError, match="write ids 2 are open; read up to 1 now"):
+                engine.query(changes % (1, written[-1]))
+            export_table(source, "default.t", f"file:{tmp_path}/dump", scope=Scope.ALL)
+            batch.write([{"id": 6, "v": "later"}])
+            batch.commit()
+        import_table(target, f"file:{tmp_path}/dump", Asked(TableName("default", "copied")))
+        assert [row[0] for row in reader.query(ids % "copied").rows] == [1, 2, 3, 5]
+        engine.run("DELETE FROM t WHERE id = 3")
+        sync_tables(source, target, "p", ["default.t"])
+        wanted = list(engine.query(rows).rows)
+        assert [row[1] for row in wanted] == [1, 2, 5, 6]
+        assert list(reader.query(rows).rows) == wanted
+        last = change_range(source.client, "default.t", 1).last
+        assert [(row[0], row[2]) for row in engine.query(changes % (1, last)).rows] == [
+            ("insert", 1), ("insert", 2), ("insert", 3), ("insert", 5), ("insert", 6), ("delete", 3)
+        ]  # fmt: skip
