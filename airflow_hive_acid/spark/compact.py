@@ -56,7 +56,7 @@ def compact(spark: SparkSession, step: Compact, staging: Staging) -> list[Writte
         raise InvalidArgumentsError(
             f"a compaction of {step.target.table} takes exactly one partition, not {len(step.target.partitions)}"
         )
-    table = open_table(spark, step.target, compactor=True)
+    table = open_table(spark, step.target, compactor=True, staging=staging.root)
     compactor = _Compaction(spark, step, table, staging)
     match step.type:
         case "minor":

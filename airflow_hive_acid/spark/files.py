@@ -111,11 +111,13 @@ def snapshot_files(
     snapshot: TableSnapshot,
     write_ids: ValidWriteIdList,
     only: Collection[int] | None = None,
+    staging: str | None = None,
 ) -> SnapshotFiles:
     """List a table and decide what its snapshot reads.
 
     :param write_ids: the snapshot's list, or the compactor's variant of it.
     :param only: ordinals of the partitions that are looked at; None: all of them.
+    :param staging: of the job, where copies of files that are open go; None: beside them.
     :raises CorruptTableError: when the layout contradicts itself.
     """
     txns = ValidTxnList.parse(snapshot.txns)
@@ -128,11 +130,12 @@ def snapshot_files(
         if only is not None and ordinal not in only:
             continue
         state = acid_state(listing, write_ids, txns)
+        aside = staging or root
         reach: dict[int, int] = {}
-        for file in (f for d in state.deletes for f in flushed(fs, d, root, delete_files(d, root, ordinal))):
+        for file in (f for d in state.deletes for f in flushed(fs, d, aside, delete_files(d, root, ordinal))):
             deletes.append(file)
             reach[file.bucket] = max(file.max_write_id, reach.get(file.bucket, 0))
-        for file in (f for d in state.inserts for f in flushed(fs, d, root, event_files(d, root, ordinal))):
+        for file in (f for d in state.inserts for f in flushed(fs, d, aside, event_files(d, root, ordinal))):
             hit = file.check_rows or reach.get(file.bucket, -1) >= file.min_write_id
             (filtered if hit else clean).append(file)
         originals.extend(_originals(state, root, ordinal))

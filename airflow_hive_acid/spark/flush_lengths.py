@@ -2,8 +2,9 @@
 
 ``bucket_N_flush_length`` holds 8-byte lengths, one for each flush; the last one counts (Hive's OrcAcidUtils). Bytes
 behind it belong to a transaction that may never commit, and need not end in a readable footer. Spark's ORC source has
-no option for that, so of such a file the part that counts is copied into a hidden directory beside it. It is removed
-when the application ends; what a killed one leaves goes with the delta, by its name. Writers remove the side file when
+no option for that, so of such a file the part that counts is copied into a hidden directory: of a job that has staging
+into that, otherwise beside the file. It is removed when the application ends; what a killed one leaves goes with the
+staging, or with the delta, by its name. Writers remove the side file when
 they close theirs, so only files of batches that are open, or were given up, are copied.
 
 A writer works on while we look. What it flushes after our listing belongs to txns that no snapshot of ours sees, so any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 def flushed(fs: HadoopFilesystem, directory: StateDirectory, root: str, files: Sequence[EventFile]) -> list[EventFile]:
     """The files of one directory, cut to the lengths of their side files; those with nothing flushed are left out.
 
+    :param root: where directories with copies are made: the partition, or the staging of a job.
     :raises CorruptTableError: when a file is shorter than what was flushed into it.
     """
     named = directory.directory

@@ -226,10 +226,10 @@ class HadoopFilesystem:
 
     def copy_beginning(self, source: str, target: str, length: int, folder: str) -> None:
         """Copy the first bytes of a file to a new one in a new folder, which goes when the application ends."""
-        filesystem = self._filesystem(source)
+        filesystem = self._filesystem(target)
         self.make_directories(folder)
         filesystem.deleteOnExit(self._path(folder))
-        reader = filesystem.open(self._path(source))
+        reader = self._filesystem(source).open(self._path(source))
         try:
             writer = filesystem.create(self._path(target), False)
             try:

@@ -86,12 +86,14 @@ def open_table(
     *,
     seen: ValidWriteIdList | None = None,
     only: Collection[int] | None = None,
+    staging: str | None = None,
 ) -> OpenTable:
     """List a transactional table.
 
     :param compactor: look at it as a compactor does: no further than the first open write id.
     :param seen: what of the snapshot's write ids is looked at; by default all.
     :param only: ordinals of the partitions that are looked at; by default all.
+    :param staging: of the job, where copies of files that are open go: it may not be allowed to write elsewhere.
     :raises CorruptTableError: when its layout contradicts itself.
     :raises UnsupportedStatementError: for tables and types this version does not read.
     """
@@ -106,7 +108,7 @@ def open_table(
     if compactor:
         write_ids = write_ids.for_compactor()
     fs = HadoopFilesystem.of(spark)
-    files = snapshot_files(fs, snapshot, write_ids, only)
+    files = snapshot_files(fs, snapshot, write_ids, only, staging)
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
     renamed = renamed_columns(fs, files.inserts, columns)
     changing = in_place.changing_files(fs, files.inserts)

@@ -139,7 +139,11 @@ def test_a_batch_that_is_being_written_travels_is_exported_and_read_as_changes(
             batch.abort()
             batch.write([{"id": 5, "v": "e"}])
             batch.commit()
+            place = source.client.catalog.get_table("default.t").location
+            known = {e.name for e in source.filesystem.list_files(place)}
             sync_tables(source, target, "p", ["default.t"])
+            beside = {e.name for e in source.filesystem.list_files(place)}
+            assert beside == known  # the replica's Spark writes nothing at the source
             wanted = list(engine.query(rows).rows)
             assert [row[1] for row in wanted] == [1, 2, 3, 5]
             assert list(reader.query(rows).rows) == wanted
