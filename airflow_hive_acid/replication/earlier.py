@@ -7,19 +7,23 @@ them is what the reaper would do later: their commits are refused, and what they
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
+from airflow_hive_acid.errors import JobsAliveError
 from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.replication.fencing import fence_dead_job
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.replication.site import Site
 
+log = logging.getLogger(__name__)
 _OPEN = select(TXNS.c.TXN_ID, TXNS.c.TXN_AGENT_INFO).where(
     TXNS.c.TXN_STATE == "o", TXNS.c.TXN_TYPE != int(TxnType.REPL_CREATED)
 )
@@ -30,8 +34,10 @@ def agent_of(policy: str, epoch: int) -> str:
     return f"replication {policy} epoch {epoch}"
 
 
-def end_earlier(client: MetastoreClient, policy: str, epoch: int) -> list[int]:
-    """Abort what earlier cycles of a policy have left open; txns that stand for the source's stay.
+def end_earlier(site: Site, policy: str, epoch: int) -> list[int]:
+    """Abort what earlier cycles of a policy have left open, and undo what that has put into place (R4).
+
+    Txns that stand for the source's stay.
 
     :param epoch: of the cycle that begins.
     :return: ids of the txns.
@@ -47,7 +53,13 @@ def end_earlier(client: MetastoreClient, policy: str, epoch: int) -> list[int]:
                 found.append(txn_id)
         return found
 
-    txn_ids = client.database.read(operation)
+    txn_ids = site.client.database.read(operation)
     if txn_ids:
-        client.abort_txns(txn_ids, f"replication {policy}: given up by its cycle; the next one began")
+        # First, so that none commits any more; readers were kept away by its locks until now.
+        site.client.abort_txns(txn_ids, f"replication {policy}: given up by its cycle; the next one began")
+        for job in reversed([job for job in site.client.jobs.to_fence() if job.txn_id in txn_ids]):
+            try:
+                fence_dead_job(site, job)
+            except JobsAliveError as problem:
+                log.warning("%s", problem)  # the import of that table says so, too
     return txn_ids

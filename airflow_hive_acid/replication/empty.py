@@ -27,8 +27,8 @@ from airflow_hive_acid.metastore.ddl import ddl_transaction, table_lock
 from airflow_hive_acid.metastore.jobs import tables_with_unfenced_jobs
 from airflow_hive_acid.replication.dump import Dump, DumpFile, Scope
 from airflow_hive_acid.replication.exporting import MATERIALIZED_VIEW, is_transactional, plain_files, tagged
-from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, plan_import
-from airflow_hive_acid.replication.importing import STAGING_PREFIX, ImportResult, outline, result_of
+from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, outline, plan_import
+from airflow_hive_acid.replication.importing import STAGING_PREFIX, ImportResult, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,20 +7,25 @@ its files. Metadata of many tables is exported and imported together, in one tra
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.metastore.replica_records import mark_target
 from airflow_hive_acid.replication.acid_sync import sync_tables
-from airflow_hive_acid.replication.dropping import drop_partitions, drop_table
+from airflow_hive_acid.replication.dropping import drop_partitions, drop_table, kept_drops
+from airflow_hive_acid.replication.earlier import agent_of, end_earlier
+from airflow_hive_acid.replication.empty import import_empty, open_exports
 from airflow_hive_acid.replication.exporting import MATERIALIZED_VIEW, export_metadata, open_export
 from airflow_hive_acid.replication.import_plan import Asked
 from airflow_hive_acid.replication.importing import import_dump, import_metadata
 from airflow_hive_acid.replication.privileges import PrivilegeMode, sync_privileges
 from airflow_hive_acid.replication.runner import Applied
 from airflow_hive_acid.replication.selecting import changed, next_write_ids, tables_with_open_copies
+from airflow_hive_acid.replication.stages import Transfer, partitions_of, stages, unite
 from airflow_hive_acid.replication.state_ids import STATE_ID
 from airflow_hive_acid.replication.tasks import (
     CopyCommand,
@@ -52,14 +57,6 @@ _BATCH = 500
 """Tables whose metadata travels together."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Transfer:
-    """One export with its import."""
-
-    exported: ExportCommand
-    imported: ImportCommand
-
-
 @dataclass(slots=True)
 class SiteExecutor:
     """The :class:`~airflow_hive_acid.replication.runner.Executor` of a policy.
@@ -77,6 +74,14 @@ class SiteExecutor:
     step: Callable[[str], object] = lambda _name: None
     _acid: frozenset[TableName] | None = field(default=None, init=False)
     _marked: set[str] = field(default_factory=set, init=False)
+
+    def begin(self, epoch: int) -> None:
+        """Txns are called after the cycle; those of earlier ones, which were killed or given up, end now.
+
+        Their locks would be waited for until they time out. What they have put into place is undone, as after that.
+        """
+        end_earlier(self.target, self.policy.name, epoch)
+        self.target = replace(self.target, agent=agent_of(self.policy.name, epoch))
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
@@ -162,19 +167,17 @@ class SiteExecutor:
         return done
 
     def run(self, tasks: Sequence[ReplicationTask]) -> list[Applied]:
-        """In order; changes of metadata that follow each other travel together."""
+        """As many together as can be, those about one table in order (:mod:`stages`)."""
         done: list[Applied] = []
-        waiting: list[_Transfer] = []
-        for task in tasks:
-            transfer = _metadata_alone(task)
-            if transfer is None or len(waiting) >= _BATCH:
-                done += self._bring_metadata(waiting)
-                waiting = []
-            if transfer is not None:
-                waiting.append(transfer)
-            else:
-                done += self._run(task)
-        return done + self._bring_metadata(waiting)
+        for stage in stages(tasks):
+            for several in chunks(unite(stage.data), _BATCH):
+                done += self._bring_data(several)
+            for some in chunks(stage.metadata, _BATCH):
+                done += self._bring_metadata(some)
+            idle = self._kept_ones(stage.others)
+            for task in stage.others:
+                done += idle.get(task.event_ids) or self._run(task)
+        return done
 
     def sync(self, tables: Sequence[TableName], event_id: int) -> list[Applied]:
         """All at one snapshot; those that are as new already are left out."""
@@ -215,7 +218,7 @@ class SiteExecutor:
                 done.append(
                     self._bring(exported.table, command.table, exported.partitions, command.event_id)
                     if not exported.metadata_only
-                    else self._bring_metadata([_Transfer(exported, command)])[0]
+                    else self._bring_metadata([Transfer(exported, command)])[0]
                 )
             else:
                 done += self._drop(task, command)
@@ -265,7 +268,66 @@ class SiteExecutor:
             result = import_dump(self.target, dump, self.source.filesystem, Asked(table=target))
         return _imported(table, result)
 
-    def _bring_metadata(self, transfers: Sequence[_Transfer]) -> list[Applied]:
+    def _bring_data(self, groups: Sequence[Sequence[Transfer]]) -> list[Applied]:
+        """Tables and partitions, each table once: those without files together, then the others one after the other."""
+        copied = Counter(group[0].exported.table for group in groups)
+        written = Counter(group[0].imported.table for group in groups)
+        maybe = [
+            group for group in groups if all(transfer.may_be_empty for transfer in group)
+            and copied[group[0].exported.table] == written[group[0].imported.table] == 1
+        ]  # fmt: skip
+        results = self._bring_empty(maybe) if maybe else {}
+        done = []
+        for group in groups:
+            source, target = group[0].exported.table, group[0].imported.table
+            event_id = max(transfer.event_id for transfer in group)
+            one = results.get(target) or self._bring(source, target, partitions_of(group), event_id)
+            done.append(one)
+            done += [Applied(source, "came together with it", done=False) for _ in group[1:]]
+        return done
+
+    def _bring_empty(self, groups: Sequence[Sequence[Transfer]]) -> dict[TableName, Applied]:
+        """By table of the destination: those that are as new already, and those without files."""
+        names = {group[0].exported.table: group[0].imported.table for group in groups}
+        here = self.target.client.catalog.find_tables([str(name) for name in names.values()])
+        wanted = {}
+        done: dict[TableName, Applied] = {}
+        for group in groups:
+            source, target = group[0].exported.table, group[0].imported.table
+            event_id, parts = max(t.event_id for t in group), partitions_of(group)
+            if not parts and source not in self.anew and _is_as_new(here.get(str(target)), event_id):
+                done[target] = Applied(source, f"its state is not older than event {event_id}", done=False)
+            else:
+                wanted[source] = parts
+        self.require_databases(wanted)
+        with open_exports(self.source, wanted) as dumps:
+            results = import_empty(self.target, [(names[source], dump) for source, dump in dumps.items()])
+        sources = {target: source for source, target in names.items()}
+        return done | {target: _imported(sources[target], result) for target, result in results.items()}
+
+    def _kept_ones(self, tasks: Sequence[ReplicationTask]) -> dict[tuple[int, ...], list[Applied]]:
+        """Drops of what is not there, or stays as it is newer, by their tasks' events: found by one look at all."""
+        drops: dict[tuple[int, ...], list[DropTableCommand | DropPartitionCommand]] = {}
+        for task in tasks:
+            commands = [c for c in task.destination if not isinstance(c, NoOp)]
+            found = [c for c in commands if isinstance(c, DropTableCommand | DropPartitionCommand)]
+            if found and len(found) == len(commands):
+                drops[task.event_ids] = found
+        wanted = list(dict.fromkeys(command for commands in drops.values() for command in commands))
+        if not wanted:
+            return {}
+        kept = kept_drops(
+            self.target,
+            [(c.table, c.partition if isinstance(c, DropPartitionCommand) else None, c.event_id) for c in wanted],
+        )
+        reasons = dict(zip(wanted, kept, strict=True))
+        return {
+            ids: [_stays(self._source_name(c.table), reasons[c], c) for c in commands]
+            for ids, commands in drops.items()
+            if all(reasons[c] is not None for c in commands)
+        }
+
+    def _bring_metadata(self, transfers: Sequence[Transfer]) -> list[Applied]:
         if not transfers:
             return []
         dumps = export_metadata(
@@ -279,18 +341,6 @@ class SiteExecutor:
     def _source_name(self, target: TableName) -> TableName:
         names = {new: old for old, new in self.policy.rename.items()}
         return TableName(names.get(target.database, target.database), target.name)
-
-
-def _metadata_alone(task: ReplicationTask) -> _Transfer | None:
-    """A task that changes the metadata of one table, and nothing else."""
-    source = [c for c in task.source if not isinstance(c, NoOp)]
-    target = [c for c in task.destination if not isinstance(c, NoOp)]
-    if len(source) != 1 or len(target) != 1:
-        return None
-    exported, imported = source[0], target[0]
-    if isinstance(exported, ExportCommand) and exported.metadata_only and isinstance(imported, ImportCommand):
-        return _Transfer(exported, imported)
-    return None
 
 
 def _odd(task: ReplicationTask, command: object) -> InvalidArgumentsError:
@@ -316,6 +366,11 @@ def _synced(report: TableReport, state_id: int) -> Applied:
             if names]  # fmt: skip
     said = ", ".join([f"{word}, up to write id {report.high_watermark}", *more, *report.reasons[:3]])
     return Applied(table_name(report.source), said, True, state_id, report.bytes, report.files)
+
+
+def _stays(table: TableName, reason: str | None, drop: DropTableCommand | DropPartitionCommand) -> Applied:
+    name = drop.partition if isinstance(drop, DropPartitionCommand) else str(drop.table)
+    return Applied(table, f"{name} stays: {reason}", done=False)
 
 
 def _imported(table: TableName, result: ImportResult) -> Applied:

@@ -133,6 +133,13 @@ def plan_import(dump: Dump, asked: Asked, existing: Existing, database: Database
     return _plan_replication(plan, dump, asked, existing, chosen, now)
 
 
+def outline(plan: ImportPlan) -> tuple[object, ...]:
+    """What must not have changed between the plan by which files were copied and the one that is committed."""
+    before = None if plan.table is None or plan.table.before is None else plan.table.before.id
+    parts = tuple((w.after.name, None if w.before is None else w.before.id) for w in plan.partitions)
+    return plan.table is None, before, parts, plan.places, plan.location, tuple(s.id for s in plan.dropped)
+
+
 # --- the three kinds ----------------------------------------------------------------------------------------------
 
 

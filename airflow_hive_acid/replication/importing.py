@@ -51,7 +51,7 @@ from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.dump import Dump, Scope, read_dump
 from airflow_hive_acid.replication.dump import check_files as check_dump_files
 from airflow_hive_acid.replication.fencing import fence_dead_job
-from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, plan_import
+from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, outline, plan_import
 from airflow_hive_acid.replication.moving import copy
 
 if TYPE_CHECKING:
@@ -265,6 +265,7 @@ class _Import:
             if plan.is_noop:
                 return result_of(plan, self._dump)
             if plan.table is not None and plan.table.before is None:
+                self._fence_dead(plan.location)
                 self._require_free(plan)
             files = self._files(plan)
             staged = self._copy(ddl, plan, files)
@@ -319,8 +320,8 @@ class _Import:
         # A directory is no rows (one that was killed may have left it), but in an ACID table it says something.
         plain = self._dump.write_ids is None
         found = list_many(self._filesystem, [plan.location], plain, descend=lambda i: not is_hidden(i.name))
-        listing = [info for info in found[plan.location] or () if not (plain and info.is_dir)]
-        if taken := [info.relative for info in listing if not is_hidden(info.name)]:
+        there = [info for info in found[plan.location] or () if not is_hidden(info.name)]
+        if taken := [info.relative for info in there if not (plain and info.is_dir)]:
             raise AlreadyExistsError(
                 f"{plan.location} is not empty: it holds {taken[0]}, which would become rows of {self._name}; move it "
                 "away, or choose another LOCATION"
@@ -492,10 +493,3 @@ class _Staged:
     files: tuple[MovedFile, ...] = ()
     bytes: int = 0
     reused: int = 0
-
-
-def outline(plan: ImportPlan) -> tuple[object, ...]:
-    """What must not have changed between the plan by which files were copied and the one that is committed."""
-    before = None if plan.table is None or plan.table.before is None else plan.table.before.id
-    parts = tuple((w.after.name, None if w.before is None else w.before.id) for w in plan.partitions)
-    return plan.table is None, before, parts, plan.places, plan.location, tuple(s.id for s in plan.dropped)

@@ -87,7 +87,9 @@ def parts_of(
     brought = frozenset(table_name(one.source) for one in record.objects())
     dropped = frozenset(table_name(name) for name in anew)
     executor = SiteExecutor(policy, source, target, brought, dropped, step)
-    return Parts(event_source(policy, source, target), create, executor, destination_clock(target), step)
+    return Parts(
+        event_source(policy, source, target), create, executor, destination_clock(target), step, begin=executor.begin
+    )
 
 
 def event_source(policy: Policy, source: Site, target: Site) -> EventSource:
