@@ -346,6 +346,7 @@ def broken(replication: Replication, after: int, type_: str = "%", **values: obj
         conn.execute(change.values(MESSAGE="{", **values))
 
 
+@pytest.mark.backends("sqlite")
 def test_the_table_of_a_message_that_cannot_be_read_is_read_anew(replication: Replication) -> None:
     """Of a known type: whatever it did, the table is at the source's state before the position passes it."""
     for name in ("a", "b"):
@@ -371,6 +372,7 @@ def test_the_table_of_a_message_that_cannot_be_read_is_read_anew(replication: Re
     assert "read anew" not in kept["OPEN_TXN"]
 
 
+@pytest.mark.backends("sqlite")
 def test_a_txn_that_cannot_be_read_makes_write_ids_be_compared(replication: Replication) -> None:
     replication.table("acid")
     first = replication.cycle()
@@ -388,6 +390,7 @@ def test_a_txn_that_cannot_be_read_makes_write_ids_be_compared(replication: Repl
     assert (report.position, replication.at.work) == (replication.current, ["synced acid"])
 
 
+@pytest.mark.backends("sqlite")
 def test_a_message_that_cannot_be_read_of_no_table_stops_the_policy(replication: Replication) -> None:
     """What it changed is not known: nothing is passed over, and the remedy is named."""
     replication.plain("a")
