@@ -79,7 +79,8 @@ def same(primary: Site, replica: Site, names: Sequence[str]) -> None:
             assert replica.filesystem.exists(location(replica, name, partition))
 
 
-@pytest.mark.conformance("E03")
+@pytest.mark.conformance("E04")
+@pytest.mark.conformance("E07")
 def test_many_tables_without_files_take_no_more_transactions_than_few(primary: Site, replica: Site) -> None:
     begun(primary, replica)
     here = commits(replica)
