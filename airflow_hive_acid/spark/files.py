@@ -150,6 +150,8 @@ def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[Even
     named = directory.directory
     in_base = named.kind is DirectoryKind.BASE
     low = 0 if in_base else named.min_write_id
+    # HDFS lists a file that is being written with fewer bytes than were flushed, at first with none.
+    is_batch = not in_base and not directory.compacted and named.min_write_id < named.max_write_id
     files = []
     seen: dict[tuple[str, int], str] = {}
     for entry, bucket in directory.bucket_files():
@@ -164,7 +166,7 @@ def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[Even
         seen[folder, bucket.bucket] = name
         if bucket.bucket > MAX_BUCKET:
             raise CorruptTableError(f"{uri}: bucket numbers end at {MAX_BUCKET}")
-        if entry.size == 0:
+        if entry.size == 0 and not is_batch:
             continue
         files.append(
             EventFile(

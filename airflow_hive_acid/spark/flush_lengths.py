@@ -45,10 +45,11 @@ def flushed(fs: HadoopFilesystem, directory: StateDirectory, root: str, files: S
         length = fs.last_long(file.uri + FLUSH_LENGTH_SUFFIX)
         if length is None:
             # There was none, or the writer has closed the file meanwhile; it is longer now than it was listed.
-            found.append(replace(file, size=fs.size(file.uri)))
+            size = fs.size(file.uri)
+            found += [replace(file, size=size)] if size else []
             continue
         size = fs.size(file.uri)
-        if length > size:
+        if length > size and not fs.reaches(file.uri, length):
             raise CorruptTableError(
                 f"{file.uri} has {size} bytes, and {length} were flushed into it: rows of committed transactions "
                 "are missing; restore the file"

@@ -208,19 +208,36 @@ class HadoopFilesystem:
         return int(self._filesystem(uri).getFileStatus(self._path(uri)).getLen())
 
     def last_long(self, uri: str) -> int | None:
-        """The last 8-byte number of a file; 0 when there is none yet, None when there is no such file."""
+        """The last 8-byte number of a file; 0 when there is none yet, None when there is no such file.
+
+        A file that a Hive is writing on HDFS is longer than the name node knows; the stream does (as for Hive's
+        OrcAcidUtils).
+        """
         try:
-            size = self.size(uri)
-            if size < _LONG:
-                return 0
             stream = self._filesystem(uri).open(self._path(uri))
         except Py4JJavaError as error:
             if is_java(error, "java.io.FileNotFoundException"):
                 return None
             raise
         try:
+            size = int(stream.available())
+            if size < _LONG:
+                return 0
             stream.seek(size // _LONG * _LONG - _LONG)
             return int(stream.readLong())
+        finally:
+            stream.close()
+
+    def reaches(self, uri: str, length: int) -> bool:
+        """Whether so many bytes of a file can be read, also of one that is written, whatever its listed size is."""
+        stream = self._filesystem(uri).open(self._path(uri))
+        try:
+            stream.seek(length - 1)
+            return int(stream.read()) >= 0
+        except Py4JJavaError as error:
+            if is_java(error, "java.io.EOFException"):
+                return False
+            raise
         finally:
             stream.close()
 
