@@ -137,7 +137,8 @@ def drop_for_bootstrap(site: Site, table: Table, policy: str) -> None:
         return client.catalog.drop_table_in(conn, key, purge=True)
 
     grave = _grave(table.location, table.qualified_name)
-    with ddl_transaction(client, locks, agent_info=f"replication {policy}") as ddl:
+    agent = site.agent_info(f"drop {key} to copy it again")
+    with ddl_transaction(client, locks, agent_info=agent) as ddl:
         _bury(site, table.location, table.qualified_name)
         # Away first: a kill after the catalog has forgotten the table must leave nothing where the next one goes.
         with contextlib.suppress(FileNotFoundError):
