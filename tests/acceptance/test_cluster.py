@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import socket
+import re
 import subprocess
 import time
 import urllib.request
@@ -27,39 +27,42 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a master with two workers of one core each."""
     folder = tmp_path_factory.mktemp("cluster")
-    port, page = free_port(), free_port()
     home = Path(pyspark.__file__).parent
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "SPARK_", "PYSPARK_"))}
     environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
-    start = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]
-    url = f"spark://127.0.0.1:{port}"
-    commands = [[start[0], f"{start[1]}.master.Master", "--host", "127.0.0.1", "--port", str(port)]]
-    commands[0] += ["--webui-port", str(page)]
-    worker = [start[0], f"{start[1]}.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g"]
-    commands += [[*worker, "--webui-port", "0", "--work-dir", str(folder / f"work{i}"), url] for i in (1, 2)]
+    main = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]
     processes: list[subprocess.Popen[bytes]] = []
+    deadline = time.monotonic() + 600
+
+    def start(kind: str, *arguments: str) -> Path:
+        log = folder / f"log{len(processes)}"
+        command = [main[0], f"{main[1]}.{kind}", "--host", "127.0.0.1", "--webui-port", "0", *arguments]
+        with log.open("wb") as output:
+            processes.append(
+                subprocess.Popen(command, env=environment, cwd=folder, stdout=output, stderr=subprocess.STDOUT)
+            )
+        return log
+
+    def wait() -> None:
+        logs = "\n".join(p.read_text()[-2000:] for p in sorted(folder.glob("log*")))
+        assert all(p.poll() is None for p in processes), logs
+        assert time.monotonic() < deadline, logs
+        time.sleep(0.2)
+
     try:
-        for number, command in enumerate(commands):
-            with (folder / f"log{number}").open("wb") as log:
-                processes.append(
-                    subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
-                )
-        deadline = time.monotonic() + 600
-        while _alive_workers(page) < 2:
-            logs = "\n".join(p.read_text()[-2000:] for p in sorted(folder.glob("log*")))
-            assert all(p.poll() is None for p in processes), logs
-            assert time.monotonic() < deadline, logs
-            time.sleep(0.2)
+        # Both ports are the master's choice: one that was free a moment ago may be somebody else's by then.
+        log = start("master.Master", "--port", "0")
+        while not (page := re.search(r"MasterUI' on port (\d+)", log.read_text())):
+            wait()
+        url = re.search(r"Starting Spark master at (\S+)", log.read_text())[1]
+        for i in (1, 2):
+            start("worker.Worker", "--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{i}"), url)
+        while _alive_workers(int(page[1])) < 2:
+            wait()
         yield url
     finally:
         for process in processes:
