@@ -26,7 +26,7 @@ from airflow_hive_acid import resources
 from airflow_hive_acid.engine.java import find_spark_submit, require_java
 from airflow_hive_acid.engine.packages import cache_directory, cluster_package
 from airflow_hive_acid.engine.spark_conf import configuration, is_local, with_application, write_properties
-from airflow_hive_acid.engine.spool import SpoolSession
+from airflow_hive_acid.engine.spool import Driver, SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.maintenance.worker_jobs import Application
@@ -84,6 +84,19 @@ class JobLauncher(Protocol):
         """
 
 
+def session_of(driver: Driver, spool: str, start_seconds: float) -> SpoolSession:
+    """A session over the spool of an application that was just started; it ends with what goes wrong here.
+
+    :param start_seconds: how long the application may take until it is ready.
+    """
+    try:
+        return SpoolSession(open_filesystem(spool), spool, driver, start_seconds=start_seconds)
+    except BaseException:
+        driver.stop()
+        driver.release()
+        raise
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSubmitLauncher:
     """Runs ``spark-submit`` as a subprocess of this one.
@@ -121,12 +134,7 @@ class SparkSubmitLauncher:
         driver, spool = self._submit(
             application, lambda spool: ([job, "--spool", spool, "--idle-seconds", str(self.idle_seconds)], {})
         )
-        try:
-            return SpoolSession(open_filesystem(spool), spool, driver, start_seconds=self.start_seconds)
-        except BaseException:
-            driver.stop()
-            driver.release()
-            raise
+        return session_of(driver, spool, self.start_seconds)
 
     def submit(
         self, script: str, arguments: Sequence[str], conf: Callable[[str], Mapping[str, str]], application: Application

@@ -28,10 +28,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from airflow_hive_acid import resources
 from airflow_hive_acid.engine.java import find_spark_submit, require_java
-from airflow_hive_acid.engine.launcher import job_environment, require_driver_place
+from airflow_hive_acid.engine.launcher import job_environment, require_driver_place, session_of
 from airflow_hive_acid.engine.packages import cluster_package
 from airflow_hive_acid.engine.spark_conf import configuration, is_local, with_application, write_properties
-from airflow_hive_acid.engine.spool import SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.hooks import shared_spark
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from airflow_hive_acid.engine.launcher import JobSession
+    from airflow_hive_acid.engine.spool import SpoolSession
 
 _LOG_TAIL_LINES = 30
 _ANY = Application()
@@ -94,12 +94,7 @@ class AirflowSparkLauncher:
         driver, spool = self._submit(
             target, application, lambda spool: (job, ["--spool", spool, "--idle-seconds", str(self.idle_seconds)], {})
         )
-        try:
-            return SpoolSession(open_filesystem(spool), spool, driver, start_seconds=self.start_seconds)
-        except BaseException:
-            driver.stop()
-            driver.release()
-            raise
+        return session_of(driver, spool, self.start_seconds)
 
     def submit(
         self, script: str, arguments: Sequence[str], conf: Callable[[str], Mapping[str, str]], application: Application
