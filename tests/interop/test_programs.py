@@ -118,7 +118,9 @@ class _Turns:
     """What only one of the running programs may do.
 
     :param hive: run a query in Hive: tasks of two queries in one JVM are given each other's input now and then
-        ("Invalid input path"), because Tez in local mode shares what Hive keeps per process.
+        ("Invalid input path"), because Tez in local mode shares what Hive keeps per process. Or clean, which is for
+        all tables: before it plans a SELECT, Hive adds up the sizes of all files of the table, obsolete ones too, and
+        gives up if one of them goes away meanwhile.
     :param compacting: from the request to the end of a compaction, so that the side that asked finds its own.
     """
 
@@ -207,10 +209,12 @@ class _Run:
 
     def _clean(self, side: Side) -> None:
         if side is Side.HIVE:
-            self.hive.clean(self.table)
+            with self.turns.hive:
+                self.hive.clean(self.table)
             return
         deadline = time.monotonic() + CLEANER_SECONDS
         while any(c.split("/")[0] == self.table for c in self.hive.compactions("ready for cleaning")):
             assert time.monotonic() < deadline, "our Cleaner leaves a compaction that nobody needs"
             time.sleep(0.2)
-            run_cleaner(self.client, open_filesystem(self.hive.warehouse.as_uri()))
+            with self.turns.hive:
+                run_cleaner(self.client, open_filesystem(self.hive.warehouse.as_uri()))
