@@ -9,12 +9,12 @@ each other.
 from __future__ import annotations
 
 import json
-import types
 import typing
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar
 
 from airflow_hive_acid.format.changes import Changes  # noqa: TC001 - a field's type, looked up when JSON is read
+from airflow_hive_acid.format.plain_values import build
 
 SPEC_VERSION = 1
 FETCH_DELETED_ROWS = "acid.fetch.deleted.rows"
@@ -365,9 +365,6 @@ class Copy:
 
 
 Step = Insert | Append | CloseBatch | Update | Delete | Merge | Select | Compact | Export | Program | Copy
-_STEPS: dict[str, type[Any]] = {
-    c.kind: c for c in (Insert, Append, CloseBatch, Update, Delete, Merge, Select, Compact, Export, Program, Copy)
-}  # fmt: skip
 
 DATAFRAME = "dataframe"
 """Format of a source that is no file but a global temporary view, which a program of the same application has made."""
@@ -489,57 +486,4 @@ def _from_document(cls: type[T], text: str) -> T:
             f"{cls.__name__} of version {version!r}; this side understands {SPEC_VERSION}. "
             "Run the same release of airflow-hive-acid on both sides."
         )
-    return typing.cast(T, _build(cls, body, cls.__name__))
-
-
-def _build(kind: Any, value: Any, where: str) -> Any:
-    """Rebuild a value of type ``kind`` from plain JSON; ``where`` names the place for messages."""
-    origin = typing.get_origin(kind)
-    if kind == Step:
-        value = dict(value)
-        name = value.pop("kind", None)
-        if name not in _STEPS:
-            raise ValueError(f"{where}: unknown step {name!r}")
-        return _build(_STEPS[name], value, f"{where}.{name}")
-    if is_dataclass(kind) and isinstance(kind, type):
-        return _build_dataclass(kind, value, where)
-    if origin is tuple:
-        return _build_tuple(kind, value, where)
-    if origin in (typing.Union, types.UnionType):
-        inner = next(a for a in typing.get_args(kind) if a is not type(None))
-        return None if value is None else _build(inner, value, where)
-    if kind is float and isinstance(value, int):
-        return float(value)
-    if origin is dict:
-        kind = dict
-    elif origin is Literal:
-        if value not in typing.get_args(kind):
-            raise ValueError(f"{where} must be one of {typing.get_args(kind)}, not {value!r}")
-        return value
-    if not isinstance(value, kind):
-        raise ValueError(f"{where} must be {getattr(kind, '__name__', kind)}, not {value!r}")
-    return value
-
-
-def _build_tuple(kind: Any, value: Any, where: str) -> tuple[Any, ...]:
-    args = typing.get_args(kind)
-    if not isinstance(value, list):
-        raise ValueError(f"{where} must be a list, not {value!r}")
-    if len(args) == 2 and args[1] is Ellipsis:
-        return tuple(_build(args[0], v, f"{where}[{i}]") for i, v in enumerate(value))
-    return tuple(_build(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(args, value, strict=True)))
-
-
-def _build_dataclass(kind: type[Any], value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where} must be an object, not {value!r}")
-    hints = typing.get_type_hints(kind)
-    known = {f.name for f in fields(kind)}
-    unknown = sorted(set(value) - known)
-    if unknown:
-        raise ValueError(f"{where} has unknown fields {unknown}")
-    built = {k: _build(hints[k], v, f"{where}.{k}") for k, v in value.items()}
-    try:
-        return kind(**built)
-    except TypeError as error:
-        raise ValueError(f"{where}: {error}") from None
+    return typing.cast(T, build(cls, body, cls.__name__))
