@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from airflow_hive_acid.cli.main import app
+from airflow_hive_acid.cli.session import CliSession
 from airflow_hive_acid.engine.changes import change_range, read_changes
 from airflow_hive_acid.errors import ChangesNoLongerAvailableError, NoSuchPinError, TablePinnedError
+from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.maintenance import run_cleaner
+from airflow_hive_acid.metastore.commit_log import CommitLog
 
 pytestmark = pytest.mark.spark
 PAGE = Path(__file__).parents[2] / "docs" / "time-travel.md"
@@ -32,6 +40,87 @@ def test_the_page_is_true(engine, client):
             assert _shown(results[-1].rows.rows) == expected, block
         for pin in re.findall(r"^-- pinned as '(\w+)'$", block, re.M):
             client.pins.pin(pin, ["shop.orders"], expires=3600)
+
+
+@pytest.fixture
+def orders(engine):
+    """The page's table, with the changes it makes first."""
+    create, change, *_ = _blocks("sql")
+    engine.run(f"{create};{change}")
+    return "shop.orders"
+
+
+@pytest.fixture
+def call(metastore_url):
+    """Runs a command line of the page."""
+
+    def call(line, *more):
+        program, *arguments = shlex.split(line)
+        assert program == "hive-acid"
+        done = CliRunner().invoke(app, ["--metastore-url", metastore_url, *arguments, *more])
+        assert done.exit_code == 0, (line, done.output, done.exception)
+        return done
+
+    return call
+
+
+def test_the_commands_of_the_page_pin_extend_and_drop(orders, client, call):
+    (block,) = _blocks("bash")
+    add, show, extend, drop = block.splitlines()
+    call(add)
+    (pin,) = json.loads(call(show, "--format", "json").stdout)
+    assert (pin["name"], pin["tables"], pin["state"]) == ("month_end", orders, "active"), pin
+    (made,) = client.pins.show()
+    assert (made.max_bytes, made.comment) == (50_000_000_000, "books of October")
+    call(extend)
+    (extended,) = client.pins.show()
+    assert (extended.expires - made.expires) / 86_400_000 == pytest.approx(30, abs=0.01)
+    call(drop)
+    assert json.loads(call(show, "--format", "json").stdout) == []
+    (ended,) = json.loads(call(f"{show} --ended", "--format", "json").stdout)
+    assert ended["name"] == "month_end"
+
+
+def test_the_changes_that_an_asset_event_names_are_read_as_the_page_does(orders, client, engine, call, monkeypatch):
+    (command,) = re.findall(r"On a terminal: `(hive-acid changes [^`]*)`", PAGE.read_text(encoding="utf-8"))
+    monkeypatch.setattr(CliSession, "engine", lambda _session: engine)
+    shown = call(command, "--format", "csv")
+    assert "changes of shop.orders from write id 2 to 3" in shown.stderr
+    kinds = sorted(line.split(",")[3] for line in shown.stdout.splitlines()[1:])
+    assert kinds == ["delete", "update_after", "update_before"]
+
+    told = [
+        SimpleNamespace(extra={"payload": {**commit.to_document(), "conn_id": "hive_acid_default"}})
+        for commit in CommitLog(client).read(0).commits
+        if str(commit.table) == orders
+    ]
+    read = []
+
+    class Lent(HiveAcidHook):
+        """The page's hook, on the metastore and the Spark application of this test."""
+
+        def get_conn(self):
+            return client
+
+        def get_engine(self):
+            return engine
+
+        def close(self):
+            """Somebody else may still need them."""
+
+        def read_changes(self, *arguments, **named):
+            read.append(super().read_changes(*arguments, **named))
+            return read[-1]
+
+    monkeypatch.setattr("airflow_hive_acid.hooks.hive_acid.HiveAcidHook", Lent)
+    (example,) = _blocks("python")
+    names = {}
+    exec(compile(example, str(PAGE), "exec"), names)  # noqa: S102 - our own page
+    names["follow"].function(triggering_asset_events={"orders": told})
+    assert [(found.first, found.last, len(rows.rows)) for found, rows in read] == [(1, 1, 3), (2, 2, 2), (3, 3, 1)]
+    gap = SimpleNamespace(extra={"payload": {"kind": "gap", "table": orders, "event_id": 9}})
+    with pytest.raises(RuntimeError, match="read the table as a whole"):
+        names["follow"].function(triggering_asset_events={"orders": [gap]})
 
 
 def test_a_pin_is_read_after_compaction_cleanup_and_overwrite(engine, client):
