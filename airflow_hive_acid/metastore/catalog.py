@@ -6,14 +6,14 @@ tells the caller which directories are left to remove, and nobody but a filesyst
 
 from __future__ import annotations
 
-import getpass
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.metastore.catalog_base import CatalogBase
 from airflow_hive_acid.metastore.catalog_drop import (
     check_droppable,
     delete_database,
@@ -22,8 +22,7 @@ from airflow_hive_acid.metastore.catalog_drop import (
     forget_object,
     lock_and_locate,
 )
-from airflow_hive_acid.metastore.catalog_events import CatalogEvents
-from airflow_hive_acid.metastore.catalog_ids import IdKind, IdPool
+from airflow_hive_acid.metastore.catalog_ids import IdKind
 from airflow_hive_acid.metastore.catalog_model import (
     MANAGED_TABLE,
     Database,
@@ -57,7 +56,6 @@ from airflow_hive_acid.metastore.catalog_read import (
 )
 from airflow_hive_acid.metastore.catalog_rows import insert_database, insert_table, table_type
 from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.jobs import require_fenced
 from airflow_hive_acid.metastore.objects import TableName, database_name, table_name
 from airflow_hive_acid.metastore.schema_catalog import CTLGS, DBS
 
@@ -66,44 +64,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore import database as db
-    from airflow_hive_acid.metastore.notifications import Notifications
     from airflow_hive_acid.metastore.partition_conditions import PartitionFilter
 
-T = TypeVar("T")
 
-
-class Catalog:
-    """Databases, tables and partitions of one metastore.
-
-    :param database: the metastore database.
-    :param user: owner of what is created; by default the operating system's user.
-    :param log: where changes are told.
-    """
-
-    def __init__(self, database: db.Database, user: str | None = None, log: Notifications | None = None) -> None:
-        self._database = database
-        self.events = CatalogEvents(log)
-        self._ids = IdPool(database)
-        self._user = user or getpass.getuser()
-
-    @property
-    def ids(self) -> IdPool:
-        """The ids that this process has fetched and not used yet."""
-        return self._ids
-
-    def _change(self, operation: Callable[[Connection], T]) -> T:
-        """A verb that is a transaction of its own, with its events; under a lease only while that is held (R8)."""
-
-        def fenced(connection: Connection) -> T:
-            result = operation(connection)
-            self._fence(connection)
-            return result
-
-        return self._database.run(self.events.finishing(fenced))
-
-    def _fence(self, connection: Connection) -> None:
-        """Refuse a change when the lease under which it is made has ended; here nobody has one."""
+class Catalog(CatalogBase):
+    """Databases, tables and partitions of one metastore."""
 
     # --- databases ------------------------------------------------------------------------------------------------
 
@@ -450,18 +415,7 @@ class Catalog:
 
         return self._change(operation)
 
-    def require_fenced(self, connection: Connection, key: TableName, besides: int | None = None) -> None:
-        """Refuse to go on while jobs of other txns than ``besides`` may still write into a table (R4)."""
-        if self._database.features(connection).extensions:
-            require_fenced(connection, key, besides)
-
     # --- inside ---------------------------------------------------------------------------------------------------
-
-    def _run(self, operation: Callable[[Connection], T], *kinds: IdKind) -> T:
-        """Run a change with the ids it may need fetched before."""
-        for kind in kinds:
-            self._ids.reserve(kind, 1)
-        return self._change(operation)
 
     def _external_root(self, connection: Connection) -> str:
         default = read_database(connection, "default")
