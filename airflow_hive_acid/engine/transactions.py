@@ -297,17 +297,7 @@ class StatementTransaction:
         spec = JobSpec(job_id, step, views, plan.sources, staging)
         session = context.application.ready()
         self._applying.starting(self._txn, job_id)
-        context.client.jobs.start(
-            job_id=job_id,
-            txn_id=self.txn_id,
-            table=name,
-            write_id=write_id,
-            statement=ids[0],
-            kind=plan.kind,
-            table_location=table.location,
-            staging=staging,
-            application_id=session.application_id,
-        )
+        self._start_job(job_id, table, ids[0], plan.kind, staging, session.application_id)
         result = session.run(spec)
         context.emit(finished(plan, result))
         target = self._target(table, (*written.statement_ids, *ids), {d.partition for d in result.directories})
@@ -340,17 +330,7 @@ class StatementTransaction:
         staging = paths.join(table.location, staging_name(job_id))
         step = plan.step(target=snapshot, write_id=self.txn_id, statement_ids=[self._plain_statements])
         session = context.application.ready()
-        context.client.jobs.start(
-            job_id=job_id,
-            txn_id=self.txn_id,
-            table=table.qualified_name,
-            write_id=None,
-            statement=self._plain_statements,
-            kind=plan.kind,
-            table_location=table.location,
-            staging=staging,
-            application_id=session.application_id,
-        )
+        self._start_job(job_id, table, self._plain_statements, plan.kind, staging, session.application_id)
         result = session.run(JobSpec(job_id, step, views, plan.sources, staging))
         self._hold.require()
         self._context.emit(finished(plan, result))
@@ -363,6 +343,23 @@ class StatementTransaction:
         places = len({file.place for file in moved.files})
         context.emit(Published(moved.table, places, len(sizes), sum(sizes), time.monotonic() - started))
         return result, staged
+
+    def _start_job(
+        self, job_id: str, table: Table, statement: int, kind: str, staging: str, application_id: str | None = None
+    ) -> None:
+        """R4: a job is on record before it starts."""
+        name = table.qualified_name
+        self._context.client.jobs.start(
+            job_id=job_id,
+            txn_id=self.txn_id,
+            table=name,
+            write_id=self._txn.write_ids[name] if table.is_transactional else None,
+            statement=statement,
+            kind=kind,
+            table_location=table.location,
+            staging=staging,
+            application_id=application_id,
+        )
 
     def partitions(self, table: Table, given: Mapping[str, str]) -> list[PartitionRef]:
         """The partitions with the given values; one without a name for a table that has none."""
@@ -385,16 +382,7 @@ class StatementTransaction:
         plain = not table.is_transactional
         statement = 0 if plain else self._txn.next_statement_id(name)
         self._applying.starting(self._txn, result.job_id)
-        context.client.jobs.start(
-            job_id=result.job_id,
-            txn_id=self.txn_id,
-            table=name,
-            write_id=self._txn.write_ids[name] if not plain else None,
-            statement=statement,
-            kind="insert" if plain else "truncate",
-            table_location=table.location,
-            staging=staging,
-        )
+        self._start_job(result.job_id, table, statement, "insert" if plain else "truncate", staging)
         for made in result.directories:
             inside = [made.partition] if made.partition else []
             directory = paths.join(staging, "data", *inside, made.name)
