@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.applications import SharedApplication
     from airflow_hive_acid.engine.events import Event
-    from airflow_hive_acid.engine.shared import Membership
+    from airflow_hive_acid.engine.members import Membership
     from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient

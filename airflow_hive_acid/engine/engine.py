@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.engine.exports import Destination, Exported
     from airflow_hive_acid.engine.launcher import JobLauncher
+    from airflow_hive_acid.engine.members import Membership
     from airflow_hive_acid.engine.programs import Call
     from airflow_hive_acid.engine.results import Rows, StatementResult
-    from airflow_hive_acid.engine.shared import Membership
     from airflow_hive_acid.format.jobs import JobResult, JobSpec, Source
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from airflow_hive_acid.engine import Engine, StatementResult
+    from airflow_hive_acid.engine.members import Membership
     from airflow_hive_acid.engine.results import Rows
-    from airflow_hive_acid.engine.shared import Membership
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.metastore.shared_rules import SharedTxn
 
