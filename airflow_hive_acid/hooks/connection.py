@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import DEFAULT_SPARK_CONN_ID
+from airflow_hive_acid.metastore.urls import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,13 +138,7 @@ def _given_url(name: str, connection: Connection, text: str) -> sa.URL:
             f"{name} has a metastore_url and the field {given[0]!r}; leave one of them empty, "
             "or it is unclear which counts"
         )
-    try:
-        url = sa.make_url(text)
-    except sa.exc.ArgumentError:
-        # The text is not repeated: it may hold a password.
-        raise InvalidArgumentsError(
-            f"{name}: metastore_url is no SQLAlchemy URL; write for example postgresql://host:5432/metastore"
-        ) from None
+    url = parse_url(text, f"{name}: metastore_url")
     if connection.login:
         url = url.set(username=connection.login)
     if connection.password:

@@ -24,6 +24,7 @@ from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connecti
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
 from airflow_hive_acid.metastore import MetastoreClient, shown
 from airflow_hive_acid.metastore.codes import TxnState
+from airflow_hive_acid.metastore.urls import safe_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,7 +108,7 @@ class HiveAcidHook(BaseHook):
 
     def get_uri(self) -> str:
         """The metastore's URL, without the password."""
-        return self.connection.metastore_url.render_as_string(hide_password=True)
+        return safe_url(self.connection.metastore_url)
 
     def get_conn(self) -> MetastoreClient:
         """The client of the metastore; one per hook."""

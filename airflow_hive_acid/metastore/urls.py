@@ -7,6 +7,7 @@ remedy. A driver that is not installed is named together with the extra that bri
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -22,6 +23,9 @@ _DRIVERS = {
 }
 _MODULES = {"postgresql": ("psycopg", "postgres"), "mysql": ("pymysql", "mysql")}
 _EXAMPLES = "sqlite:///path/metastore.db, postgresql://user:password@host/db or mysql://user:password@host/db"
+#: Parameters of drivers that hold a secret.
+_SECRET = re.compile("pass|pwd|secret|token", re.IGNORECASE)
+_HIGHEST_PORT = 65_535
 
 
 def normalize_url(url: str | sa.URL) -> sa.URL:
@@ -30,11 +34,7 @@ def normalize_url(url: str | sa.URL) -> sa.URL:
     :raises InvalidArgumentsError: when it is no URL of a database that can hold a metastore.
     :raises ConfigurationError: when the driver is not installed; names the extra.
     """
-    try:
-        parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
-        # The text itself is not repeated: it may hold a password.
-        raise InvalidArgumentsError(f"the metastore URL cannot be read; expected {_EXAMPLES}") from None
+    parsed = parse_url(url, "the metastore URL")
     backend = parsed.get_backend_name()
     if backend not in _DRIVERS:
         raise InvalidArgumentsError(
@@ -50,9 +50,30 @@ def normalize_url(url: str | sa.URL) -> sa.URL:
     return parsed
 
 
+def parse_url(url: str | sa.URL, what: str) -> sa.URL:
+    """The parts of a URL, which may still be one of any database.
+
+    :param what: what it is called in messages. The text itself is not repeated in them: it may hold a password.
+    :raises InvalidArgumentsError: when it is no URL.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        path = url if isinstance(url, str) and url.startswith("/") and "@" not in url else None
+        hint = f"; for the file {path} write sqlite:///{path}" if path else ""
+        raise InvalidArgumentsError(f"{what} cannot be read; expected {_EXAMPLES}{hint}") from None
+    if "@" in (parsed.host or ""):
+        raise InvalidArgumentsError(f"{what} has more than one @; in its user or password write @ as %40")
+    if parsed.port is not None and not 0 < parsed.port <= _HIGHEST_PORT:
+        raise InvalidArgumentsError(f"{what} has the port {parsed.port}; ports are 1 to {_HIGHEST_PORT:,}")
+    return parsed
+
+
 def safe_url(url: sa.URL) -> str:
-    """The URL for messages: the password is hidden."""
-    return url.render_as_string(hide_password=True)
+    """The URL for messages: the password is hidden, and so are parameters that are secrets."""
+    secrets = {name: "***" for name in url.query if _SECRET.search(name)}
+    text = url.update_query_dict(secrets).render_as_string(hide_password=True)
+    return text.replace("%2A%2A%2A", "***")
 
 
 def _sqlite_file(url: sa.URL) -> sa.URL:
