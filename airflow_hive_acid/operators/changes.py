@@ -168,10 +168,6 @@ class HiveAcidUpdateOperator(HiveAcidOperator):
         self.everything = everything
         self.parameters = parameters
 
-    def script(self, hook: HiveAcidHook, engine: Engine) -> str:
-        """The UPDATE."""
-        return self.lineage_script()
-
     def lineage_script(self) -> str:
         """The UPDATE."""
         from airflow_hive_acid.sql.building import update_statement
@@ -208,10 +204,6 @@ class HiveAcidDeleteOperator(HiveAcidOperator):
         self.where = where
         self.everything = everything
         self.parameters = parameters
-
-    def script(self, hook: HiveAcidHook, engine: Engine) -> str:
-        """The DELETE."""
-        return self.lineage_script()
 
     def lineage_script(self) -> str:
         """The DELETE."""
@@ -256,10 +248,6 @@ class HiveAcidMergeOperator(HiveAcidOperator):
         self.target_alias = target_alias
         self.source_alias = source_alias
         self.parameters = parameters
-
-    def script(self, hook: HiveAcidHook, engine: Engine) -> str:
-        """The MERGE."""
-        return self.lineage_script()
 
     def lineage_script(self) -> str:
         """The MERGE."""

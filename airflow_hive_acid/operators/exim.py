@@ -29,10 +29,6 @@ class _CarriesTables(HiveAcidOperator):
         self.log.info("%s: %s", result.kind, row)
         return row
 
-    def script(self, hook: HiveAcidHook, engine: Engine) -> str:
-        """The statement."""
-        return self.lineage_script()
-
 
 class HiveAcidExportTableOperator(_CarriesTables):
     """Dumps a table, or some of its partitions: metadata, files with checksums, and for replication the state id.

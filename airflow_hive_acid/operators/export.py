@@ -93,10 +93,6 @@ class HiveAcidExportOperator(HiveAcidOperator):
         """Where the files go."""
         return str(self.path)
 
-    def script(self, hook: HiveAcidHook, engine: Engine) -> str:
-        """The query."""
-        return self.lineage_script()
-
     def lineage_script(self) -> str:
         """The query."""
         from airflow_hive_acid.sql.building import bound_query, quoted_table

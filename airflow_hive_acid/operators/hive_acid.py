@@ -228,7 +228,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
         """The statements to run; the same for every try. Operators with typed arguments make them from these."""
-        return script_of(self.sql)
+        return self.lineage_script()
 
     def lineage_script(self) -> str:
         """The statements."""

@@ -133,8 +133,8 @@ class BeginTransactionOperator(HiveAcidOperator):
         self.log.warning("txn %d is tried again: %s: %s", ended["txn_id"], ended["error"], ended["reason"])
 
 
-class KeepTransactionOperator(BaseOperator):
-    """Keeps a transaction alive until it ends, from the triggerer; ending this task ends the transaction.
+class _OfTransaction(BaseOperator):
+    """Does something to a transaction that another task has begun.
 
     :param transaction: the output of the task that begins it. (templated)
     """
@@ -146,6 +146,13 @@ class KeepTransactionOperator(BaseOperator):
         super().__init__(**kwargs)
         self.transaction = transaction
         self.hive_acid_conn_id = hive_acid_conn_id
+
+
+class KeepTransactionOperator(_OfTransaction):
+    """Keeps a transaction alive until it ends, from the triggerer; ending this task ends the transaction.
+
+    :param transaction: the output of the task that begins it. (templated)
+    """
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Leave for the triggerer."""
@@ -178,21 +185,14 @@ class KeepTransactionOperator(BaseOperator):
         return {"txn_id": event["txn_id"], "state": event["state"]}
 
 
-class CommitTransactionOperator(BaseOperator):
+class CommitTransactionOperator(_OfTransaction):
     """Commits what all members of a transaction wrote; a retry finds out what became of the commit before it.
 
     :param transaction: the output of the task that begins it. (templated)
     """
 
-    template_fields: Sequence[str] = ("transaction", "hive_acid_conn_id")
-    ui_color = _UI_COLOR
     operator_extra_links = LINKS
     linked: dict[str, Any] | None = None
-
-    def __init__(self, *, transaction: Any, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.transaction = transaction
-        self.hive_acid_conn_id = hive_acid_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit.
@@ -232,19 +232,11 @@ class CommitTransactionOperator(BaseOperator):
         return document
 
 
-class EndTransactionOperator(BaseOperator):
+class EndTransactionOperator(_OfTransaction):
     """The teardown: aborts a transaction that is not committed, because one of its tasks failed or timed out.
 
     :param transaction: the output of the task that begins it; None, of one that began nothing, is fine. (templated)
     """
-
-    template_fields: Sequence[str] = ("transaction", "hive_acid_conn_id")
-    ui_color = _UI_COLOR
-
-    def __init__(self, *, transaction: Any, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.transaction = transaction
-        self.hive_acid_conn_id = hive_acid_conn_id
 
     def execute(self, context: Context) -> dict[str, Any] | None:
         """Give up what is not committed.

@@ -130,6 +130,31 @@ def _survives_json(value: Any) -> bool:
         return False
 
 
+class UntilTrigger(MetastoreWaitTrigger):
+    """Fires when something is so, or when the time is over; the event says which, under the name :attr:`said_as`.
+
+    :param until: seconds since 1970 by the triggerer's clock.
+    """
+
+    said_as: ClassVar[str]
+
+    def __init__(self, until: float, hive_acid_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0) -> None:
+        super().__init__(hive_acid_conn_id, poll_interval)
+        self.until = until
+
+    def is_so(self, client: MetastoreClient) -> bool:
+        """Look once, in a thread of its own.
+
+        :raises HiveAcidError: as of :meth:`check`.
+        """
+        raise NotImplementedError
+
+    def check(self, client: MetastoreClient) -> dict[str, Any] | None:
+        """Look once."""
+        is_so = self.is_so(client)
+        return {self.said_as: is_so} if is_so or time.time() >= self.until else None
+
+
 class QuestionTrigger(MetastoreWaitTrigger):
     """Fires when a question is answered: ``status`` is ``success`` (with the ``answer``), ``failed`` or ``timeout``.
 
@@ -138,10 +163,11 @@ class QuestionTrigger(MetastoreWaitTrigger):
     :param until: when to give up, seconds since 1970 by the triggerer's clock; None never.
     """
 
-    until: float | None
-
-    def __init__(self, hive_acid_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0) -> None:
+    def __init__(
+        self, until: float | None, hive_acid_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0
+    ) -> None:
         super().__init__(hive_acid_conn_id, poll_interval)
+        self.until = until
         self._question: Question | None = None
 
     def question(self) -> Question:

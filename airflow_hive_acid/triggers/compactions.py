@@ -125,8 +125,7 @@ class CompactionWaitTrigger(QuestionTrigger):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
     ) -> None:
-        super().__init__(hive_acid_conn_id, poll_interval)
-        self.until = until
+        super().__init__(until, hive_acid_conn_id, poll_interval)
         self.request_id = request_id
         self.table = table
         self.partition = partition

@@ -109,10 +109,9 @@ class TxnsEndedTrigger(QuestionTrigger):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
     ) -> None:
-        super().__init__(hive_acid_conn_id, poll_interval)
+        super().__init__(until, hive_acid_conn_id, poll_interval)
         self.txn_ids = txn_ids
         self.expect = expect
-        self.until = until
 
     def question(self) -> Question:
         """What is waited for."""

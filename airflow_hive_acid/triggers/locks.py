@@ -143,13 +143,12 @@ class LocksReleasedTrigger(QuestionTrigger):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
     ) -> None:
-        super().__init__(hive_acid_conn_id, poll_interval)
+        super().__init__(until, hive_acid_conn_id, poll_interval)
         self.table = table
         self.partition = partition
         self.lock_id = lock_id
         self.lock_types = lock_types
         self.txn_id = txn_id
-        self.until = until
 
     def question(self) -> Question:
         """What is waited for."""

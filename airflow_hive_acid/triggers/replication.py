@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.triggers.base import MetastoreWaitTrigger, QuestionTrigger
+from airflow_hive_acid.triggers.base import QuestionTrigger, UntilTrigger
 from airflow_hive_acid.triggers.questions import Looked, Question
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 
-class ReplicationNewsTrigger(MetastoreWaitTrigger):
+class ReplicationNewsTrigger(UntilTrigger):
     """Fires when the source has events after a position, or when the time is over; ``news`` says which.
 
     :param position: the last event that is applied.
-    :param until: seconds since 1970 by the triggerer's clock.
     :param hive_acid_conn_id: connection of the source.
     """
+
+    said_as = "news"
 
     def __init__(
         self,
@@ -30,23 +30,22 @@ class ReplicationNewsTrigger(MetastoreWaitTrigger):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
     ) -> None:
-        super().__init__(hive_acid_conn_id, poll_interval)
+        super().__init__(until, hive_acid_conn_id, poll_interval)
         self.position = position
-        self.until = until
 
-    def check(self, client: MetastoreClient) -> dict[str, Any] | None:
+    def is_so(self, client: MetastoreClient) -> bool:
         """Look once."""
-        news = client.notifications.current_event_id() != self.position
-        return {"news": news} if news or time.time() >= self.until else None
+        return client.notifications.current_event_id() != self.position
 
 
-class ReplicationFreeTrigger(MetastoreWaitTrigger):
+class ReplicationFreeTrigger(UntilTrigger):
     """Fires when no cycle of a policy is at work, or when the time is over; ``free`` says which.
 
     :param policy: its name.
-    :param until: seconds since 1970 by the triggerer's clock.
     :param hive_acid_conn_id: connection of the destination.
     """
+
+    said_as = "free"
 
     def __init__(
         self,
@@ -55,17 +54,15 @@ class ReplicationFreeTrigger(MetastoreWaitTrigger):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
     ) -> None:
-        super().__init__(hive_acid_conn_id, poll_interval)
+        super().__init__(until, hive_acid_conn_id, poll_interval)
         self.policy = policy
-        self.until = until
 
-    def check(self, client: MetastoreClient) -> dict[str, Any] | None:
+    def is_so(self, client: MetastoreClient) -> bool:
         """Look once: take the mutex of cycles and give it back."""
         from airflow_hive_acid.replication.state import PolicyRecord
 
         with client.mutexes.try_hold(PolicyRecord(client.database, self.policy).mutex) as mutex:
-            free = mutex is not None
-        return {"free": free} if free or time.time() >= self.until else None
+            return mutex is not None
 
 
 @dataclass(frozen=True)
@@ -119,11 +116,10 @@ class ReplicaFreshTrigger(QuestionTrigger):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
     ) -> None:
-        super().__init__(hive_acid_conn_id, poll_interval)
+        super().__init__(until, hive_acid_conn_id, poll_interval)
         self.policy = policy
         self.max_lag = max_lag
         self.up_to = up_to
-        self.until = until
 
     def question(self) -> Question:
         """Is it?"""

@@ -118,27 +118,14 @@ def _opened(shared: _Shared) -> MetastoreClient:
     return shared.client
 
 
-class LockRoom:
-    """Everybody in it waits for a request; one task looks for all of them.
+class _Room:
+    """Where one task looks for all who wait, as long as somebody does."""
 
-    :param watch: what looks.
-    """
+    _task: asyncio.Task[None] | None = None
 
-    def __init__(self, watch: LockWatch) -> None:
-        self._watch = watch
-        self._waiting: dict[int, tuple[Watched, asyncio.Future[Granted | GivenUp]]] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    async def wait(self, request: Watched) -> Granted | GivenUp:
-        """Wait until the locks of a request are granted or will not be."""
-        future: asyncio.Future[Granted | GivenUp] = asyncio.get_running_loop().create_future()
-        self._waiting[request.lock_id] = (request, future)
+    def _someone_waits(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
-        try:
-            return await future
-        finally:
-            self._waiting.pop(request.lock_id, None)
 
     async def close(self) -> None:
         """Stop looking."""
@@ -147,6 +134,31 @@ class LockRoom:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+    async def _look(self) -> None:
+        """Look again and again, until nobody waits."""
+        raise NotImplementedError
+
+
+class LockRoom(_Room):
+    """Everybody in it waits for a request; one task looks for all of them.
+
+    :param watch: what looks.
+    """
+
+    def __init__(self, watch: LockWatch) -> None:
+        self._watch = watch
+        self._waiting: dict[int, tuple[Watched, asyncio.Future[Granted | GivenUp]]] = {}
+
+    async def wait(self, request: Watched) -> Granted | GivenUp:
+        """Wait until the locks of a request are granted or will not be."""
+        future: asyncio.Future[Granted | GivenUp] = asyncio.get_running_loop().create_future()
+        self._waiting[request.lock_id] = (request, future)
+        self._someone_waits()
+        try:
+            return await future
+        finally:
+            self._waiting.pop(request.lock_id, None)
 
     async def _look(self) -> None:
         while self._waiting:
@@ -175,7 +187,7 @@ class LockRoom:
                 future.set_exception(LockTimeoutError(f"the requests cannot be looked at any more: {error}"))
 
 
-class QuestionRoom:
+class QuestionRoom(_Room):
     """Everybody in it has a question; those that are due are asked in one look, and the looks are a second apart.
 
     :param client: of the metastore that is asked.
@@ -184,7 +196,6 @@ class QuestionRoom:
     def __init__(self, client: MetastoreClient) -> None:
         self._client = client
         self._asking: dict[Question, asyncio.Future[Looked]] = {}
-        self._task: asyncio.Task[None] | None = None
 
     async def look(self, question: Question) -> Looked:
         """What the next look finds; equal questions share the answer.
@@ -196,17 +207,8 @@ class QuestionRoom:
             future = self._asking[question] = asyncio.get_running_loop().create_future()
             # An answer that nobody waits for any more is no mistake.
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._look())
+        self._someone_waits()
         return await asyncio.shield(future)
-
-    async def close(self) -> None:
-        """Stop looking."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     async def _look(self) -> None:
         while self._asking:

@@ -130,13 +130,12 @@ class TableCommitTrigger(QuestionTrigger):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         poll_interval: float = 5.0,
     ) -> None:
-        super().__init__(hive_acid_conn_id, poll_interval)
+        super().__init__(until, hive_acid_conn_id, poll_interval)
         self.table = table
         self.partition = partition
         self.after = after
         self.pending = pending
         self.commits = commits
-        self.until = until
 
     def question(self) -> Question:
         """What is waited for."""
