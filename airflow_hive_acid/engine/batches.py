@@ -15,6 +15,7 @@ import json
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.engine.events import Published, TransactionAborted, TransactionCommitted, TransactionOpened
@@ -48,15 +49,16 @@ from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
 from airflow_hive_acid.metastore.batches import (
     BatchHeartbeat,
+    add_written,
+    name_partitions,
     open_batch,
     read_position,
     record_component,
     require_anchor,
 )
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.commits import CommitHooks
-from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.sql.pruning import KEEP_ALL
 
@@ -300,7 +302,6 @@ class _OpenBatch:
         self._heartbeat = BatchHeartbeat(context.client, (self._txns.anchor, *self._txns.txns))
         self._free = list(self._txns.txns)
         self._published = PublishedBatch()
-        self._written_to: dict[int, set[str]] = {}
         self.ended = False
         try:
             # Again, now that the lock keeps it as it is.
@@ -372,8 +373,10 @@ class _OpenBatch:
         started, target = time.monotonic(), self._target(write_id, result)
         name = delta_name(self._txns.low, self._txns.high)
         manifest = read_batch_staging(filesystem, staging, result, target, name, self._published)
-        self._written_to[txn_id] = {d.partition for d in manifest.directories}
         context.client.jobs.record_manifest(job_id, manifest.to_document(), result.counts())
+        if table.is_partitioned:
+            # Whoever cleans up must know where rows of it may lie, also if this process gets no further (R12).
+            name_partitions(context.client, txn_id, self._key, {d.partition for d in manifest.directories})
         publish_batch(filesystem, staging, manifest, table.location, self._published)
         for partition, values in new_partitions(target, [manifest]).items():
             self._partitions.made(PartitionRef(partition, target.place_of(partition), values))
@@ -415,8 +418,9 @@ class _OpenBatch:
                 self._context.client.write_events.acid_written(conn, txn_id, told)
 
         names = {d.partition for d in manifest.directories}
-        partitions = (self._name_partitions(txn_id, names),) if self._table.is_partitioned else ()
-        return CommitHooks(checks=(check,), partitions=partitions, claims=claims)
+        # Again, for a txn that has written nothing.
+        partitions = (partial(add_written, txn_id=txn_id, table=self._key, names=names),)
+        return CommitHooks(checks=(check,), partitions=partitions if self._table.is_partitioned else (), claims=claims)
 
     def _add_partitions(self, conn: Connection, write_id: int, manifest: Manifest) -> None:
         """Those the catalog does not know. Another txn of the batch may have been the first to write one, and have been
@@ -432,31 +436,30 @@ class _OpenBatch:
     def _failed(self, txn_id: int, failure: BaseException) -> None:
         """After a failure while a txn was written or committed; the failure is what the caller should hear of."""
         reason = str(failure) or type(failure).__name__
+        # A bad record is found while the rows are made: none of them is in a file of the batch.
+        goes_on = isinstance(failure, BadRecordError)
         try:
             if isinstance(failure, CommitStateUnknownError):
                 self._heartbeat.ended(txn_id)  # R17: of that txn nothing is touched
             else:
                 self._abort(txn_id, reason)
-            # A bad record is found while the rows are made: none of them is in a file of the batch.
-            if not isinstance(failure, BadRecordError):
-                self._give_up(reason)
+        except (HiveAcidError, OSError) as second:
+            goes_on = False
+            failure.add_note(f"txn {txn_id} of the batch could not be aborted, or is gone already: {second}")
+        if goes_on:
+            return
+        try:
+            self._give_up(reason)
         except HiveAcidError as second:
             failure.add_note(f"txns of the batch could not be aborted and will time out: {second}")
 
     def _abort(self, txn_id: int, reason: str) -> None:
         client = self._context.client
         fence_jobs_of(client, self._context.filesystem, [txn_id], reason)  # R4
-        # Whoever cleans up must know where rows of it may lie.
-        names = self._written_to.pop(txn_id, None)
-        before = None if names is None or not self._table.is_partitioned else self._name_partitions(txn_id, names)
         with self._heartbeat.turn:
             self._heartbeat.ended(txn_id)
-            client.abort_txn(txn_id, reason, before=before)
+            client.abort_txn(txn_id, reason)
         self._context.emit(TransactionAborted(txn_id, reason.splitlines()[0] if reason else "no reason given"))
-
-    def _name_partitions(self, txn_id: int, names: Iterable[str]) -> Callable[[Connection], None]:
-        """R12."""
-        return lambda conn: add_partitions(conn, txn_id, self._key, sorted(names), Operation.INSERT)
 
     def _give_up(self, reason: str, *, discard: bool = True) -> None:
         """End all txns, the anchor last: while it is open no compaction looks into the range."""
@@ -470,7 +473,8 @@ class _OpenBatch:
         client = self._context.client
         if left:
             client.abort_txns(left, reason)
-        with contextlib.suppress(TxnAbortedError, NoSuchTxnError):  # somebody else was faster
+        # Somebody else was faster; or nobody knows, and it has ended or will time out: it has written nothing.
+        with contextlib.suppress(TxnAbortedError, NoSuchTxnError, CommitStateUnknownError):
             client.commit_txn(self._txns.anchor)
 
 

@@ -27,7 +27,7 @@ from airflow_hive_acid.metastore.database import execute_batch
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
 from airflow_hive_acid.metastore.heartbeats import Heartbeater
 from airflow_hive_acid.metastore.key_values import PREFIX, KeyValue
-from airflow_hive_acid.metastore.locks.components import component_steps
+from airflow_hive_acid.metastore.locks.components import add_partitions, component_steps
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.objects import free_text
 from airflow_hive_acid.metastore.schema_catalog import TABLE_PARAMS
@@ -173,6 +173,27 @@ def record_component(
         execute_batch(conn, component_steps(txn_id, [component]))
 
     client.database.run(operation)
+
+
+def name_partitions(client: MetastoreClient, txn_id: int, table: TableName, names: Iterable[str]) -> None:
+    """Record which partitions a txn of a batch is about to publish into (R12).
+
+    Before it does: its rows cannot be taken out of the files it shares with committed txns, so whoever aborts it, a
+    Hive's reaper that knows nothing of manifests among them, must leave behind where they are.
+
+    :raises TxnAbortedError: when it is aborted; :raises NoSuchTxnError: when it has ended.
+    """
+
+    def operation(conn: Connection) -> None:
+        _require(conn, txn_id)
+        add_written(conn, txn_id=txn_id, table=table, names=names)
+
+    client.database.run(operation)
+
+
+def add_written(conn: Connection, *, txn_id: int, table: TableName, names: Iterable[str]) -> None:
+    """The partitions that a txn of a batch has inserted into; its row must be locked."""
+    add_partitions(conn, txn_id, table, sorted(names), Operation.INSERT)
 
 
 def require_anchor(conn: Connection, anchor: int) -> None:

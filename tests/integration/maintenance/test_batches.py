@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine import Engine, batches
 from airflow_hive_acid.engine.spool import error_of
 from airflow_hive_acid.errors import (
     BadRecordError,
@@ -398,6 +398,83 @@ def test_a_batch_whose_lock_was_taken_away_commits_nothing(client: MetastoreClie
     batch.commit()
     batch.close()
     assert read(client, "w.t") == [1, 3]
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.parametrize("when", ["before the job", "after the job"])
+def test_a_writer_that_slept_until_its_txns_were_forgotten_goes_on_in_another_batch(
+    client: MetastoreClient, engine: Engine, fs: Filesystem, spark: ModelSpark, when: str
+) -> None:
+    """No txn of it can be aborted any more, and yet the batch has ended: no beat goes out for what is left of it."""
+    batch = engine.batch("w.p", partition={"k": "a"}, transactions=4)
+    batch.write(records(1))
+    batch.commit()
+    opened = batch._open
+    assert opened is not None
+
+    def slept(_spec: JobSpec | None = None) -> None:
+        spark.after = None
+        with opened._heartbeat.turn:
+            silent(client)
+            forget(client, fs)
+
+    batch.write(records(2))
+    if when == "after the job":
+        spark.after = slept
+    else:
+        slept()
+    with pytest.raises((HiveAcidError, OSError)):
+        batch.commit()
+    assert opened.ended
+    batch.write(records(3))
+    assert batch.commit() is not None
+    batch.close()
+    forget(client, fs)
+    assert read(client, "w.p") == [1, 3]
+    compact(client, fs, "w.p", "k=a")
+    assert read(client, "w.p") == [1, 3]
+    assert rows(client, TXN_COMPONENTS) == []
+
+
+@pytest.mark.rule("R12")
+def test_a_txn_that_a_hives_reaper_aborts_after_it_was_published_has_named_its_partition(
+    client: MetastoreClient, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hive's Cleaner forgets an aborted txn without partition when the table's own directory holds nothing of it."""
+    batch = engine.batch("w.p", partition={"k": "a"}, transactions=3)
+    batch.write(records(1))
+    first = batch.commit()
+    assert first is not None
+    publish = batches.publish_batch
+
+    def aborted_then(*given: Any) -> None:
+        publish(*given)
+        client.abort_txn(first.txn_id + 1, "it sent no heartbeat, says a Hive")
+
+    monkeypatch.setattr(batches, "publish_batch", aborted_then)
+    batch.write(records(2))
+    with pytest.raises(TxnAbortedError):
+        batch.commit()
+    assert [(r["TC_TXNID"], r["TC_PARTITION"]) for r in rows(client, TXN_COMPONENTS)] == [(first.txn_id + 1, "k=a")]
+    assert read(client, "w.p") == [1]
+
+
+@pytest.mark.rule("R17")
+def test_a_lost_answer_to_the_end_of_a_batch_is_no_failure_of_what_was_committed(
+    client: MetastoreClient, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The anchor has written nothing: it has ended, or times out."""
+    batch = engine.batch("w.t", transactions=2)
+    batch.write(records(1))
+    batch.commit()
+
+    def lossy(txn_id: int, **how: Any) -> None:
+        raise CommitStateUnknownError("the connection broke")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "commit_txn", lossy)
+        batch.close()
+    assert read(client, "w.t") == [1]
 
 
 def test_a_job_that_fails_ends_the_batch_and_the_next_write_begins_another(
