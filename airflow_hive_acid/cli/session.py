@@ -16,6 +16,8 @@ from airflow_hive_acid.format.paths import parse_location
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import sqlalchemy as sa
+
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.engine.launcher import JobLauncher
@@ -51,9 +53,12 @@ class CliSession:
     _client: MetastoreClient | None = None
 
     @property
-    def url(self) -> str:
+    def url(self) -> str | sa.URL:
         """The metastore's URL."""
-        return self.metastore_url or f"sqlite:///{home() / 'metastore.db'}"
+        import sqlalchemy as sa
+
+        # Made of its parts, because a directory's name may hold what means something in a URL.
+        return self.metastore_url or sa.URL.create("sqlite", database=str(home() / "metastore.db"))
 
     def settings(self) -> Settings:
         """Hive's settings: ``--set``, then ``hive-site.xml``, then our defaults."""

@@ -61,6 +61,13 @@ _SELECT_TABLE_NAMES = (
     .where(DBS.c.NAME == bindparam("db"), DBS.c.CTLG_NAME == CATALOG)
     .order_by(TBLS.c.TBL_NAME)
 )
+_SELECT_DATABASES_OF = (
+    select(DBS.c.NAME)
+    .join(TBLS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(TBLS.c.TBL_NAME == bindparam("name"), DBS.c.CTLG_NAME == CATALOG)
+    .order_by(DBS.c.NAME)
+    .limit(3)
+)
 _SELECT_TABLES = (
     select(
         DBS.c.NAME.label("DB_NAME"), TBLS.c.TBL_ID, TBLS.c.TBL_NAME, TBLS.c.TBL_TYPE, TBLS.c.OWNER, TBLS.c.WRITE_ID,
@@ -229,7 +236,10 @@ def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectErr
     if db not in databases:
         return NoSuchObjectError(f"there is no table {db}.{name}: no database {db}{_suggest(db, databases)}")
     tables = list(connection.execute(_SELECT_TABLE_NAMES.limit(_NAMES_FOR_SUGGESTIONS), {"db": db}).scalars())
-    return NoSuchObjectError(f"there is no table {db}.{name}{_suggest(name, tables)}")
+    same: list[str] = []
+    if db == "default":  # as a rule nobody meant it: the database was left out
+        same = [f"{other}.{name}" for other in connection.execute(_SELECT_DATABASES_OF, {"name": name}).scalars()]
+    return NoSuchObjectError(f"there is no table {db}.{name}{_suggest(name, tables, same)}")
 
 
 def _by_owner(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str, int], list[Row[Any]]]:
@@ -272,6 +282,6 @@ def _table(row: Any, details: dict[tuple[str, int], list[Row[Any]]]) -> Table:
     )
 
 
-def _suggest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), n=3, cutoff=0.6)
+def _suggest(name: str, names: Iterable[str], same: Sequence[str] = ()) -> str:
+    near = same or difflib.get_close_matches(name, list(names), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(near)}?" if near else ""

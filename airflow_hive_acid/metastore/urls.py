@@ -43,6 +43,9 @@ def normalize_url(url: str | sa.URL) -> sa.URL:
         )
     parsed = parsed.set(drivername=_DRIVERS[backend])
     if backend == "sqlite":
+        if parsed.query or (isinstance(url, str) and "?" in url):
+            # What is behind it would be dropped, and another file be opened.
+            raise InvalidArgumentsError("a SQLite URL takes no parameters here; in its path write ? as %3F")
         return _sqlite_file(parsed)
     if not parsed.database:
         raise InvalidArgumentsError(f"{safe_url(parsed)} names no database; expected {_EXAMPLES}")
@@ -85,7 +88,7 @@ def _sqlite_file(url: sa.URL) -> sa.URL:
         raise InvalidArgumentsError("the path of the SQLite file contains a NUL character; give a file that can exist")
     if url.host or url.username:
         raise InvalidArgumentsError("a SQLite URL has no host; write sqlite:///relative.db or sqlite:////absolute.db")
-    return url.set(database=str(Path(url.database).expanduser().absolute()), query={})
+    return url.set(database=str(Path(url.database).expanduser().absolute()))
 
 
 def _require_driver(backend: str) -> None:

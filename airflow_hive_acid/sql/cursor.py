@@ -70,6 +70,8 @@ class Cursor:
     def name(self, what: str) -> str:
         """Read a name, in lower case."""
         token = self.next(what)
+        if token.token_type is TokenType.IDENTIFIER and not _NAME.fullmatch(token.text):
+            raise self.error(f"{self._shown(token)} cannot be {what}: Hive allows a to z, digits and _ there", token)
         if token.token_type is TokenType.STRING or not _NAME.fullmatch(token.text):
             raise self.error(f"expected {what}, found {self._shown(token)}", token)
         return token.text.lower()

@@ -87,6 +87,8 @@ def test_what_is_not_there_is_named_with_what_looks_like_it(catalog: Catalog) ->
         catalog.list_tables("sale")
     with pytest.raises(NoSuchObjectError, match=r"no table sales\.zzz$"):
         catalog.get_table("sales.zzz")
+    with pytest.raises(NoSuchObjectError, match=r"no table default\.orders; did you mean sales\.orders\?"):
+        catalog.get_table("default.orders")
 
 
 def test_several_tables_are_read_together_in_the_order_asked_for(catalog: Catalog) -> None:

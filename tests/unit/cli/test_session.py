@@ -12,7 +12,16 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 def test_home_comes_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("HIVE_ACID_HOME", str(tmp_path))
     assert home() == tmp_path
-    assert CliSession().url == f"sqlite:///{tmp_path}/metastore.db"
+    assert str(CliSession().url) == f"sqlite:///{tmp_path}/metastore.db"
+
+
+def test_home_may_have_any_name(monkeypatch, tmp_path):
+    """What means something in a URL is a letter like any other in the name of a directory."""
+    monkeypatch.setenv("HIVE_ACID_HOME", str(tmp_path / "50% of ä?b#c@d"))
+    session = CliSession()
+    assert session.client().catalog.warehouse() == f"file:{tmp_path}/50% of ä?b#c@d/warehouse"
+    session.close()
+    assert (tmp_path / "50% of ä?b#c@d" / "metastore.db").stat().st_size > 0
 
 
 def test_home_is_in_the_users_directory_by_default(monkeypatch):

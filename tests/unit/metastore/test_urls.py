@@ -18,6 +18,7 @@ from airflow_hive_acid.metastore.urls import normalize_url, safe_url
         ("jdbc:postgresql://u:geheim@h/db", "cannot be read"),
         ("/data/metastore.db", "sqlite:////data/metastore.db"),
         ("postgresql://u:geheim@h", "names no database"),
+        ("sqlite:////data/a?b/metastore.db", "write ? as %3F"),
         ("oracle://u:geheim@h/db", "not supported"),
     ],
 )

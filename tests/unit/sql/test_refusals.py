@@ -30,6 +30,7 @@ SYNTAX = [
     ("UPDATE t SET a = WHERE b = 1", 1, 18, "expected an expression, found 'WHERE'"),
     ("UPDATE t SET a = 1 AS b", 1, 18, "expected one expression"),
     ("DELETE t WHERE a = 1", 1, 8, "expected FROM, found 't'"),
+    ("DROP TABLE `a.b`", 1, 12, "'a.b' cannot be a table name: Hive allows a to z, digits and _ there"),
     ("INSERT INTO t", 1, 14, "expected VALUES or SELECT, found the end of the statement"),
     ("INSERT INTO t TABLE u", 1, 15, "expected VALUES or SELECT, found 'TABLE'"),
     ("INSERT INTO t (a, a) VALUES (1, 2)", 1, 19, "column a is given twice"),
