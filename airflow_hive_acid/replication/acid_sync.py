@@ -9,13 +9,22 @@ directory that vanishes at the source all the same makes the sync begin anew, wi
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import ActionRefusedError, CopyFailedError, PublishError, ReplicaDivergedError
+from airflow_hive_acid.errors import (
+    ActionRefusedError,
+    CopyFailedError,
+    HiveAcidError,
+    MetastoreUnavailableError,
+    PublishError,
+    ReplicaDivergedError,
+    ReplicationBusyError,
+)
 from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import ACID_VERSION, ACID_VERSION_FILE, staging_name
@@ -34,6 +43,7 @@ from airflow_hive_acid.metastore.replica_records import (
 from airflow_hive_acid.metastore.replicated import forget_mapping
 from airflow_hive_acid.replication.acid_carry import carry
 from airflow_hive_acid.replication.acid_plan import Arrival, Plan, ReplicaView, plan
+from airflow_hive_acid.replication.acid_report import SyncReport, TableReport
 from airflow_hive_acid.replication.acid_snapshot import list_places, places_of, source_state
 from airflow_hive_acid.replication.acid_tables import (
     STAGING,
@@ -43,6 +53,7 @@ from airflow_hive_acid.replication.acid_tables import (
     is_described_otherwise,
     is_stored_otherwise,
     remove_leftovers,
+    staging_of_syncs,
 )
 from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.exporting import export_metadata
@@ -64,44 +75,6 @@ log = logging.getLogger(__name__)
 TRIES = 3
 """So many snapshots are taken when directories vanish while they are copied."""
 _NOTHING_KNOWN = ValidWriteIdList(0)
-
-
-@dataclass(frozen=True, slots=True)
-class TableReport:
-    """What a sync did with a table.
-
-    :param table: at the replica; ``source`` at the source: ``db.table``.
-    :param directories: that arrived, of which Spark made ``carried`` out of others; ``files`` were copied as they are.
-    :param bytes: of all files that came; what an attempt before had copied is not counted again.
-    :param bootstrapped: whether it began with nothing, and why in ``reasons``.
-    :param high_watermark: largest write id that came.
-    """
-
-    table: str
-    source: str
-    directories: int = 0
-    files: int = 0
-    bytes: int = 0
-    carried: int = 0
-    added: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    bootstrapped: bool = False
-    high_watermark: int = 0
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SyncReport:
-    """What a sync did: the replica's tables are at ``state_id``, an event of the source."""
-
-    policy: str
-    state_id: int
-    tables: tuple[TableReport, ...] = ()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that travelled."""
-        return sum(t.bytes for t in self.tables)
 
 
 @dataclass(slots=True)
@@ -156,10 +129,16 @@ def sync_tables(
     wanted = {str(table_name(s)): str(table_name(t)) for s, t in names.items()}
     again = frozenset(str(table_name(t)) for t in bootstrap)
     for left in reversed(range(TRIES)):
+        sync = _Sync(source, target, policy, wanted, again, step)
         try:
-            return _Sync(source, target, policy, wanted, again, step).run()
-        except (CopyFailedError, FileNotFoundError) as error:
-            if not left:
+            return sync.run()
+        except (HiveAcidError, OSError) as error:
+            if isinstance(error, MetastoreUnavailableError | ReplicationBusyError):
+                raise
+            # R5: who was taken over finds files moved away, or write ids that are new: no reason to complain of them,
+            # nor to take the policy back.
+            sync.require_ours()
+            if not left or not isinstance(error, CopyFailedError | FileNotFoundError):
                 raise
             log.warning("replication %s begins anew with a new snapshot: %s", policy, error)
     raise AssertionError("the last try returns or raises")
@@ -174,11 +153,23 @@ class _Sync:
         self._tables, self._bootstrap, self._step = tables, bootstrap, step
         self._client, self._files = target.client, target.filesystem
         self._attempt = str(uuid.uuid4())
+        self._before: SyncRecord | None = None
+        self._has_begun = False
+
+    def require_ours(self) -> None:
+        """Refuse to go on when another sync has taken over.
+
+        :raises ReplicationBusyError: saying so.
+        """
+        if self._has_begun:
+            self._client.database.run(lambda conn: require_attempt(conn, self._policy, self._attempt) and None)
 
     def run(self) -> SyncReport:
+        self._step("begin")
+        # R3: before the source is looked at. What a sync that has ended saw is then not newer than what is seen here, and
+        # one that looked earlier and goes on later does not count any more.
+        before, records = self._begin()
         with source_state(self._source, self._tables) as state:
-            self._step("begin")
-            before, records = self._begin()
             targets = self._targets(state, records)
             left = self._left_behind()
             self._take_over(before, targets)
@@ -215,11 +206,16 @@ class _Sync:
                     "others since, and nothing is copied there any more. Fail back with a policy the other way"
                 )
             before = begin_attempt(conn, self._policy, self._attempt, self._tables.values())
+            if before is not None and before.attempt == self._attempt:
+                before = self._before  # R17: the answer to the COMMIT was lost; whom we took over from is known still
+            self._before = before
             for database in sorted({table_name(t).database for t in self._tables.values()}):
                 mark_target(conn, database, self._policy)
             return before, read_records(conn, self._policy)
 
-        return self._client.database.run(operation, retry_duplicates=True)
+        begun = self._client.database.run(operation, retry_duplicates=True)
+        self._has_begun = True
+        return begun
 
     def _targets(self, state: SourceState, records: Mapping[int, TableRecord]) -> list[_Target]:
         """The tables at the replica; those that are missing, or are copies of a table that is gone, begin anew."""
@@ -248,7 +244,7 @@ class _Sync:
                 if problem is not None:
                     foreign[at] = problem
                     continue
-                drop_for_bootstrap(self._target, table, self._policy)
+                drop_for_bootstrap(self._target, table, self._policy, self._attempt)
             found.append(_Target(source, create_like(self._target, source.table, at), _NOTHING_KNOWN, True))
         if foreign:
             raise diverged(foreign)
@@ -275,6 +271,12 @@ class _Sync:
             now = source.write_ids.high_watermark
             return f"the source is at write id {now}, and was at {known.high_watermark} before: it went back in time"
         return None
+
+    def _require_untouched(self, targets: Iterable[_Target]) -> None:
+        """After the listings: whatever was listed with a write id that is given to nobody even now is a sync's."""
+        foreign = {t.name: why for t in targets if (why := self._untouched(t.table, t.known, None)) is not None}
+        if foreign:
+            raise diverged(foreign)
 
     def _left_behind(self) -> frozenset[int]:
         """Txns of syncs that did not end."""
@@ -309,12 +311,15 @@ class _Sync:
         if before is None:
             return
         for target in targets:
-            old, new = self._staging(target.table, before.attempt), self._staging(target.table)
-            try:
-                self._files.rename_directory(old, new)
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # nothing was copied there, or it is fenced already
-            fence_staging(self._files, old, inside=target.table.location, note=f"taken over by {self._attempt}")
+            new = self._staging(target.table)
+            # All of them: who took over may have been killed before it had a directory of its own.
+            left = staging_of_syncs(self._target, target.table)
+            left.sort(key=lambda uri: not uri.endswith(before.attempt))
+            for old in left:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # it is fenced already
+                    if old is left[0]:
+                        self._files.rename_directory(old, new)
+                    fence_staging(self._files, old, inside=target.table.location, note=f"taken over by {self._attempt}")
 
     def _copy(self, target: _Target) -> None:
         """Everything into staging: files as they are, rows by Spark, bases without rows."""
@@ -367,7 +372,8 @@ class _Sync:
 
     def _tidy(self, before: SyncRecord | None, targets: Sequence[_Target], left: frozenset[int]) -> None:
         """Remove what a killed sync had renamed into place; nobody sees it, and its txns are forgotten afterwards."""
-        self._client.database.run(lambda conn: require_attempt(conn, self._policy, self._attempt) and None)
+        self.require_ours()
+        self._require_untouched(targets)
         for target in targets:
             for partition, found in target.plans.items():
                 place = target.place(partition)
@@ -387,7 +393,8 @@ class _Sync:
 
     def _publish(self, target: _Target, sync_txn: int) -> None:
         """Rename into place: invisible, by write id or by the sync's txn."""
-        self._client.database.run(lambda conn: require_attempt(conn, self._policy, self._attempt) and None)
+        self.require_ours()
+        self._require_untouched([target])
         wanted = {p for p, _, _ in target.arrivals} | (target.source.places.keys() - target.places.keys())
         for partition in sorted(wanted):  # also of a partition without rows
             self._files.make_directory(target.place(partition))

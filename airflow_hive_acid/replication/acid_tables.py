@@ -14,7 +14,7 @@ from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, table_lock
 from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.replica_records import forget_records
+from airflow_hive_acid.metastore.replica_records import forget_records, require_attempt
 from airflow_hive_acid.replication.acid_plan import leftovers
 from airflow_hive_acid.replication.acid_snapshot import list_places, places_of
 
@@ -102,9 +102,12 @@ def remove_leftovers(site: Site, table: Table, known: ValidWriteIdList, left: Co
     :param left: txns of syncs that did not end.
     """
     removed = []
+    places = list(places_of(site, table).values())
+    found = {place: leftovers(list_places(site.filesystem, {"": place})[""], known, left) for place in places}
+    # After the listings: what they have of a write id that is given to nobody even now is a sync's.
     foreign = site.client.max_allocated_write_id(table.qualified_name) != known.high_watermark
-    for place in places_of(site, table).values():
-        for name in leftovers(list_places(site.filesystem, {"": place})[""], known, left):
+    for place in places:
+        for name in found[place]:
             directory = parse_directory(name)
             if foreign and (directory is None or directory.visibility_txn_id not in left):
                 continue
@@ -115,24 +118,33 @@ def remove_leftovers(site: Site, table: Table, known: ValidWriteIdList, left: Co
 
 def fence_syncs(site: Site, table: Table, note: str) -> None:
     """Make sure that no sync that is still alive renames anything into a table (R4)."""
+    for staging in staging_of_syncs(site, table):
+        fence_staging(site.filesystem, staging, inside=table.location, note=note)
+
+
+def staging_of_syncs(site: Site, table: Table) -> list[str]:
+    """Staging directories of syncs in a table; those that are fenced are files."""
     try:
         entries = site.filesystem.list_files(table.location)
     except FileNotFoundError:
-        return
-    for entry in entries:
-        if entry.is_dir and entry.name.startswith(staging_name(STAGING)):
-            fence_staging(site.filesystem, paths.join(table.location, entry.name), inside=table.location, note=note)
+        return []
+    found = [entry.name for entry in entries if entry.is_dir and entry.name.startswith(staging_name(STAGING))]
+    return [paths.join(table.location, name) for name in sorted(found)]
 
 
-def drop_for_bootstrap(site: Site, table: Table, policy: str) -> None:
+def drop_for_bootstrap(site: Site, table: Table, policy: str, attempt: str) -> None:
     """Drop a table of the replica with its files: it is a copy of one that is gone, or is copied again.
 
     Who calls this has asked whether it is pinned.
+
+    :param attempt: the sync that does it.
+    :raises ReplicationBusyError: when another one took over, or the replica was failed over; the table stays.
     """
     client, key = site.client, table_name(table.qualified_name)
     locks = [database_lock(key.database, LockType.SHARED_READ), table_lock(key, LockType.EXCLUSIVE)]
 
     def change(conn: Connection) -> DroppedTable:
+        require_attempt(conn, policy, attempt)
         forget_records(conn, policy, [table.id])
         return client.catalog.drop_table_in(conn, key, purge=True)
 

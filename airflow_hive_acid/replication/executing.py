@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.replication.acid_sync import TableReport
+    from airflow_hive_acid.replication.acid_report import TableReport
     from airflow_hive_acid.replication.dropping import DropResult
     from airflow_hive_acid.replication.importing import ImportResult
     from airflow_hive_acid.replication.policies import Policy

@@ -21,7 +21,7 @@ from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.replication.acid_sync import sync_tables
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.replication.acid_sync import SyncReport
+    from airflow_hive_acid.replication.acid_report import SyncReport
     from airflow_hive_acid.replication.site import Site
 
 _spec = importlib.util.spec_from_file_location("acid_world", Path(__file__).parent / "acid_world.py")
