@@ -166,7 +166,7 @@ class _Sync:
 
     def run(self) -> SyncReport:
         self._step("begin")
-        # R3: before the source is looked at. What a sync that has ended saw is then not newer than what is seen here, and
+        # R3: before the source is looked at. What a sync that has ended saw is then not newer than what is seen here;
         # one that looked earlier and goes on later does not count any more.
         before, records = self._begin()
         with source_state(self._source, self._tables) as state:

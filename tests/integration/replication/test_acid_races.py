@@ -1,4 +1,4 @@
-"""ACID syncs that overlap, and such whose COMMITs lose their answers: the replica never goes back, nothing is doubled."""
+"""ACID syncs that overlap, and such whose COMMITs lose their answers: the replica never goes back, no row comes twice."""
 
 from __future__ import annotations
 
