@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.metastore.objects import shorten
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import PartitionRef
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 AGENT = "hive-acid pin"
 """How the agent information of a pin's txn begins."""
+_LONGEST_COMMENT = 4000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .:/+-]{0,127}")
 
 
@@ -136,6 +138,20 @@ def checked_budget(most_bytes: object) -> int | None:
     if isinstance(most_bytes, bool) or not isinstance(most_bytes, int) or most_bytes < 1:
         raise InvalidArgumentsError(f"max_bytes: {most_bytes!r} must be a number of bytes, at least 1, or left out")
     return most_bytes
+
+
+def checked_comment(comment: object) -> str | None:
+    """What a pin is for.
+
+    :raises InvalidArgumentsError: when it is no text, or one that no database keeps.
+    """
+    if comment is None:
+        return None
+    if not isinstance(comment, str) or "\0" in comment or len(comment) > _LONGEST_COMMENT:
+        raise InvalidArgumentsError(
+            f"comment: {shorten(repr(comment))} must be text of at most {_LONGEST_COMMENT:,} characters, without NUL"
+        )
+    return comment
 
 
 def overdue(pin: Pin) -> str | None:

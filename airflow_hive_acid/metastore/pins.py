@@ -36,6 +36,7 @@ from airflow_hive_acid.metastore.pin_rules import (
     PinnedTable,
     PinState,
     checked_budget,
+    checked_comment,
     checked_duration_ms,
     checked_name,
     overdue,
@@ -62,9 +63,9 @@ _PINS = select(
 ).outerjoin(TXNS, TXNS.c.TXN_ID == _P.HPN_TXNID).order_by(_P.HPN_ID)  # fmt: skip
 _NAMES = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE).order_by(_T.HPT_DATABASE, _T.HPT_TABLE)
 _SEEN = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE, _T.HPT_WRITE_IDS, _T.HPT_PARTITIONS)
-_LOCK = select(_P.HPN_ID, _P.HPN_STATE).where(_P.HPN_LIVE == bindparam("name")).with_for_update()
+_LOCK = select(_P.HPN_ID, _P.HPN_EXPIRES, _P.HPN_TXNID).where(_P.HPN_LIVE == bindparam("name")).with_for_update()
 _GRACE_MS = 600_000
-"""So long after a pin has expired a Hive's reaper ends its txn, if nobody of ours has."""
+"""So long after a pin has expired a Hive's reaper ends its txn, if nobody of ours has and its time-out is ours."""
 _STATE = select(_P.HPN_STATE).where(_P.HPN_ID == bindparam("pin")).with_for_update()
 _KEPT = _P.HPN_STATE != PinState.SETTLED.value
 _OLDER_OPEN = (
@@ -116,6 +117,7 @@ class Pins:
         :raises LockTimeoutError: when a table could not be locked for reading; nothing is left behind.
         """
         name, budget, lasts = checked_name(name), checked_budget(max_bytes), checked_duration_ms(expires)
+        comment = checked_comment(comment)
         names = [str(table_name(t)) for t in ([tables] if isinstance(tables, str) else tables)]
         found = {table: self._client.catalog.get_table(table) for table in dict.fromkeys(names)}
         if not found:
@@ -134,7 +136,7 @@ class Pins:
             partitions = {table: self._partitions(facts) for table, facts in found.items()}
             reader.release()  # from here on its heartbeat is the expiry
             values = {"name": name, "lasts": lasts, "budget": budget, "comment": comment}
-            self._database.run(lambda conn: self._insert(conn, reader, partitions, values))
+            self._database.run(lambda conn: self._insert(conn, reader, partitions, values), retry_duplicates=True)
         except BaseException as failure:
             with contextlib.suppress(HiveAcidError):
                 self._client.abort_txn(reader.txn_id, f"{name} was not pinned: {failure}")
@@ -145,8 +147,12 @@ class Pins:
         return self._database.read(lambda conn: self._database.features(conn).pins)
 
     def _require_free(self, name: str) -> None:
-        there = next((pin for pin in self.show() if pin.name == name and pin.state is PinState.ACTIVE), None)
-        if there is not None:
+        there = next((pin for pin in self.show() if pin.name == name), None)
+        why = None if there is None else overdue(there)
+        if there is not None and why is not None:
+            self._end(there, why)  # as whoever comes by next would; the name is free
+            self.settle()
+        elif there is not None:
             raise PinExistsError(
                 f"{there} is there: it pins {', '.join(there.tables)} until {there.until}; unpin it first, or choose "
                 "another name"
@@ -162,8 +168,11 @@ class Pins:
         self, conn: Connection, reader: ReaderSnapshot, partitions: Mapping[str, str | None], values: Mapping[str, Any]
     ) -> None:
         name, now = values["name"], now_ms(conn)
-        # A second pin of that name waits here, and finds the first one.
-        if conn.execute(_LOCK, {"name": name}).first() is not None:
+        # Who is as fast meets this one's row when inserting, and finds it here when looking again.
+        there = conn.execute(_LOCK, {"name": name}).first()
+        if there is not None and there[2] == reader.txn_id:
+            return  # this is a repetition: the answer to the commit was lost
+        if there is not None:
             raise PinExistsError(f"somebody has pinned '{name}' meanwhile; choose another name")
         expires = now + values["lasts"]
         key = conn.execute(insert(HIVE_ACID_PIN).values(
@@ -186,8 +195,8 @@ class Pins:
             conn.execute(_KEEP_ALL, {"txn_id": reader.txn_id})
 
     def _beat(self, conn: Connection, txn_id: int, expires: int) -> bool:
-        """Let a reaper find the txn silent soon after the pin has expired, and no earlier."""
-        last = expires + _GRACE_MS - self._client.settings.milliseconds("hive.txn.timeout")
+        """Let a reaper find the txn silent soon after the pin has expired, and no earlier, whatever its time-out is."""
+        last = expires + max(0, _GRACE_MS - self._client.settings.milliseconds("hive.txn.timeout"))
         return conn.execute(_BEAT.values(TXN_LAST_HEARTBEAT=last), {"txn_id": txn_id}).rowcount == 1
 
     def show(self, *, ended: bool = False) -> list[Pin]:
@@ -251,7 +260,7 @@ class Pins:
         pin = self.get(name)
 
         def change(conn: Connection) -> None:
-            self._lock(conn, name)
+            self._lock(conn, pin)
             if lasts is not None:
                 end = now_ms(conn) + lasts
                 if not self._beat(conn, pin.txn_id, end):
@@ -305,10 +314,15 @@ class Pins:
             if why is not None and self._end(pin, why):
                 ended.append(f"{pin} on {', '.join(pin.tables)}: {why}")
             elif why is None:
-                # A heartbeat that was under way while it was pinned may have moved its own.
-                self._database.run(lambda conn, pin=pin: self._beat(conn, pin.txn_id, pin.expires))  # type: ignore[misc]
+                self._database.run(lambda conn, pin=pin: self._beat_again(conn, pin))  # type: ignore[misc]
         self.settle()
         return ended
+
+    def _beat_again(self, conn: Connection, pin: Pin) -> None:
+        """A heartbeat that was under way while it was pinned may have moved its own."""
+        row = conn.execute(_LOCK, {"name": pin.name}).first()
+        if row is not None and row[0] == pin.id:
+            self._beat(conn, pin.txn_id, row[1])  # R3: it may have been extended since it was looked at
 
     def settle(self) -> list[Pin]:
         """Let go of what was kept for pins that have ended, and which nobody reads by any more."""
@@ -358,11 +372,15 @@ class Pins:
                 _H.HPH_PART_NAME == (resource.partition or ""),
             )
             earlier = {row[0]: row[1] for row in conn.execute(select(_H.HPH_PIN, _H.HPH_WRITEID).where(*here))}
-            conn.execute(delete(HIVE_ACID_PIN_HELD).where(*here))
+            # A clean-up that reached less far has not looked at all that an earlier one left.
+            further = {pin for pin, reached in earlier.items() if reached > highest}
+            conn.execute(delete(HIVE_ACID_PIN_HELD).where(*here, _H.HPH_WRITEID <= highest))
             for pin, (directories, size) in held.items():
+                if pin in further:
+                    continue
                 conn.execute(insert(HIVE_ACID_PIN_HELD).values(
                     HPH_PIN=pin, HPH_DATABASE=resource.database, HPH_TABLE=resource.table,
-                    HPH_PART_NAME=resource.partition or "", HPH_WRITEID=max(highest, earlier.get(pin, 0)),
+                    HPH_PART_NAME=resource.partition or "", HPH_WRITEID=highest,
                     HPH_RUN_AS=request.run_as, HPH_DIRECTORIES=directories, HPH_BYTES=size,
                 ))  # fmt: skip
             for pin in sorted({*earlier, *held}):
@@ -407,9 +425,10 @@ class Pins:
 
         return self._database.run(run)
 
-    def _lock(self, conn: Connection, name: str) -> None:
-        if conn.execute(_LOCK, {"name": name}).first() is None:
-            raise NoSuchPinError(f"pin '{name}' has ended meanwhile")
+    def _lock(self, conn: Connection, pin: Pin) -> None:
+        row = conn.execute(_LOCK, {"name": pin.name}).first()
+        if row is None or row[0] != pin.id:
+            raise NoSuchPinError(f"{pin} has ended meanwhile")
 
 
 def _read(conn: Connection, wanted: Any) -> list[tuple[Pin, str]]:

@@ -164,6 +164,7 @@ class HiveAcidPinOperator(BaseOperator):
         :return: the pin as a document: name, tables, expires, ….
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+        from airflow_hive_acid.metastore.pin_rules import overdue
 
         instance = context["ti"]
         run = f"{instance.dag_id} {instance.run_id} {instance.task_id} {instance.map_index}"
@@ -172,6 +173,8 @@ class HiveAcidPinOperator(BaseOperator):
         with HiveAcidHook(self.hive_acid_conn_id) as hook:
             try:
                 there = next((pin for pin in hook.pins.show() if pin.name == self.name), None)
+                if there is not None and overdue(there) is not None:
+                    there = None  # it has ended, and only its name is left: a new one takes its place
                 if there is not None and there.comment == comment:
                     return there.to_document()  # an earlier try of this task has made it
                 if there is not None and self.replace:

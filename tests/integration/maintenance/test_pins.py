@@ -21,12 +21,16 @@ from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.cleaner import explain_cleaning
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.codes import TxnState
+from airflow_hive_acid.metastore.compaction_queue_cleaning import clean_again
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.metastore.pin_rules import Pin, PinState
 from airflow_hive_acid.metastore.schema_pins import HIVE_ACID_PIN, PIN_TABLES
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, MIN_HISTORY_WRITE_ID, TXNS, WRITE_SET
 from airflow_hive_acid.metastore.txns import txn_facts
+from airflow_hive_acid.settings import Source
 
 from .steps import pass_time, rows
 from .test_pinned_readers import Schedule
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.filesystem import Filesystem
-    from airflow_hive_acid.metastore import MetastoreClient
 
 SCHEDULES = int(os.environ.get("HIVE_ACID_SCHEDULES", "6"))
 HOUR = 3600.0
@@ -77,8 +80,11 @@ def test_pins_see_their_rows_and_the_space_comes_back(client: MetastoreClient, f
         client.housekeeping.clean_empty_txns()
 
 
-def _compact(client: MetastoreClient, fs: Filesystem, job: Any, table: str = "default.t") -> None:
-    assert client.compactions.enqueue(table, type=CompactionType.MAJOR).accepted
+def _compact(
+    client: MetastoreClient, fs: Filesystem, job: Any, table: str = "default.t",
+    kind: CompactionType = CompactionType.MAJOR,
+) -> None:  # fmt: skip
+    assert client.compactions.enqueue(table, type=kind).accepted
     assert run_worker(client, fs, job, "w")[0].kind is Kind.COMPACTED
 
 
@@ -169,6 +175,119 @@ def test_a_pin_is_to_hive_a_reader_that_ends_when_it_expires(client: MetastoreCl
     with client.database.reading() as conn:
         beat = conn.execute(sa.select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == pin.txn_id)).scalar_one()
     assert beat == longer.expires + 600_000 - timeout
+
+
+def _last_beat(client: MetastoreClient, pin: Pin) -> int:
+    beat = sa.select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == pin.txn_id)
+    return int(client.database.read(lambda conn: conn.execute(beat).scalar_one()))
+
+
+def test_a_reaper_that_is_slow_does_not_shorten_a_pin_that_is_extended_meanwhile(
+    client: MetastoreClient, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    t1  the reaper has looked at the pins
+    t2            somebody extends one
+    t3  the reaper puts heartbeats right: that one's by its expiry of now (R3)
+    """
+    pin = client.pins.pin("p", ["default.t"], expires=HOUR)
+    show, seen = client.pins.show, client.pins.show()
+    longer = client.pins.extend("p", expires=100 * HOUR)
+    monkeypatch.setattr(client.pins, "show", lambda *, ended=False: show(ended=True) if ended else seen)
+    assert client.pins.end_overdue() == []
+    assert _last_beat(client, pin) == longer.expires + 600_000 - client.settings.milliseconds("hive.txn.timeout")
+
+
+def test_no_reaper_finds_the_txn_silent_before_the_pin_expires_whatever_its_time_out(
+    client: MetastoreClient, table: Any
+) -> None:
+    """Ours waits an hour, and a Hive beside us five minutes."""
+    overrides = client.settings.with_overrides(Source.REQUEST, {"hive.txn.timeout": "3600s"})
+    with MetastoreClient(client.database.url, overrides, user="ann", host="host1") as patient:
+        pin = patient.pins.pin("p", ["default.t"], expires=HOUR)
+        assert _last_beat(client, pin) == pin.expires
+
+
+def test_the_name_of_a_pin_that_is_over_is_free_before_a_reaper_comes_by(client: MetastoreClient, table: Any) -> None:
+    old = client.pins.pin("p", ["default.t"], expires=HOUR)
+    _expire(client, old)
+    assert client.pins.pin("p", ["default.t"], expires=HOUR).id != old.id
+    (ended,) = [pin for pin in client.pins.show(ended=True) if pin.id == old.id]
+    assert ended.state is PinState.SETTLED
+    assert (ended.reason or "").startswith("it expired on")
+
+
+def test_a_pin_whose_commit_was_lost_and_repeated_is_there(
+    client: MetastoreClient, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection breaks behind the COMMIT, and the same is asked for once more."""
+    insert = client.pins._insert
+
+    def twice(conn: Any, *given: Any) -> None:
+        insert(conn, *given)
+        insert(conn, *given)
+
+    monkeypatch.setattr(client.pins, "_insert", twice)
+    pin = client.pins.pin("p", ["default.t"], expires=HOUR)
+    assert pin.txn_open
+    assert [p.id for p in client.pins.show()] == [pin.id]
+
+
+@pytest.mark.backends("postgresql")
+def test_of_two_who_pin_under_one_name_the_slower_one_hears_of_the_other(
+    client: MetastoreClient, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither finds the other's row, and the second INSERT meets it."""
+    insert = client.pins._insert
+    others = []
+
+    def later(conn: Any, *given: Any) -> None:
+        if others:
+            insert(conn, *given)
+            return
+        others.append(conn)
+
+        def first(_conn: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+            if statement.startswith("INSERT") and len(others) == 1:
+                others.append(None)
+                with MetastoreClient(client.database.url, client.settings, user="bob", host="host2") as bob:
+                    bob.pins.pin("p", ["default.t"], expires=HOUR)
+
+        sa.event.listen(conn, "before_cursor_execute", first)
+        insert(conn, *given)
+
+    monkeypatch.setattr(client.pins, "_insert", later)
+    with pytest.raises(PinExistsError, match="somebody has pinned 'p' meanwhile"):
+        client.pins.pin("p", ["default.t"], expires=HOUR)
+    assert [(pin.user, pin.txn_open) for pin in client.pins.show()] == [("bob", True)]
+    assert [txn.state.value for txn in client.show_transactions()].count("o") == 1
+
+
+def test_what_a_pin_holds_is_not_forgotten_when_an_earlier_compaction_is_cleaned_after_a_later_one(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: Any
+) -> None:
+    """
+    t1  write ids 1 and 2 are compacted; 3 and 4 are written and pinned, compacted and cleaned: both are held
+    t2  something asks to clean up to 2 once more, as the end of an older pin does: it looks at nothing of 3 and 4
+    t3  the pin is dropped: what it held goes
+    """
+    table.insert()
+    table.insert()
+    _compact(client, fs, compact_lines)
+    _clean(client, fs)
+    table.insert()
+    table.insert()
+    client.pins.pin("p", ["default.t"], expires=HOUR)
+    _compact(client, fs, compact_lines, kind=CompactionType.MINOR)
+    _clean(client, fs)
+    held = client.pins.get("p").held_bytes
+    assert held > 0
+    client.database.run(lambda conn: clean_again(conn, table_name("default.t"), None, 2, "ann"))
+    _clean(client, fs)
+    assert client.pins.get("p").held_bytes == held
+    client.pins.unpin("p")
+    _clean(client, fs)
+    assert len(table.directories()) == 2
 
 
 def _expire(client: MetastoreClient, pin: Pin) -> None:
@@ -330,6 +449,8 @@ def test_what_is_tidied_up_does_not_wait_for_pins(client: MetastoreClient, table
         ({"expires": 0}, InvalidArgumentsError, "expires: 0 must be seconds"),
         ({"expires": "1d"}, InvalidArgumentsError, "expires:"),
         ({"max_bytes": 0}, InvalidArgumentsError, "max_bytes:"),
+        ({"comment": "a\0b"}, InvalidArgumentsError, "comment:"),
+        ({"comment": "x" * 4001}, InvalidArgumentsError, "comment:"),
         ({"name": "taken"}, PinExistsError, "it pins default.t until"),
     ],
 )

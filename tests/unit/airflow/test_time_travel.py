@@ -75,6 +75,15 @@ def test_a_task_pins_a_retry_finds_its_pin_and_another_run_replaces_it(conn_id: 
         hook.pins.get("month_end")
 
 
+def test_a_retry_does_not_take_a_pin_that_is_over_for_its_own(conn_id: str, client: MetastoreClient) -> None:
+    """Its txn was aborted from outside, and no reaper has come by: nobody can read by it."""
+    dead = pin(conn_id).execute(context())
+    client.abort_txn(dead["txn_id"], "by hand")
+    made = pin(conn_id).execute(context())
+    assert made["txn_id"] != dead["txn_id"]
+    assert client.pins.get("month_end").txn_id == made["txn_id"]
+
+
 class FakeEngine:
     def __init__(self) -> None:
         self.asked: list[str] = []
