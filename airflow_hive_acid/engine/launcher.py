@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
 
 _LOG_TAIL_LINES = 30
+#: A line of a JVM's stack trace: where it was, not what went wrong.
+_FRAME = re.compile(r"\s*at [\w$./<>-]+\(.*\)|[\w$./<>-]+\([\w$]+\.(java|scala):\d+\)|\s*\.\.\. \d+ more")
 _LOGS_KEPT = 20
 _ANY = Application()
 # A job needs neither the metastore nor Airflow; what could open them does not go into its environment.
@@ -268,9 +271,9 @@ class SubprocessDriver:
         _running.discard(self)
 
     def log_tail(self) -> str:
-        """The last lines of the log, and where the rest is."""
+        """The last lines of the log that say something, and where the rest is."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
-        lines = [line for line in text.splitlines() if line.strip()][-_LOG_TAIL_LINES:]
+        lines = [line for line in text.splitlines() if line.strip() and not _FRAME.fullmatch(line)][-_LOG_TAIL_LINES:]
         return "\n".join([*(f"  | {line[:500]}" for line in lines), f"The whole log: {self.log}"])
 
     def release(self) -> None:

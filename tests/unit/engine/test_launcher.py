@@ -294,6 +294,19 @@ def test_shared_spool_gets_a_directory_per_session_that_goes_at_the_end(launcher
     assert list(shared.iterdir()) == []
 
 
+def test_the_end_of_a_log_is_what_it_says_and_not_where_that_was(launcher):
+    application = launcher().start()
+    driver = application._driver
+    said = ["ERROR Backend: All masters are unresponsive! Giving up.", "Caused by: java.io.IOException: refused"]
+    frames = [f"\tat org.apache.spark.deploy.SparkSubmit$$anon$2.do{i}(SparkSubmit.scala:1171)" for i in range(40)]
+    bare = [f"java.base/java.lang.reflect.Constructor.newInstance{i}(Constructor.java:481)" for i in range(40)]
+    with driver.log.open("a") as log:
+        log.write("\n".join([said[0], *frames, "\t... 12 more", said[1], *bare, "at (three) the end"]) + "\n")
+    shown = driver.log_tail().splitlines()
+    application.close()
+    assert shown[-4:-1] == [f"  | {line}" for line in (*said, "at (three) the end")]
+
+
 def test_only_the_newest_logs_are_kept(launcher, tmp_path):
     logs = tmp_path / "logs"
     logs.mkdir()
