@@ -1,4 +1,4 @@
-"""ACID syncs that overlap, and such whose COMMITs lose their answers: the replica never goes back, no row comes twice."""
+"""ACID syncs that overlap, and such whose COMMITs lose their answers: the replica never goes back, rows come once."""
 
 from __future__ import annotations
 
