@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, delete, exists, insert, or_, select, update
+from sqlalchemy import bindparam, case, delete, or_, select, update
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog_alter_rows import without_column_statistics
+from airflow_hive_acid.metastore.catalog_descriptors import (
+    change_parameters,
+    delete_unused_columns,
+    described,
+    insert_columns,
+)
 from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
-    CDS,
-    COLUMNS_V2,
     DBS,
     PART_COL_STATS,
     PARTITION_PARAMS,
@@ -30,8 +34,6 @@ from airflow_hive_acid.metastore.schema_catalog import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog_alter import ColumnChange
@@ -115,11 +117,9 @@ def write_partition(
         properties = without_column_statistics(properties)
     modified = str(now_ms(connection) // 1000)
     properties |= {"last_modified_by": user, "last_modified_time": modified, "transient_lastDdlTime": modified}
-    _write_parameters(connection, PARTITION_PARAMS, ("PART_ID", part_id), before.parameters, properties)
-    _write_parameters(
-        connection, SERDE_PARAMS, ("SERDE_ID", storage.SERDE_ID), before.storage.serde_parameters,
-        change.serde_properties,
-    )  # fmt: skip
+    change_parameters(connection, PARTITION_PARAMS, "PART_ID", [(part_id, before.parameters, properties)])
+    serde = (storage.SERDE_ID, before.storage.serde_parameters, change.serde_properties)
+    change_parameters(connection, SERDE_PARAMS, "SERDE_ID", [serde])
 
 
 def advance_partition_write_id(connection: Connection, part_id: int, write_id: int | None) -> None:
@@ -135,31 +135,10 @@ def _write_columns(connection: Connection, table: Table, storage: Any, change: C
     if same:
         columns_id = connection.execute(_SELECT_TABLE_COLUMNS_ID.where(TBLS.c.TBL_ID == table.id)).scalar_one()
     else:
-        connection.execute(insert(CDS), {"CD_ID": columns_id})
-        connection.execute(insert(COLUMNS_V2), [
-            {"CD_ID": columns_id, "COMMENT": change.comments.get(column.name), "COLUMN_NAME": column.name,
-             "TYPE_NAME": column.type, "INTEGER_IDX": index}
-            for index, column in enumerate(change.columns)
-        ])  # fmt: skip
+        insert_columns(connection, {columns_id: described(change.columns, change.comments)})
     connection.execute(update(SDS).where(SDS.c.SD_ID == storage.SD_ID).values(CD_ID=columns_id))
-    for child in (COLUMNS_V2, CDS):
-        unused = ~exists(select(SDS.c.SD_ID).where(SDS.c.CD_ID == child.c.CD_ID))
-        connection.execute(delete(child).where(child.c.CD_ID == storage.CD_ID, unused))
+    delete_unused_columns(connection, [storage.CD_ID])
     for old, new in change.renamed.items():
         for target, column in ((BUCKETING_COLS, "BUCKET_COL_NAME"), (SORT_COLS, "COLUMN_NAME")):
             named: Any = (target.c.SD_ID == storage.SD_ID) & (target.c[column] == old)
             connection.execute(update(target).where(named).values({column: new}))
-
-
-def _write_parameters(
-    connection: Connection, target: Any, owner: tuple[str, int], before: Mapping[str, str], after: Mapping[str, str]
-) -> None:
-    name, owner_id = owner
-    of_owner = target.c[name] == owner_id
-    for key in before.keys() - after.keys():
-        connection.execute(delete(target).where(of_owner, target.c.PARAM_KEY == key))
-    for key, value in after.items():
-        if key not in before:
-            connection.execute(insert(target), {name: owner_id, "PARAM_KEY": key, "PARAM_VALUE": value})
-        elif before[key] != value:
-            connection.execute(update(target).where(of_owner, target.c.PARAM_KEY == key).values(PARAM_VALUE=value))

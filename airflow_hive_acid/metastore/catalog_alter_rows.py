@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, delete, exists, insert, select, update
+from sqlalchemy import bindparam, case, delete, select, update
 
+from airflow_hive_acid.metastore.catalog_descriptors import (
+    change_parameters,
+    delete_unused_columns,
+    described,
+    insert_columns,
+)
 from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
-    CDS,
-    COLUMNS_V2,
     DATABASE_PARAMS,
     PART_COL_STATS,
     PARTITION_PARAMS,
@@ -36,14 +40,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_alter import ColumnChange
     from airflow_hive_acid.metastore.catalog_model import Table
 
-_SET_PARAMETER = (
-    update(TABLE_PARAMS)
-    .where(TABLE_PARAMS.c.TBL_ID == bindparam("id"), TABLE_PARAMS.c.PARAM_KEY == bindparam("key"))
-    .values(PARAM_VALUE=bindparam("value"))
-)
-_DELETE_PARAMETER = delete(TABLE_PARAMS).where(
-    TABLE_PARAMS.c.TBL_ID == bindparam("id"), TABLE_PARAMS.c.PARAM_KEY == bindparam("key")
-)
 _ADVANCE = (
     update(TBLS)
     .where(TBLS.c.TBL_ID == bindparam("id"))
@@ -63,14 +59,7 @@ def write_parameters(connection: Connection, table: Table, properties: Mapping[s
     wanted = {
         **properties, "last_modified_by": user, "last_modified_time": modified, "transient_lastDdlTime": modified,
     }  # fmt: skip
-    for key in table.properties.keys() - wanted.keys():
-        connection.execute(_DELETE_PARAMETER, {"id": table.id, "key": key})
-    for key, value in wanted.items():
-        if key not in table.properties:
-            row = {"TBL_ID": table.id, "PARAM_KEY": key, "PARAM_VALUE": value}
-            connection.execute(insert(TABLE_PARAMS), row)
-        elif table.properties[key] != value:
-            connection.execute(_SET_PARAMETER, {"id": table.id, "key": key, "value": value})
+    change_parameters(connection, TABLE_PARAMS, "TBL_ID", [(table.id, table.properties, wanted)])
 
 
 def set_type(connection: Connection, table: Table, type: str) -> None:
@@ -93,20 +82,13 @@ def write_columns(
     :param columns_id: id of the new descriptor.
     :param cascade: let the partitions follow; otherwise they keep theirs, as Hive's RESTRICT.
     """
-    connection.execute(insert(CDS), {"CD_ID": columns_id})
-    connection.execute(insert(COLUMNS_V2), [
-        {"CD_ID": columns_id, "COMMENT": change.comments.get(column.name), "COLUMN_NAME": column.name,
-         "TYPE_NAME": column.type, "INTEGER_IDX": index}
-        for index, column in enumerate(change.columns)
-    ])  # fmt: skip
+    insert_columns(connection, {columns_id: described(change.columns, change.comments)})
     partitions = select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.TBL_ID == table.id)
     of_table = SDS.c.SD_ID.in_(select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == table.id))
     storage = of_table | SDS.c.SD_ID.in_(partitions) if cascade else of_table
     old = list(connection.execute(select(SDS.c.CD_ID).distinct().where(storage)).scalars())
     connection.execute(update(SDS).where(storage).values(CD_ID=columns_id))
-    for child in (COLUMNS_V2, CDS):
-        unused = ~exists(select(SDS.c.SD_ID).where(SDS.c.CD_ID == child.c.CD_ID))
-        connection.execute(delete(child).where(child.c.CD_ID.in_([i for i in old if i is not None]), unused))
+    delete_unused_columns(connection, old)
     for before, after in change.renamed.items():
         for target, column in ((BUCKETING_COLS, "BUCKET_COL_NAME"), (SORT_COLS, "COLUMN_NAME")):
             named: Any = target.c[column] == before
@@ -120,16 +102,7 @@ def write_database_parameters(
     connection: Connection, database_id: int, before: Mapping[str, str], after: Mapping[str, str]
 ) -> None:
     """Replace a database's parameters."""
-    of_database = DATABASE_PARAMS.c.DB_ID == database_id
-    for key in before.keys() - after.keys():
-        connection.execute(delete(DATABASE_PARAMS).where(of_database, DATABASE_PARAMS.c.PARAM_KEY == key))
-    for key, value in after.items():
-        if key not in before:
-            row = {"DB_ID": database_id, "PARAM_KEY": key, "PARAM_VALUE": value}
-            connection.execute(insert(DATABASE_PARAMS), row)
-        elif before[key] != value:
-            changed = update(DATABASE_PARAMS).where(of_database, DATABASE_PARAMS.c.PARAM_KEY == key)
-            connection.execute(changed.values(PARAM_VALUE=value))
+    change_parameters(connection, DATABASE_PARAMS, "DB_ID", [(database_id, before, after)])
 
 
 def _forget_column_statistics(connection: Connection, table: Table, change: ColumnChange) -> None:

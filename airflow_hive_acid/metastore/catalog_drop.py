@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, exists, select
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.metastore.catalog_descriptors import delete_unused_columns
 from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
-    CDS,
-    COLUMNS_V2,
     DATABASE_PARAMS,
     DB_PRIVS,
     DBS,
@@ -116,15 +115,12 @@ def delete_storage(connection: Connection, storage_ids: Sequence[int]) -> None:
     for batch in chunks(storage_ids):
         used = connection.execute(select(SDS.c.SERDE_ID, SDS.c.CD_ID).where(SDS.c.SD_ID.in_(batch))).all()
         serde_ids = [serde_id for serde_id, _ in used if serde_id is not None]
-        column_ids = sorted({column_id for _, column_id in used if column_id is not None})
         connection.execute(delete(SKEWED_VALUES).where(SKEWED_VALUES.c.SD_ID_OID.in_(batch)))
         for child in (SKEWED_COL_VALUE_LOC_MAP, SKEWED_COL_NAMES, BUCKETING_COLS, SORT_COLS, SD_PARAMS, SDS):
             connection.execute(delete(child).where(child.c.SD_ID.in_(batch)))
         for child in (SERDE_PARAMS, SERDES):
             connection.execute(delete(child).where(child.c.SERDE_ID.in_(serde_ids)))
-        for child in (COLUMNS_V2, CDS):
-            unused = ~exists(select(SDS.c.SD_ID).where(SDS.c.CD_ID == child.c.CD_ID))
-            connection.execute(delete(child).where(child.c.CD_ID.in_(column_ids), unused))
+        delete_unused_columns(connection, (column_id for _, column_id in used))
 
 
 def delete_database(connection: Connection, database_id: int) -> None:

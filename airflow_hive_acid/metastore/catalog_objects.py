@@ -10,17 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, delete, exists, insert, select, tuple_, update
+from sqlalchemy import bindparam, delete, exists, select, tuple_, update
 
 from airflow_hive_acid.metastore import catalog_messages as messages
+from airflow_hive_acid.metastore.catalog_descriptors import (
+    change_parameters,
+    delete_unused_columns,
+    insert_columns,
+    insert_many,
+)
 from airflow_hive_acid.metastore.catalog_ids import IdKind, IdPool
 from airflow_hive_acid.metastore.catalog_read import CATALOG
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
-    CDS,
-    COLUMNS_V2,
     DBS,
     PARTITION_KEY_VALS,
     PARTITION_KEYS,
@@ -249,13 +253,13 @@ class ObjectRows:
         tables = [replace(write.after, id=row.owner) for write, row in zip(writes, rows, strict=True)]
         _insert_columns(conn, {row.columns: table.storage for row, table in zip(rows, tables, strict=True)})
         _insert_storage(conn, [(row, table.storage) for row, table in zip(rows, tables, strict=True)])
-        _insert(conn, TBLS, [
+        insert_many(conn, TBLS, [
             {"TBL_ID": row.owner, "SD_ID": row.storage, "DB_ID": databases[table.db], "TBL_NAME": table.name,
              "CREATE_TIME": table.created, "LAST_ACCESS_TIME": table.last_access, **_table_values(table)}
             for row, table in zip(rows, tables, strict=True)
         ])  # fmt: skip
-        _insert(conn, TABLE_PARAMS, _parameters("TBL_ID", {table.id: table.parameters for table in tables}))
-        _insert(conn, PARTITION_KEYS, [row for table in tables for row in _keys(table)])
+        insert_many(conn, TABLE_PARAMS, _parameters("TBL_ID", {table.id: table.parameters for table in tables}))
+        insert_many(conn, PARTITION_KEYS, [row for table in tables for row in _keys(table)])
         return {TableName(table.db, table.name): table for table in tables}
 
     def _update_tables(self, conn: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
@@ -269,7 +273,7 @@ class ObjectRows:
         ]  # fmt: skip
         if changed:
             conn.execute(update(TBLS).where(TBLS.c.TBL_ID == bindparam("b_id")), changed)
-        _change_parameters(
+        change_parameters(
             conn,
             TABLE_PARAMS,
             "TBL_ID",
@@ -278,7 +282,7 @@ class ObjectRows:
         keys = [after for before, after, _ in pairs if before.partition_columns != after.partition_columns]
         if keys:
             conn.execute(delete(PARTITION_KEYS).where(PARTITION_KEYS.c.TBL_ID.in_([t.id for t in keys])))
-            _insert(conn, PARTITION_KEYS, [row for table in keys for row in _keys(table)])
+            insert_many(conn, PARTITION_KEYS, [row for table in keys for row in _keys(table)])
         _change_storage(conn, [(rows[after.id], before.storage, after.storage) for before, after, _ in pairs])
         recolumned = [(a, c) for b, a, c in pairs if b.storage.columns != a.storage.columns]
         if recolumned:
@@ -297,7 +301,7 @@ class ObjectRows:
                 parts = select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.TBL_ID == table.id)
                 where = where | SDS.c.SD_ID.in_(parts)
             conn.execute(update(SDS).where(where, SDS.c.CD_ID == of.columns).values(CD_ID=columns_id))
-        _delete_unused_columns(conn, [rows[table.id].columns for table, _ in changed])
+        delete_unused_columns(conn, [rows[table.id].columns for table, _ in changed])
 
     def _insert_partitions(
         self, conn: Connection, of_tables: Mapping[int, _Rows], new: Sequence[tuple[TableObject, PartitionObject]]
@@ -315,24 +319,26 @@ class ObjectRows:
         placed = [(row, table, part) for row, (table, part) in zip(rows, new, strict=True)]
         _insert_columns(conn, {columns_id: new[i][1].storage for i, columns_id in own_ids.items()})
         _insert_storage(conn, [(row, part.storage) for row, _, part in placed])
-        _insert(conn, PARTITIONS, [
+        insert_many(conn, PARTITIONS, [
             {"PART_ID": row.owner, "CREATE_TIME": part.created, "LAST_ACCESS_TIME": part.last_access,
              "PART_NAME": part.name, "SD_ID": row.storage, "TBL_ID": table.id, "WRITE_ID": part.write_id}
             for row, table, part in placed
         ])  # fmt: skip
-        _insert(conn, PARTITION_KEY_VALS, [
+        insert_many(conn, PARTITION_KEY_VALS, [
             {"PART_ID": row.owner, "PART_KEY_VAL": value, "INTEGER_IDX": index}
             for row, _, part in placed
             for index, value in enumerate(part.values)
         ])  # fmt: skip
-        _insert(conn, PARTITION_PARAMS, _parameters("PART_ID", {row.owner: part.parameters for row, _, part in placed}))
+        insert_many(
+            conn, PARTITION_PARAMS, _parameters("PART_ID", {row.owner: part.parameters for row, _, part in placed})
+        )
 
     def _update_partitions(
         self, conn: Connection, of_tables: Mapping[int, _Rows], old: Sequence[tuple[TableObject, PartitionWrite]]
     ) -> None:
         pairs = [(t, w.before.id, w.before.object, w.after) for t, w in old if w.before is not None]
         rows = _storage_rows(conn, PARTITIONS, PARTITIONS.c.PART_ID, [i for _, i, _, _ in pairs])
-        _change_parameters(
+        change_parameters(
             conn, PARTITION_PARAMS, "PART_ID",
             [(i, before.parameters, after.parameters) for _, i, before, after in pairs],
         )  # fmt: skip
@@ -351,7 +357,7 @@ class ObjectRows:
                 columns_id = self._ids.take(conn, IdKind.COLUMNS, 1)[0]
                 _insert_columns(conn, {columns_id: after.storage})
             conn.execute(update(SDS).where(SDS.c.SD_ID == row.storage).values(CD_ID=columns_id))
-            _delete_unused_columns(conn, [row.columns])
+            delete_unused_columns(conn, [row.columns])
 
 
 def without_skew(storage: Storage) -> Storage:
@@ -391,45 +397,8 @@ def _parameters(owner: str, by_id: Mapping[int, Mapping[str, str]]) -> list[dict
     ]
 
 
-def _change_parameters(
-    conn: Connection, target: Any, owner: str, changes: Sequence[tuple[int, Mapping[str, str], Mapping[str, str]]]
-) -> None:
-    """Parameters of many owners, from what they are to what they shall be."""
-    gone = [{"b_id": i, "b_key": key} for i, before, after in changes for key in before if key not in after]
-    other = [
-        {"b_id": i, "b_key": key, "b_value": value}
-        for i, before, after in changes
-        for key, value in after.items()
-        if key in before and before[key] != value
-    ]
-    new = [
-        {owner: i, "PARAM_KEY": key, "PARAM_VALUE": value}
-        for i, before, after in changes
-        for key, value in after.items()
-        if key not in before
-    ]
-    one = (target.c[owner] == bindparam("b_id")) & (target.c.PARAM_KEY == bindparam("b_key"))
-    if gone:
-        conn.execute(delete(target).where(one), gone)
-    if other:
-        conn.execute(update(target).where(one).values(PARAM_VALUE=bindparam("b_value")), other)
-    _insert(conn, target, new)
-
-
 def _insert_columns(conn: Connection, by_id: Mapping[int, Storage]) -> None:
-    _insert(conn, CDS, [{"CD_ID": i} for i in by_id])
-    _insert(conn, COLUMNS_V2, [
-        {"CD_ID": i, "COMMENT": column.comment, "COLUMN_NAME": column.name, "TYPE_NAME": column.type,
-         "INTEGER_IDX": index}
-        for i, storage in by_id.items()
-        for index, column in enumerate(storage.columns)
-    ])  # fmt: skip
-
-
-def _delete_unused_columns(conn: Connection, ids: Sequence[int]) -> None:
-    for child in (COLUMNS_V2, CDS):
-        unused = ~exists(select(SDS.c.SD_ID).where(SDS.c.CD_ID == child.c.CD_ID))
-        conn.execute(delete(child).where(child.c.CD_ID.in_(sorted(set(ids))), unused))
+    insert_columns(conn, {i: [(c.name, c.type, c.comment) for c in storage.columns] for i, storage in by_id.items()})
 
 
 def _storage_values(storage: Storage) -> dict[str, Any]:
@@ -446,23 +415,23 @@ def _serde_values(storage: Storage) -> dict[str, Any]:
 
 def _insert_storage(conn: Connection, storages: Sequence[tuple[_Rows, Storage]]) -> None:
     no_text = {"DESCRIPTION": None, "SERIALIZER_CLASS": None, "DESERIALIZER_CLASS": None, "SERDE_TYPE": 0}
-    _insert(conn, SERDES, [{"SERDE_ID": row.serde, **_serde_values(s), **no_text} for row, s in storages])
-    _insert(conn, SDS, [
+    insert_many(conn, SERDES, [{"SERDE_ID": row.serde, **_serde_values(s), **no_text} for row, s in storages])
+    insert_many(conn, SDS, [
         {"SD_ID": row.storage, "SERDE_ID": row.serde, "CD_ID": row.columns, **_storage_values(s)}
         for row, s in storages
     ])  # fmt: skip
-    _insert(conn, SERDE_PARAMS, _parameters("SERDE_ID", {row.serde: s.serde_parameters for row, s in storages}))
-    _insert(conn, SD_PARAMS, _parameters("SD_ID", {row.storage: s.parameters for row, s in storages}))
+    insert_many(conn, SERDE_PARAMS, _parameters("SERDE_ID", {row.serde: s.serde_parameters for row, s in storages}))
+    insert_many(conn, SD_PARAMS, _parameters("SD_ID", {row.storage: s.parameters for row, s in storages}))
     _insert_buckets(conn, storages)
 
 
 def _insert_buckets(conn: Connection, storages: Sequence[tuple[_Rows, Storage]]) -> None:
-    _insert(conn, BUCKETING_COLS, [
+    insert_many(conn, BUCKETING_COLS, [
         {"SD_ID": row.storage, "BUCKET_COL_NAME": name, "INTEGER_IDX": index}
         for row, storage in storages
         for index, name in enumerate(storage.bucket_columns)
     ])  # fmt: skip
-    _insert(conn, SORT_COLS, [
+    insert_many(conn, SORT_COLS, [
         {"SD_ID": row.storage, "COLUMN_NAME": name, "ORDER": order, "INTEGER_IDX": index}
         for row, storage in storages
         for index, (name, order) in enumerate(storage.sort_columns)
@@ -471,10 +440,10 @@ def _insert_buckets(conn: Connection, storages: Sequence[tuple[_Rows, Storage]])
 
 def _change_storage(conn: Connection, changes: Sequence[tuple[_Rows, Storage, Storage]]) -> None:
     """Everything but the columns."""
-    _change_parameters(
+    change_parameters(
         conn, SERDE_PARAMS, "SERDE_ID", [(r.serde, b.serde_parameters, a.serde_parameters) for r, b, a in changes]
     )
-    _change_parameters(conn, SD_PARAMS, "SD_ID", [(r.storage, b.parameters, a.parameters) for r, b, a in changes])
+    change_parameters(conn, SD_PARAMS, "SD_ID", [(r.storage, b.parameters, a.parameters) for r, b, a in changes])
     storages = [
         {"b_id": r.storage, **_storage_values(a)} for r, b, a in changes if _storage_values(b) != _storage_values(a)
     ]
@@ -491,8 +460,3 @@ def _change_storage(conn: Connection, changes: Sequence[tuple[_Rows, Storage, St
         for target in (BUCKETING_COLS, SORT_COLS):
             conn.execute(delete(target).where(target.c.SD_ID.in_(ids)))
         _insert_buckets(conn, buckets)
-
-
-def _insert(conn: Connection, target: Any, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        conn.execute(insert(target), rows)

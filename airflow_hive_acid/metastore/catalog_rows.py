@@ -14,14 +14,13 @@ from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError
+from airflow_hive_acid.metastore.catalog_descriptors import described, insert_columns, insert_many
 from airflow_hive_acid.metastore.catalog_formats import FORMATS, ORC
 from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE
 from airflow_hive_acid.metastore.catalog_read import CATALOG
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
-    CDS,
-    COLUMNS_V2,
     DBS,
     PARTITION_KEY_VALS,
     PARTITION_KEYS,
@@ -119,12 +118,7 @@ def insert_table(
     :param ids: ``db``, ``table``, ``storage``, ``columns`` and ``serde``.
     """
     parameters = table_parameters(definition, created)
-    connection.execute(insert(CDS), {"CD_ID": ids["columns"]})
-    _insert_many(connection, COLUMNS_V2, [
-        {"CD_ID": ids["columns"], "COMMENT": definition.comments.get(column.name), "COLUMN_NAME": column.name,
-         "TYPE_NAME": column.type, "INTEGER_IDX": index}
-        for index, column in enumerate(definition.columns)
-    ])  # fmt: skip
+    insert_columns(connection, {ids["columns"]: described(definition.columns, definition.comments)})
     stored = FORMATS[definition.stored_as]
     _insert_storage(
         connection, [(ids["storage"], ids["serde"], location)], ids["columns"], definition.bucket_count,
@@ -134,7 +128,7 @@ def insert_table(
         insert(SERDE_PARAMS),
         {"SERDE_ID": ids["serde"], "PARAM_KEY": "serialization.format", "PARAM_VALUE": "1"},
     )
-    _insert_many(connection, BUCKETING_COLS, [
+    insert_many(connection, BUCKETING_COLS, [
         {"SD_ID": ids["storage"], "BUCKET_COL_NAME": name, "INTEGER_IDX": index}
         for index, name in enumerate(definition.bucket_columns)
     ])  # fmt: skip
@@ -145,10 +139,10 @@ def insert_table(
         "TBL_NAME": definition.name, "TBL_TYPE": table_type(definition), "VIEW_EXPANDED_TEXT": None,
         "VIEW_ORIGINAL_TEXT": None, "IS_REWRITE_ENABLED": False, "WRITE_ID": 0,
     })  # fmt: skip
-    _insert_many(connection, TABLE_PARAMS, [
+    insert_many(connection, TABLE_PARAMS, [
         {"TBL_ID": ids["table"], "PARAM_KEY": key, "PARAM_VALUE": value} for key, value in parameters.items()
     ])  # fmt: skip
-    _insert_many(connection, PARTITION_KEYS, [
+    insert_many(connection, PARTITION_KEYS, [
         {"TBL_ID": ids["table"], "PKEY_COMMENT": definition.comments.get(column.name), "PKEY_NAME": column.name,
          "PKEY_TYPE": column.type, "INTEGER_IDX": index}
         for index, column in enumerate(definition.partition_columns)
@@ -174,24 +168,24 @@ def insert_partitions(
         connection, places, table_storage["CD_ID"], table_storage["NUM_BUCKETS"], table_storage["INPUT_FORMAT"],
         table_storage["OUTPUT_FORMAT"], table_storage["SLIB"],
     )  # fmt: skip
-    _insert_many(connection, BUCKETING_COLS, [
+    insert_many(connection, BUCKETING_COLS, [
         {"SD_ID": storage_id, "BUCKET_COL_NAME": name, "INTEGER_IDX": index}
         for storage_id in storage_ids
         for index, name in enumerate(table_storage["BUCKETS"])
     ])  # fmt: skip
     _insert_sorting(connection, storage_ids, table_storage["SORTS"])
     created = int(parameters["transient_lastDdlTime"])
-    _insert_many(connection, PARTITIONS, [
+    insert_many(connection, PARTITIONS, [
         {"PART_ID": p.id, "CREATE_TIME": created, "LAST_ACCESS_TIME": 0, "PART_NAME": p.name, "SD_ID": storage_id,
          "TBL_ID": table_storage["TBL_ID"], "WRITE_ID": p.write_id}
         for p, storage_id in zip(partitions, storage_ids, strict=True)
     ])  # fmt: skip
-    _insert_many(connection, PARTITION_KEY_VALS, [
+    insert_many(connection, PARTITION_KEY_VALS, [
         {"PART_ID": p.id, "PART_KEY_VAL": value, "INTEGER_IDX": index}
         for p in partitions
         for index, value in enumerate(p.values)
     ])  # fmt: skip
-    _insert_many(connection, PARTITION_PARAMS, [
+    insert_many(connection, PARTITION_PARAMS, [
         {"PART_ID": p.id, "PARAM_KEY": key, "PARAM_VALUE": value}
         for p in partitions
         for key, value in parameters.items()
@@ -199,7 +193,7 @@ def insert_partitions(
 
 
 def _insert_sorting(connection: Connection, storage_ids: Sequence[int], order: Sequence[tuple[str, bool]]) -> None:
-    _insert_many(connection, SORT_COLS, [
+    insert_many(connection, SORT_COLS, [
         {"SD_ID": storage_id, "COLUMN_NAME": name, "ORDER": int(ascending), "INTEGER_IDX": index}
         for storage_id in storage_ids
         for index, (name, ascending) in enumerate(order)
@@ -216,19 +210,14 @@ def _insert_storage(
     serde: str,
 ) -> None:
     """SERDES and SDS of ``(storage id, serde id, location)``."""
-    _insert_many(connection, SERDES, [
+    insert_many(connection, SERDES, [
         {"SERDE_ID": serde_id, "NAME": None, "SLIB": serde, "DESCRIPTION": None, "SERIALIZER_CLASS": None,
          "DESERIALIZER_CLASS": None, "SERDE_TYPE": 0}
         for _, serde_id, _ in places
     ])  # fmt: skip
-    _insert_many(connection, SDS, [
+    insert_many(connection, SDS, [
         {"SD_ID": storage_id, "INPUT_FORMAT": input_format, "IS_COMPRESSED": False, "LOCATION": location,
          "NUM_BUCKETS": bucket_count, "OUTPUT_FORMAT": output_format, "SERDE_ID": serde_id, "CD_ID": columns_id,
          "IS_STOREDASSUBDIRECTORIES": False}
         for storage_id, serde_id, location in places
     ])  # fmt: skip
-
-
-def _insert_many(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        connection.execute(insert(table), rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, delete, insert, literal, select, update
+from sqlalchemy import and_, bindparam, delete, insert, literal, or_, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.clock import clock_ms
@@ -53,6 +53,11 @@ _MOVE = insert(COMPLETED_COMPACTIONS).from_select(
         clock_ms(),
     ).where(COMPACTION_QUEUE.c.CQ_ID == bindparam("id")),
 )
+
+
+def same_partition(one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Whether two columns name the same partition, or both none: a table without partitions."""
+    return or_(one == other, and_(one.is_(None), other.is_(None)))
 
 
 def compaction(row: Mapping[Any, Any], prefix: str) -> Compaction:

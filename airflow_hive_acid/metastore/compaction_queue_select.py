@@ -19,7 +19,7 @@ from airflow_hive_acid.metastore.compaction_queue_model import (
     CompactionType,
     Resource,
 )
-from airflow_hive_acid.metastore.compaction_queue_rows import HISTORY, QUEUE, compaction
+from airflow_hive_acid.metastore.compaction_queue_rows import HISTORY, QUEUE, compaction, same_partition
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -54,10 +54,7 @@ _WRITTEN_SINCE = _WRITTEN.outerjoin(
     and_(
         UNSUCCESSFUL.c.CC_DATABASE == _ctc.CTC_DATABASE,
         UNSUCCESSFUL.c.CC_TABLE == _ctc.CTC_TABLE,
-        or_(
-            UNSUCCESSFUL.c.CC_PARTITION == _ctc.CTC_PARTITION,
-            and_(UNSUCCESSFUL.c.CC_PARTITION.is_(None), _ctc.CTC_PARTITION.is_(None)),
-        ),
+        same_partition(UNSUCCESSFUL.c.CC_PARTITION, _ctc.CTC_PARTITION),
     ),
 ).where(
     or_(
@@ -112,10 +109,7 @@ _READY = (
         and_(
             _lowest.c.CQ_DATABASE == _cq.CQ_DATABASE,
             _lowest.c.CQ_TABLE == _cq.CQ_TABLE,
-            or_(
-                _lowest.c.CQ_PARTITION == _cq.CQ_PARTITION,
-                and_(_lowest.c.CQ_PARTITION.is_(None), _cq.CQ_PARTITION.is_(None)),
-            ),
+            same_partition(_lowest.c.CQ_PARTITION, _cq.CQ_PARTITION),
             _lowest.c.highest == func.coalesce(_cq.CQ_HIGHEST_WRITE_ID, 0),
         ),
     )

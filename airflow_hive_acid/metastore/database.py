@@ -134,13 +134,13 @@ class Database:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
         """One write transaction, not repeated; database errors are translated."""
-        with self._translated(), self._connected() as conn, conn.begin():
+        with self.translated(), self._connected() as conn, conn.begin():
             yield conn
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent, read-only view of the database, not repeated; database errors are translated."""
-        with self._translated(), self._connected(reading=True) as conn, conn.begin():
+        with self.translated(), self._connected(reading=True) as conn, conn.begin():
             yield conn
 
     def run(
@@ -303,7 +303,8 @@ class Database:
             self._process = os.getpid()
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
+        """Errors of the database inside a block become errors of ours."""
         try:
             yield
         except HiveAcidError:

@@ -20,6 +20,7 @@ from airflow_hive_acid.format.write_ids import MAX_ID
 from airflow_hive_acid.metastore import leases_expiring, txn_events
 from airflow_hive_acid.metastore.aborts import abort_timed_out, expire_locks, find_timed_out
 from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.compaction_queue_rows import same_partition
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.history import low_boundary, min_txn_seen_open
 from airflow_hive_acid.metastore.locks.rebuild import expire_rebuild_locks
@@ -93,10 +94,7 @@ _NEWER = _CTC.alias("newer")
 _IS_OUTDONE = and_(
     _NEWER.c.CTC_DATABASE == _CTC.c.CTC_DATABASE,
     _NEWER.c.CTC_TABLE == _CTC.c.CTC_TABLE,
-    or_(
-        _NEWER.c.CTC_PARTITION == _CTC.c.CTC_PARTITION,
-        and_(_NEWER.c.CTC_PARTITION.is_(None), _CTC.c.CTC_PARTITION.is_(None)),
-    ),
+    same_partition(_NEWER.c.CTC_PARTITION, _CTC.c.CTC_PARTITION),
     _NEWER.c.CTC_WRITEID > _CTC.c.CTC_WRITEID,
     or_(_CTC.c.CTC_UPDATE_DELETE == "N", _NEWER.c.CTC_UPDATE_DELETE == "Y"),
 )

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy import bindparam, insert, select, update
 
-from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
+from airflow_hive_acid.errors import MetastoreUnavailableError
 from airflow_hive_acid.metastore.database import Repeat
-from airflow_hive_acid.metastore.failures import Failure, explain
+from airflow_hive_acid.metastore.failures import Failure
 from airflow_hive_acid.metastore.schema_transactions import AUX_TABLE
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Mutexes:
             self._engine = sa.create_engine(
                 self._database.url, poolclass=sa.pool.NullPool, isolation_level="READ COMMITTED"
             )
-        with self._translated(), self._engine.connect() as conn:
+        with self._database.translated(), self._engine.connect() as conn:
             value = self._poll_row(conn, name, deadline)
             if value is None:
                 yield None
@@ -154,15 +154,6 @@ class Mutexes:
         if database is None:
             raise AssertionError("only an embedded metastore has lock files")
         return database.with_name(f"{database.name}.{name}.lock")
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except HiveAcidError:
-            raise
-        except sa.exc.SQLAlchemyError as error:
-            raise explain(error, self._database.rules.classify(error), self._database.where) from error
 
 
 def _poll_file(descriptor: int, deadline: float) -> bool:

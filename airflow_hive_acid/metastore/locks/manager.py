@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.locks.at_once import grant_at_once
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, first_conflict
 from airflow_hive_acid.metastore.locks.components import component_steps
 from airflow_hive_acid.metastore.locks.interface import LockRequest, LockResponse, describe_object, merge_components
+from airflow_hive_acid.metastore.locks.rows import LOCK_COLUMNS, lock_of
 from airflow_hive_acid.metastore.locks.under_lease import blocking_under_lease
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, NEXT_LOCK_ID, TXNS
@@ -35,15 +36,6 @@ if TYPE_CHECKING:
 
 _H = HIVE_LOCKS.c
 _EXT = bindparam("lock_id", type_=sa.BigInteger)
-_LOCK_COLUMNS = (
-    _H.HL_LOCK_EXT_ID,
-    _H.HL_LOCK_INT_ID,
-    _H.HL_TXNID,
-    _H.HL_DB,
-    _H.HL_TABLE,
-    _H.HL_PARTITION,
-    _H.HL_LOCK_TYPE,
-)
 _NEXT_ID = select(NEXT_LOCK_ID.c.NL_NEXT).with_for_update()
 #: Locks both rows; what it returns are their latest values, and it decides nothing else (R3).
 _TXN_AND_NEXT_ID = (
@@ -71,7 +63,7 @@ _INSERT = insert(HIVE_LOCKS).values(
     HL_BLOCKEDBY_EXT_ID=bindparam("blocking_id"),
     HL_BLOCKEDBY_INT_ID=bindparam("blocking_internal_id"),
 )
-_MINE = select(*_LOCK_COLUMNS, _H.HL_LOCK_STATE).where(_H.HL_LOCK_EXT_ID == _EXT).order_by(_H.HL_LOCK_INT_ID)
+_MINE = select(*LOCK_COLUMNS, _H.HL_LOCK_STATE).where(_H.HL_LOCK_EXT_ID == _EXT).order_by(_H.HL_LOCK_INT_ID)
 _ACQUIRE = (
     update(HIVE_LOCKS)
     .where(_H.HL_LOCK_EXT_ID == _EXT)
@@ -96,7 +88,7 @@ _UNLOCK = _DELETE.where(or_(_H.HL_TXNID == 0, _H.HL_LOCK_STATE == "w"))
 def _in_the_way(strongest: LockType, *, whole_database: bool) -> sa.Select[Any]:
     """Locks with smaller ids that could block a request of this strength on a table, or on a database."""
     types = sorted(t.value for t in BLOCKING[strongest])
-    statement = select(*_LOCK_COLUMNS).where(
+    statement = select(*LOCK_COLUMNS).where(
         _H.HL_DB == bindparam("db"), or_(*(_H.HL_LOCK_TYPE == t for t in types)), _H.HL_LOCK_EXT_ID < _EXT
     )
     if not whole_database:
@@ -257,7 +249,7 @@ def _look_steps(wanted: Sequence[Lock], below: int = _ANY_ID) -> list[Step]:
 
 
 def _locks(results: Iterable[Result]) -> list[Lock]:
-    return [Lock(r[0], r[1], r[2], r[3], r[4], r[5], LockType(r[6])) for result in results for r in result.rows]
+    return [lock_of(r) for result in results for r in result.rows]
 
 
 def _refuses(request: LockRequest, blocked: Lock) -> bool:

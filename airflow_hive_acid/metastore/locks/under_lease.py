@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy import bindparam, or_, select
 
-from airflow_hive_acid.metastore.codes import LockState, LockType
+from airflow_hive_acid.metastore.codes import LockState
 from airflow_hive_acid.metastore.database import Step, execute_batch
 from airflow_hive_acid.metastore.locks.compatibility import Lock, conflicts, first_conflict
+from airflow_hive_acid.metastore.locks.rows import LOCK_COLUMNS, lock_of
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS
 
 if TYPE_CHECKING:
@@ -26,16 +27,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.leases_holding import Mirror
 
 _H = HIVE_LOCKS.c
-_ON_DATABASE = select(
-    _H.HL_LOCK_EXT_ID,
-    _H.HL_LOCK_INT_ID,
-    _H.HL_TXNID,
-    _H.HL_DB,
-    _H.HL_TABLE,
-    _H.HL_PARTITION,
-    _H.HL_LOCK_TYPE,
-    _H.HL_LOCK_STATE,
-).where(_H.HL_DB == bindparam("db"), _H.HL_LOCK_EXT_ID < bindparam("lock_id", type_=sa.BigInteger))
+_ON_DATABASE = select(*LOCK_COLUMNS, _H.HL_LOCK_STATE).where(
+    _H.HL_DB == bindparam("db"), _H.HL_LOCK_EXT_ID < bindparam("lock_id", type_=sa.BigInteger)
+)
 _ON_TABLE = _ON_DATABASE.where(or_(_H.HL_TABLE.is_(None), _H.HL_TABLE == bindparam("tbl")))
 
 
@@ -56,8 +50,7 @@ def blocking_under_lease(
     queue: dict[Lock, bool] = {}
     for result in execute_batch(conn, steps):
         for r in result.rows:
-            lock = Lock(r[0], r[1], r[2], r[3], r[4], r[5], LockType(r[6]))
-            queue[lock] = r[7] == LockState.WAITING.value
+            queue[lock_of(r)] = r[7] == LockState.WAITING.value
     return first_conflict(wanted, in_the_way(queue.items(), mirror))
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from airflow_hive_acid.metastore.codes import LockState, LockType
+from airflow_hive_acid.metastore.codes import LockState
 from airflow_hive_acid.metastore.database import chunks
-from airflow_hive_acid.metastore.locks.compatibility import Lock
 from airflow_hive_acid.metastore.locks.deadlocks import (
     Party,
     QueuedLock,
@@ -22,6 +21,7 @@ from airflow_hive_acid.metastore.locks.deadlocks import (
     wait_for,
 )
 from airflow_hive_acid.metastore.locks.interface import describe_object
+from airflow_hive_acid.metastore.locks.rows import LOCK_COLUMNS, lock_of
 from airflow_hive_acid.metastore.locks.wait_graph import WaitGraph, wait_graph
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, HIVE_LOCKS, TXN_COMPONENTS, TXNS
 
@@ -36,13 +36,7 @@ _H = HIVE_LOCKS.c
 _WAITING_DATABASES = select(_H.HL_DB).where(_H.HL_LOCK_STATE == "w").distinct().subquery()
 _WAITING_PLACES = select(_H.HL_DB, _H.HL_TABLE).where(_H.HL_LOCK_STATE == "w").distinct()
 _LOCKS_WITH_TXNS = select(
-    _H.HL_LOCK_EXT_ID,
-    _H.HL_LOCK_INT_ID,
-    _H.HL_TXNID,
-    _H.HL_DB,
-    _H.HL_TABLE,
-    _H.HL_PARTITION,
-    _H.HL_LOCK_TYPE,
+    *LOCK_COLUMNS,
     _H.HL_LOCK_STATE,
     _H.HL_AGENT_INFO,
     _H.HL_USER,
@@ -142,7 +136,4 @@ def deadlock_victims(conn: Connection, features: Features) -> list[Victim]:
 
 
 def _queue(rows: Sequence[Any]) -> list[QueuedLock]:
-    return [
-        QueuedLock(Lock(r[0], r[1], r[2], r[3], r[4], r[5], LockType(r[6])), r[7] == LockState.WAITING.value)
-        for r in rows
-    ]
+    return [QueuedLock(lock_of(r), r[7] == LockState.WAITING.value) for r in rows]
