@@ -47,10 +47,13 @@ def reconcile(
     columns: Sequence[Column],
     partition_columns: Sequence[Column],
     given: Sequence[Column],
+    aside: Collection[str] = (),
 ) -> Reconciled:
     """Match the columns of a micro-batch with those of the table, by name and without regard to case.
 
     :param given: the stream's columns with Spark's type texts.
+    :param aside: names, in lower case, of columns that say what is to be done with a row: one that the table does not
+        have is no new column, and goes nowhere.
     :raises StreamSchemaError: naming the column, and the option that would let it pass.
     """
     rules, table = options, options.table
@@ -63,7 +66,7 @@ def reconcile(
     known = {column.name for column in targets}
     _check_partition(rules, [c.name for c in partition_columns])
     offered = {column.name.lower(): column for column in given}
-    new = [column for name, column in offered.items() if name not in known]
+    new = [column for name, column in offered.items() if name not in known and name not in aside]
     if new and rules.on_new_column == "fail":
         where = "it is a partition column with a value of its own" if new[0].name.lower() in static else "new"
         raise StreamSchemaError(
@@ -92,7 +95,7 @@ def reconcile(
     return Reconciled(
         (*written, *(c.name.lower() for c in adds), *(c.name for c in targets if c.name in partitions)),
         adds,
-        () if adds else tuple(c.name for c in new),
+        tuple(c.name for name, c in offered.items() if name not in known and (name in aside or not adds)),
         tuple(missing),
     )
 

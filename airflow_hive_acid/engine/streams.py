@@ -23,6 +23,7 @@ from airflow_hive_acid.engine.locking import locks_of
 from airflow_hive_acid.engine.planned import tell_planned
 from airflow_hive_acid.engine.read_only import require_writable
 from airflow_hive_acid.engine.scripts import plan_of
+from airflow_hive_acid.engine.spool import error_of
 from airflow_hive_acid.engine.stream_budget import Budget, Deltas
 from airflow_hive_acid.engine.stream_channel import ApplicationGoneError, SinkSession
 from airflow_hive_acid.engine.stream_schema import reconcile
@@ -39,8 +40,8 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
     WriteConflictError,
 )
-from airflow_hive_acid.format.jobs import DATAFRAME, Column, Source
-from airflow_hive_acid.format.streams import BATCH_VIEW, StreamOptions
+from airflow_hive_acid.format.jobs import DATAFRAME, Column, JobError, Source
+from airflow_hive_acid.format.streams import BATCH_VIEW, DELETED, StreamOptions
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.building import insert_statement, merge_statement, quoted_column, table_name
@@ -85,7 +86,7 @@ class MicroBatch(Freely):
         """Move the record of the stream, or refuse the commit because another process goes on with it."""
         told = self._told()
         write_ids = {i for result in results for i in result.write_ids.values()}
-        rows = sum(result.inserted + result.updated for result in results)
+        rows = sum(result.inserted + result.updated + result.deleted for result in results)
         offsets = told.get("offsets")
         return self._client.streams.at_commit(
             self._owner,
@@ -210,6 +211,7 @@ class _Planned:
 
     table: Table
     given: tuple[Column, ...]
+    aside: tuple[str, ...]
     plan: Plan
 
 
@@ -272,6 +274,8 @@ class _Running:
         self._channel.pause(seconds)
 
     def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        if question["ask"] == "refuse":
+            raise error_of(JobError(str(question["type"]), str(question["message"])))
         if question["ask"] != "begin":
             raise InvalidArgumentsError(f"a stream cannot {question['ask']} now; it begins a micro-batch, or closes")
         batch = int(question["batch"])
@@ -281,10 +285,11 @@ class _Running:
         if self._left:
             self._end_earlier("an attempt at the micro-batch before did not come to its end")
         given = tuple(Column(str(name), str(kind)) for name, kind in question["columns"])
+        aside = tuple(map(str, question.get("aside", ())))
         table = self._context.table(self._options.table)
         self._deltas.hold_back(table)
         try:
-            result = self._apply_patiently(batch, self._planned(table, given))
+            result = self._apply_patiently(batch, self._planned(table, given, aside))
         except CommitStateUnknownError as lost:
             return self._settled(batch, lost)
         self.batch, self._left = batch, ()
@@ -313,7 +318,7 @@ class _Running:
             operations = combine_operations([known.plan])
             with StatementTransaction(context, operations, locks_of(context, [known.plan]), attempt) as transaction:
                 # Planned again if the table has changed before the locks were granted.
-                planned = self._planned(transaction.table(known.table.qualified_name), known.given).plan
+                planned = self._planned(transaction.table(known.table.qualified_name), known.given, known.aside).plan
                 tell_planned(context, planned, transaction)
                 result = transaction.run(planned)
                 transaction.remember([result])
@@ -323,19 +328,20 @@ class _Running:
             raise
         return result
 
-    def _planned(self, table: Table, given: tuple[Column, ...]) -> _Planned:
+    def _planned(self, table: Table, given: tuple[Column, ...], aside: tuple[str, ...]) -> _Planned:
         """The plan of a micro-batch with these columns; that of the last one, as long as nothing has changed."""
         known = self._known
-        if known is not None and known.given == given and replace(known.table, write_id=table.write_id) == table:
+        same = known is not None and (known.given, known.aside) == (given, aside)
+        if known is not None and same and replace(known.table, write_id=table.write_id) == table:
             return known
         context, options = self._context, self._options
-        found = reconcile(options, _columns(table), _partition_columns(table), given)
+        found = reconcile(options, _columns(table), _partition_columns(table), given, aside)
         if found.added:
             self._add_columns(table, found)
             table = context.table(options.table)
         context.views[BATCH_VIEW] = Source(BATCH_VIEW, DATAFRAME, {"view": options.view})
         statement: Insert | Merge = parse_script(_text(options, table, found))[0]  # type: ignore[assignment]
-        self._known = _Planned(table, given, plan_of(context, statement))
+        self._known = _Planned(table, given, aside, plan_of(context, statement))
         return self._known
 
     def _add_columns(self, table: Table, found: Reconciled) -> None:
@@ -381,7 +387,8 @@ class _Running:
 
 def _text(options: StreamOptions, table: Table, found: Reconciled) -> str:
     """The statement of a micro-batch."""
-    columns = ", ".join(quoted_column(name, "column") for name in found.written)
+    selected = (*found.written, DELETED) if options.deletes else found.written
+    columns = ", ".join(quoted_column(name, "column") for name in selected)
     rows = f"SELECT {columns} FROM {BATCH_VIEW}"  # noqa: S608 - names are quoted
     partitions = [c.name for c in table.partition_columns]
     if options.mode == "append":
@@ -394,7 +401,12 @@ def _text(options: StreamOptions, table: Table, found: Reconciled) -> str:
     changed = {n: f"s.{quoted_column(n, 'column')}" for n in found.written if n not in (*keys, *partitions)}
     values = {n: f"s.{quoted_column(n, 'column')}" for n in found.written}
     clauses: list[Any] = [{"action": "update", "set": changed}] if changed else []
-    clauses.append({"action": "insert", "set": values})
+    new: dict[str, Any] = {"action": "insert", "set": values}
+    if options.deletes:
+        # A row that deletes is looked at by its keys only: where it finds nothing it does nothing.
+        clauses.insert(0, {"action": "delete", "condition": f"s.{DELETED}"})
+        new["condition"] = f"NOT s.{DELETED}"
+    clauses.append(new)
     return merge_statement(table.qualified_name, rows, on, clauses)
 
 

@@ -3,13 +3,19 @@
 The application asks, the other side answers; there is one question at a time. ``open`` is answered by ``opened``;
 ``begin`` of a micro-batch by ``step`` (what to write, and where), or by ``committed`` when it was committed before;
 ``result`` of that step by ``committed``; ``close`` by ``closed``; and every question may be answered by ``error``.
+``refuse`` says why a micro-batch cannot even begin, and is answered by that error: so both sides know it.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 VERSION = 1
 ALIVE, HERE = "alive", "here"
@@ -23,6 +29,8 @@ JOB = "spark.hive.acid.stream.job"
 """Spark setting that describes the query of ``spark_jobs/stream.py``."""
 BATCH_VIEW = "hive_acid_batch"
 """The micro-batch as statements call it."""
+DELETED = "__acid_deleted"
+"""Column of a micro-batch that says of each row whether it deletes the row of its key; never NULL."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "mode": ("append", "upsert"),
     "on_new_column": ("fail", "add", "ignore"),
@@ -30,6 +38,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "on_type_change": ("fail", "convert"),
     "on_bad_record": ("fail", "quarantine"),
 }
+SINK: dict[str, Any] = {
+    "mode": "append", "keys": (), "latest_by": None, "delete_when": None, "partition": None, "on_new_column": "fail",
+    "on_missing_column": "fail", "on_type_change": "fail", "on_bad_record": "fail", "quarantine": None,
+    "start_over": False, "spool": None,
+}  # fmt: skip
+"""Arguments of the sink beside ``table`` and ``stream``, and what they are by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,7 @@ class StreamOptions:
     :param table: ``database.table`` that it writes.
     :param source: which checkpoint it comes from.
     :param mode: ``append``, or ``upsert`` by ``keys``.
+    :param deletes: rows of an upsert may delete: the micro-batch has the column :data:`DELETED`.
     :param partition: value by partition column, None where it comes from the rows.
     :param view: global temporary view under which the application has the micro-batch.
     """
@@ -57,6 +72,7 @@ class StreamOptions:
     on_bad_record: str = "fail"
     view: str = ""
     application_id: str = ""
+    deletes: bool = False
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> StreamOptions:
@@ -69,6 +85,45 @@ class StreamOptions:
             return cls(**{**given, "keys": tuple(given.get("keys", ()))})
         except TypeError as problem:
             raise ValueError(f"a stream's options: {problem}") from None
+
+
+def check_sink(given: Mapping[str, Any]) -> None:
+    """Refuse arguments of the sink that do not go together; what they say of tables and rows is not looked at.
+
+    :param given: arguments by name, without ``table`` and ``stream``.
+    :raises InvalidArgumentsError: naming the argument and the remedy.
+    """
+    unknown = next((name for name in given if name not in SINK), None)
+    if unknown is not None:
+        raise InvalidArgumentsError(f"{unknown} is no argument of a sink; those are {', '.join(SINK)}")
+    sink = {**SINK, **given}
+    for name, values in CHOICES.items():
+        if sink[name] not in values:
+            raise InvalidArgumentsError(f"{name} must be one of {', '.join(values)}, not {sink[name]!r}")
+    if isinstance(sink["keys"], str):
+        raise InvalidArgumentsError(f"keys must be a list of columns, not the text {sink['keys']!r}")
+    if (sink["on_bad_record"] == "quarantine") != (sink["quarantine"] is not None):
+        raise InvalidArgumentsError("on_bad_record='quarantine' goes with quarantine=<URI of a directory>")
+    _check_upsert(sink)
+
+
+def _check_upsert(sink: Mapping[str, Any]) -> None:
+    upsert = sink["mode"] == "upsert"
+    if upsert != bool(sink["keys"]):
+        raise InvalidArgumentsError("mode='upsert' goes with keys=[…], and keys with mode='upsert'")
+    if sink["latest_by"] is not None and not upsert:
+        raise InvalidArgumentsError("latest_by goes with mode='upsert'")
+    condition = sink["delete_when"]
+    if condition is not None and (not isinstance(condition, str) or not condition.strip()):
+        raise InvalidArgumentsError(
+            f"delete_when must be a condition over the stream's columns, such as \"op = 'd'\", not {condition!r}"
+        )
+    if condition is not None and not upsert:
+        raise InvalidArgumentsError(
+            "delete_when goes with mode='upsert' and keys=[…]; mode='append' has no keys to find the row by"
+        )
+    if upsert and sink["partition"]:
+        raise InvalidArgumentsError("partition= goes with mode='append'; an upsert takes partitions from its rows")
 
 
 def open_question(options: StreamOptions) -> dict[str, Any]:

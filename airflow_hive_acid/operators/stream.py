@@ -37,7 +37,8 @@ class HiveAcidStreamOperator(HiveAcidOperator):
     :param stream: name of the stream, unique in the metastore. (templated)
     :param checkpoint: URI of Spark's checkpoint directory. (templated)
     :param interval: go on for ever, with a micro-batch every so often, as Spark writes it: ``10 seconds``. (templated)
-    :param sink: more arguments of ``hive_acid_sink``: ``mode``, ``keys``, ``partition``, ``on_new_column``, ….
+    :param sink: more arguments of ``hive_acid_sink``: ``mode``, ``keys``, ``delete_when``, ``on_new_column``, ….
+    :raises ValueError: for arguments that do not go together, those of the sink and its condition among them.
     """
 
     template_fields: Sequence[str] = (
@@ -73,6 +74,14 @@ class HiveAcidStreamOperator(HiveAcidOperator):
         lacking = [name for name in described if name not in given]
         if application is None and lacking:
             raise ValueError(f"task {self.task_id} describes a query without {', '.join(lacking)}")
+        more = {
+            "source_options": source_options, "source_schema": source_schema, "query": query, "interval": interval,
+            "sink": sink,
+        }  # fmt: skip
+        useless = [name for name, value in more.items() if value is not None]
+        if application is not None and useless:
+            raise ValueError(f"task {self.task_id}: {useless[0]} describes a query; an application has one of its own")
+        self._check_sink(sink or {})
         self.application = application
         self.application_args = application_args
         self.source_format = source_format
@@ -85,6 +94,22 @@ class HiveAcidStreamOperator(HiveAcidOperator):
         self.interval = interval
         self.sink = sink
         self._runner: StreamRunner | None = None
+
+    def _check_sink(self, sink: Mapping[str, Any]) -> None:
+        from airflow_hive_acid.format.streams import check_sink
+
+        twice = next((name for name in ("table", "stream") if name in sink), None)
+        if twice is not None:
+            raise ValueError(f"task {self.task_id}: sink names {twice}; give it as {twice}=")
+        try:
+            check_sink(sink)
+            if sink.get("delete_when") is not None:
+                # Imported for those who need it: the parser takes its time.
+                from airflow_hive_acid.sql.building import row_condition
+
+                row_condition(sink["delete_when"], "delete_when")
+        except HiveAcidError as problem:
+            raise ValueError(f"task {self.task_id}, sink: {problem}") from None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the application to its end.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.format.streams import DELETED
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import fail
 
@@ -32,10 +33,15 @@ _LONGEST = 2000
 def one_per_key(rows: DataFrame, keys: Sequence[str], latest_by: str | None, stream: str) -> DataFrame:
     """For an upsert: of the rows with the same keys the latest one, or an error without an order among them.
 
+    A key that is NULL is a bad record: no row is ever found by it, so it would neither change nor delete one.
+
     :raises InvalidArgumentsError: when ``latest_by`` is no column.
     """
     columns = {name.lower(): name for name in rows.columns}
-    over = ", ".join(schema.quoted(columns.get(key.lower(), key)) for key in keys)
+    names = [schema.quoted(columns.get(key.lower(), key)) for key in keys]
+    over, unknown = ", ".join(names), " or ".join(f"{name} is null" for name in names)
+    no_key = fail(BadRecordError, f"stream {stream} has a row with a NULL in its keys {', '.join(keys)}")
+    rows = rows.where(f"if({unknown}, {no_key}, true)")
     if latest_by is not None:
         if latest_by.lower() not in columns:
             raise InvalidArgumentsError(
@@ -68,11 +74,17 @@ class Misfits(NamedTuple):
     def of(
         cls, rows: DataFrame, columns: Sequence[TableColumn], keys: Sequence[str], stream: str, batch: int
     ) -> Misfits:
-        """For these columns of a table."""
+        """For these columns of a table; of a row that deletes only the keys are looked at."""
         given = {field.name.lower(): field for field in rows.schema.fields}
-        wanted = [(given[c.name], c, c.name in {k.lower() for k in keys}) for c in columns if c.name in given]
-        cases = [case for field, column, is_key in wanted if (case := _case(field, column, is_key)) is not None]
-        return cls(f"case {' '.join(cases)} end" if cases else "cast(null as string)", stream, batch)
+        of_key: dict[bool, list[str]] = {True: [], False: []}
+        for column in columns:
+            is_key = column.name in {key.lower() for key in keys}
+            case = _case(given[column.name], column, is_key) if column.name in given else None
+            of_key[is_key] += [] if case is None else [case]
+        of_keys, of_others = _first(of_key[True]), _first(of_key[False])
+        if DELETED in given:
+            of_others = f"if({DELETED}, null, {of_others})"
+        return cls(f"coalesce({of_keys}, {of_others})", stream, batch)
 
     def fitting(self, rows: DataFrame) -> DataFrame:
         """The others."""
@@ -101,8 +113,14 @@ class Misfits(NamedTuple):
         return int(rows.sparkSession.read.schema("problem string, row string").json(place).count())
 
     def _bad(self, rows: DataFrame) -> DataFrame:
-        told = rows.selectExpr(f"{self.problem} as {_PROBLEM}", "to_json(struct(*)) as row")
+        own = ", ".join(schema.quoted(name) for name in rows.columns if name != DELETED)
+        told = rows.selectExpr(f"{self.problem} as {_PROBLEM}", f"to_json(struct({own})) as row")
         return told.where(f"{_PROBLEM} is not null").withColumnRenamed(_PROBLEM, "problem")
+
+
+def _first(cases: Sequence[str]) -> str:
+    """What the first branch that applies says, NULL when none does."""
+    return f"case {' '.join(cases)} end" if cases else "cast(null as string)"
 
 
 def _case(field: T.StructField, column: TableColumn, is_key: bool) -> str | None:

@@ -16,23 +16,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_acid.errors import BadRecordError, ConfigurationError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Insert, JobError, JobResult, JobSpec, Merge, spec_from_json, to_json
-from airflow_hive_acid.format.streams import CHOICES, SPOOL, StreamOptions, open_question
+from airflow_hive_acid.format.streams import CHOICES, SPOOL, StreamOptions, check_sink, open_question
 from airflow_hive_acid.spark import insert, run, schema
 from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.output import Staging, rows_in
 from airflow_hive_acid.spark.session import require_utc, step_session
 from airflow_hive_acid.spark.stream_channel import Conversation
+from airflow_hive_acid.spark.stream_deletes import Deletion
 from airflow_hive_acid.spark.stream_rows import Misfits, one_per_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import SparkSession
 
 _QUERY_ID = "sql.streaming.queryId"
 _IDLE_SECONDS = 60.0
@@ -45,6 +44,7 @@ def hive_acid_sink(
     mode: str = "append",
     keys: Sequence[str] = (),
     latest_by: str | None = None,
+    delete_when: str | None = None,
     partition: Mapping[str, Any] | None = None,
     on_new_column: str = "fail",
     on_missing_column: str = "fail",
@@ -62,8 +62,11 @@ def hive_acid_sink(
     :param keys: columns that tell rows apart, for ``upsert``.
     :param latest_by: of several rows of a micro-batch with the same keys the one with the largest value counts;
         without it they are an error.
+    :param delete_when: for ``upsert``, a condition in Spark SQL over the columns of the stream: a row for which it is
+        true deletes the row with its keys, and the others upsert. Of such a row nothing but the keys matters.
     :param partition: value by partition column, for those that are the same for all rows.
-    :param on_new_column: what a column that the table does not have does: ``fail``, ``add`` it, or ``ignore`` it.
+    :param on_new_column: what a column that the table does not have does: ``fail``, ``add`` it, or ``ignore`` it;
+        those of ``latest_by`` and ``delete_when`` are left out, whatever it says.
     :param on_missing_column: what a column that the stream does not have does: ``fail``, or ``null``.
     :param on_type_change: what a type that may not fit does: ``fail``, or ``convert``, value by value.
     :param on_bad_record: what a value that does not fit does: ``fail``, which stops the stream with the row named, or
@@ -72,43 +75,44 @@ def hive_acid_sink(
     :param start_over: accept a new checkpoint under the name of an old stream; all of it is applied.
     :param spool: where the process beside it listens; by default what the Spark setting
         ``spark.hive.acid.stream.spool`` says.
-    :raises InvalidArgumentsError: for arguments that do not go together.
+    :raises InvalidArgumentsError: for arguments that do not go together, and if there is a session already for a
+        ``delete_when`` that is no condition; what is wrong with its columns, the first micro-batch says.
     """
-    chosen = {
-        "mode": mode, "on_new_column": on_new_column, "on_missing_column": on_missing_column,
-        "on_type_change": on_type_change, "on_bad_record": on_bad_record,
+    given: dict[str, Any] = {
+        "mode": mode, "keys": keys, "latest_by": latest_by, "delete_when": delete_when, "partition": partition,
+        "on_new_column": on_new_column, "on_missing_column": on_missing_column, "on_type_change": on_type_change,
+        "on_bad_record": on_bad_record, "quarantine": quarantine, "start_over": start_over, "spool": spool,
     }  # fmt: skip
-    for name, value in chosen.items():
-        if value not in CHOICES[name]:
-            raise InvalidArgumentsError(f"{name} must be one of {', '.join(CHOICES[name])}, not {value!r}")
     if not isinstance(stream, str) or not 0 < len(stream) <= 200 or not stream.isprintable():
         raise InvalidArgumentsError(f"stream must be a name of 1 to 200 printable characters, not {stream!r}")
-    if isinstance(keys, str):
-        raise InvalidArgumentsError(f"keys must be a list of columns, not the text {keys!r}")
-    if (mode == "upsert") != bool(keys):
-        raise InvalidArgumentsError("mode='upsert' goes with keys=[…], and keys with mode='upsert'")
-    if latest_by is not None and mode != "upsert":
-        raise InvalidArgumentsError("latest_by goes with mode='upsert'")
-    if mode == "upsert" and partition:
-        raise InvalidArgumentsError("partition= goes with mode='append'; an upsert takes partitions from its rows")
-    if (on_bad_record == "quarantine") != (quarantine is not None):
-        raise InvalidArgumentsError("on_bad_record='quarantine' goes with quarantine=<URI of a directory>")
+    check_sink(given)
+    condition = None if delete_when is None else Deletion(delete_when, stream)
+    if condition is not None and (session := SparkSession.getActiveSession()) is not None:
+        condition.check_syntax(session)
     options = StreamOptions(
-        stream, table, "", keys=tuple(keys), partition=dict(partition or {}), start_over=start_over, **chosen
+        stream, table, "", keys=tuple(keys), partition=dict(partition or {}), start_over=start_over,
+        deletes=condition is not None, **{name: given[name] for name in CHOICES},
     )  # fmt: skip
-    return HiveAcidSink(options, latest_by, quarantine, spool)
+    return HiveAcidSink(options, latest_by, quarantine, spool, condition)
 
 
 class HiveAcidSink:
     """See :func:`hive_acid_sink`."""
 
     def __init__(
-        self, options: StreamOptions, latest_by: str | None, quarantine: str | None, spool: str | None
+        self,
+        options: StreamOptions,
+        latest_by: str | None,
+        quarantine: str | None,
+        spool: str | None,
+        deletion: Deletion | None = None,
     ) -> None:
         self._options = replace(options, view=f"hive_acid_{uuid.uuid4().hex}")
         self._latest_by = latest_by
         self._quarantine = quarantine
         self._spool = spool
+        self._deletion = deletion
+        self._aside: tuple[list[list[str]], list[str]] = ([], [])
         self._conversation: Conversation | None = None
         self._session: SparkSession | None = None
         self._dataset: Any = None
@@ -122,7 +126,8 @@ class HiveAcidSink:
         if batch_id <= self._seen:
             return
         given = [[field.name, field.dataType.simpleString()] for field in rows.schema.fields]
-        answer = self._ask({"ask": "begin", "batch": batch_id, "columns": given})
+        aside = self._set_aside(rows, given)
+        answer = self._ask({"ask": "begin", "batch": batch_id, "columns": given, "aside": aside})
         while answer["is"] == "step":
             answer = self._ask(self._done(spec_from_json(answer["spec"]), rows, batch_id))
         self._seen = batch_id
@@ -147,6 +152,22 @@ class HiveAcidSink:
         self._seen = int(conversation.open(open_question(self._options))["batch"])
         self._conversation = conversation
 
+    def _set_aside(self, rows: DataFrame, given: list[list[str]]) -> list[str]:
+        """Columns that say what is to be done with a row, and so need no place in the table; the same for a schema.
+
+        :raises InvalidArgumentsError: when the condition is none of these rows; the other side is told.
+        """
+        if self._aside[0] != given:
+            names = [] if self._latest_by is None else [self._latest_by]
+            if self._deletion is not None:
+                try:
+                    names += self._deletion.columns(rows)
+                except HiveAcidError as problem:
+                    self._ask({"ask": "refuse", "type": type(problem).__name__, "message": str(problem)})
+                    raise
+            self._aside = (given, sorted({name.lower() for name in names}))
+        return self._aside[1]
+
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         if self._conversation is None:
             raise InvalidArgumentsError(f"stream {self._options.stream} is closed")
@@ -161,6 +182,8 @@ class HiveAcidSink:
         """Run the step of a micro-batch."""
         started = time.monotonic()
         quarantined = 0
+        if self._deletion is not None:
+            rows = self._deletion.decided(rows)
         try:
             result, quarantined = self._written(spec, rows, batch)
         except HiveAcidError as problem:

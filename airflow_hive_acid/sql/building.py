@@ -132,6 +132,20 @@ def condition(text: str, field: str, parameters: Values | None = None) -> str:
     return f"({statement.text[len(_CONDITION) :]})"
 
 
+def row_condition(text: str, field: str) -> str:
+    """A condition about one row by itself: it asks no table, and looks at no other row.
+
+    :raises HiveAcidError: naming the field.
+    """
+    built = condition(text, field)
+    where = _only(Delete, f"{_CONDITION}{built}", field, "one SQL expression").where
+    if where is not None and where.tree.find(exp.Query, exp.Values):
+        raise InvalidArgumentsError(f"{field} must not ask tables: {shown(text)} has a subquery")
+    if where is not None and where.tree.find(exp.AggFunc, exp.Window):
+        raise InvalidArgumentsError(f"{field} must be about one row: {shown(text)} has an aggregate or window function")
+    return built
+
+
 def query(text: str, field: str, parameters: Values | None = None) -> str:
     """A query that is one by itself.
 

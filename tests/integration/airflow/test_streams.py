@@ -69,6 +69,17 @@ def test_the_page_shows_the_example_as_it_is():
     assert "\n".join(f"    {line}" if line else "" for line in blocks[1].splitlines()) in dag
 
 
+def test_the_described_query_of_change_events_on_the_page_is_one():
+    page = (ROOT / "docs" / "streaming.md").read_text()
+    (block,) = re.findall(r"^```python\n(stock = HiveAcidStreamOperator.*?)^```", page, re.S | re.M)
+    names = {"HiveAcidStreamOperator": HiveAcidStreamOperator}
+    exec(block, names)  # noqa: S102 - our own page
+    assert names["stock"].job()["sink"] == {
+        "mode": "upsert", "keys": ["id"], "latest_by": "position", "delete_when": "op = 'd'", "table": "shop.stock",
+        "stream": "stock",
+    }  # fmt: skip
+
+
 class Ran:
     """Takes the place of a run."""
 
@@ -130,6 +141,24 @@ def test_a_stream_takes_no_part_in_a_transaction_and_its_failure_is_the_tasks(mo
         ({}, "must be given an application, or source_format"),
         ({"application": "/x.py", **DESCRIBED}, "not both"),
         ({"table": "w.t", "stream": "s"}, "describes a query without source_format, checkpoint"),
+        ({"application": "/x.py", "sink": {"mode": "append"}}, "task t: sink describes a query; an application has"),
+        ({"application": "/x.py", "query": "SELECT 1"}, "task t: query describes a query"),
+        (DESCRIBED | {"sink": {"table": "w.u"}}, "sink names table; give it as table="),
+        (DESCRIBED | {"sink": {"delete": "x"}}, "task t, sink: delete is no argument of a sink"),
+        (DESCRIBED | {"sink": {"delete_when": "op = 'd'"}}, "delete_when goes with mode='upsert' and keys"),
+        *(
+            (DESCRIBED | {"sink": {"mode": "upsert", "keys": ["id"], "delete_when": condition}}, message)
+            for condition, message in [
+                ("op = = 'd'", "task t, sink: delete_when: .*the statement is incomplete"),
+                ("op = 'd'; DROP TABLE w.t", "delete_when must be one SQL expression and nothing else"),
+                ("op = 'd') OR (true", "delete_when: .*this parenthesis was never opened"),
+                ("id IN (SELECT id FROM w.u)", "delete_when must not ask tables: .* has a subquery"),
+                ("EXISTS (SELECT 1)", "has a subquery"),
+                ("count(1) > 0", "delete_when must be about one row"),
+                ("row_number() OVER (ORDER BY id) > 1", "delete_when must be about one row"),
+                (7, "delete_when must be a condition"),
+            ]
+        ),
     ],
 )
 def test_arguments_that_do_not_go_together_are_refused_when_the_dag_is_parsed(given, message):

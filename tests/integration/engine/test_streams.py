@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from airflow_hive_acid.errors import (
     BackPressureError,
     BadRecordError,
     ClaimLostError,
+    InvalidArgumentsError,
     JobFailedError,
     MetastoreUnavailableError,
     StreamBusyError,
@@ -307,6 +309,38 @@ def test_a_new_column_is_added_to_the_table_or_refused_by_name(client, table, pr
     free.talk.close()
     assert [c.name for c in client.catalog.get_table("w.t").columns] == ["a", "b", "c"]
     assert [spec.step.columns for spec in fake.specs[-2:]] == [(), ("a", "b")]
+
+
+def test_rows_that_delete_are_a_clause_of_the_one_merge_and_are_counted(client, table, process, fake):
+    """The columns that only decide (op, at) are not in the table, and need not be, though others must."""
+    app = Application(process().spool, fake, mode="upsert", keys=("a",), deletes=True).open()
+    columns = [["a", "int"], ["b", "string"], ["op", "string"], ["At", "int"]]
+    begin = {"ask": "begin", "batch": 0, "columns": columns, "aside": ["at", "op"]}
+    answer = app.talk.ask(begin)
+    spec = spec_from_json(answer["spec"])
+    result = replace(fake.run(spec), inserted=1, updated=2, deleted=4)
+    app.talk.ask({"ask": "result", "result": to_json(result)})
+    assert [(c.matched, c.action, c.condition) for c in spec.step.clauses] == [
+        (True, "delete", "(s.__acid_deleted)"), (True, "update", None), (False, "insert", "(NOT s.__acid_deleted)"),
+    ]  # fmt: skip
+    assert " ".join(spec.step.source.split()).startswith("SELECT `a`, `b`, `__acid_deleted` FROM")
+    assert [c.name for c in client.catalog.get_table("w.t").columns] == ["a", "b"]
+    assert client.streams.find("s").rows == 7
+    with pytest.raises(StreamSchemaError, match=r"column op \(string\) of stream s is not in w.t"):
+        app.talk.ask({**begin, "batch": 1, "aside": ["at"]})
+    app.talk.close()
+
+
+def test_a_condition_that_is_none_is_known_to_both_sides_and_nothing_was_begun(client, table, process, fake):
+    here = process()
+    app = Application(here.spool, fake, mode="upsert", keys=("a",), deletes=True).open()
+    txns = len(client.show_transactions())
+    with pytest.raises(InvalidArgumentsError, match="delete_when names colour"):
+        app.talk.ask({"ask": "refuse", "type": "InvalidArgumentsError", "message": "delete_when names colour"})
+    app.talk.close()
+    (served,) = here.stop()
+    assert (type(served.refused), str(served.refused)) == (InvalidArgumentsError, "delete_when names colour")
+    assert (len(client.show_transactions()), visible(client, table)) == (txns, [])
 
 
 def test_a_stream_near_its_budget_asks_for_a_compaction_and_stops_when_none_comes(client, table, process, fake):

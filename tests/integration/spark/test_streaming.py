@@ -6,24 +6,30 @@ import contextlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 from pyspark.errors import StreamingQueryException
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.engine.stream_server import StreamServer
-from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+from airflow_hive_acid.format.streams import JOB
+from airflow_hive_acid.metastore.schema_catalog import KEY_CONSTRAINTS, SDS, TBLS
 from airflow_hive_acid.spark.run import execute
+from airflow_hive_acid.spark.stream_deletes import Deletion
+from airflow_hive_acid.spark.stream_job import run_job
 from airflow_hive_acid.spark.streaming import hive_acid_sink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -190,6 +196,194 @@ def test_a_poison_record_stops_the_stream_with_its_row_named_and_nothing_of_it_w
     twice.add({"id": 7, "n": "1"}, {"id": 7, "n": "2"})
     with pytest.raises(Exception, match=r"stream u has several rows with id = \(7\) in one micro-batch; say latest_by"):
         twice.run("id bigint, n string", doubled)
+
+
+def blocks_of_the_page() -> list[str]:
+    """The section on change data capture of docs/streaming.md, as it is."""
+    page = (Path(__file__).parents[3] / "docs" / "streaming.md").read_text(encoding="utf-8")
+    section = page.partition("## Changes from a database (CDC)")[2].partition("\n## ")[0]
+    return re.findall(r"^```python\n(.*?)^```", section, re.S | re.M)
+
+
+def declare_not_null(client: MetastoreClient, table: str, column: int) -> None:
+    """As Hive does with ``NOT NULL ENABLE``."""
+    with client.database.transaction() as conn:
+        of_it = sa.select(TBLS.c.TBL_ID, SDS.c.CD_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+        table_id, columns_id = conn.execute(of_it.where(TBLS.c.TBL_NAME == table)).one()
+        conn.execute(
+            sa.insert(KEY_CONSTRAINTS).values(
+                PARENT_TBL_ID=table_id, PARENT_CD_ID=columns_id, PARENT_INTEGER_IDX=column, POSITION=1,
+                CONSTRAINT_NAME="nn", CONSTRAINT_TYPE=3, ENABLE_VALIDATE_RELY=5,
+            )
+        )  # fmt: skip
+
+
+class Changes:
+    """What a database does to a table of its own, row by row, and the events that tell of it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, tuple[str, int]] = {}
+        self._position = 0
+
+    def upsert(self, key: int, name: str, amount: int, op: str | None = "u") -> dict[str, Any]:
+        self.rows[key] = (name, amount)
+        return self._event(op, id=key, name=name, amount=str(amount), region=f"r{key % 3}")
+
+    def delete(self, key: int, **left: Any) -> dict[str, Any]:
+        self.rows.pop(key, None)
+        return self._event("d", id=key, **left)
+
+    def _event(self, op: str | None, **given: Any) -> dict[str, Any]:
+        self._position += 1
+        return {"op": op, "position": self._position, **given}
+
+
+@pytest.mark.backends("sqlite")
+def test_change_events_leave_what_the_database_has_whatever_their_order_in_a_micro_batch(
+    engine: Engine, client: MetastoreClient, spool: str, source: Source, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A dict is the database. Deletes carry NULLs, or what does not fit, in all columns but the key."""
+    engine.run(
+        "CREATE DATABASE w; CREATE TABLE w.stock (id BIGINT, name VARCHAR(9), amount INT) "
+        "PARTITIONED BY (region STRING) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    )
+    declare_not_null(client, "stock", 1)
+    chance, database, applied = random.Random(20261122), Changes(), 0
+    batches = [
+        # Deletes of what is not there; an insert and a delete; a delete and an insert; an op that nobody knows.
+        lambda: [
+            database.delete(1), database.upsert(2, "pear", 1), database.delete(2), database.delete(3),
+            database.upsert(3, "fig", 2), database.upsert(4, "plum", 3, op=None),
+        ],
+        lambda: [database.delete(3, amount="gone", name="much too long for it"), database.delete(9)],
+    ]  # fmt: skip
+    batches += [
+        lambda: [
+            database.delete(key, amount=chance.choice([None, "gone"]))
+            if chance.random() < 0.45
+            else database.upsert(key, f"n{chance.randrange(1000)}", chance.randrange(1000), chance.choice("cru"))
+            for key in (chance.randrange(12) for _ in range(chance.randrange(1, 25)))
+        ]
+    ] * 2
+    for batch in batches:
+        before = set(database.rows)
+        events = batch()
+        keys = {event["id"] for event in events}
+        applied += len(keys & (before | set(database.rows)))
+        chance.shuffle(events)
+        source.add(*events)
+    sink = hive_acid_sink(
+        "w.stock", stream="stock", spool=spool, mode="upsert", keys=["ID"], latest_by="position",
+        delete_when="op = 'd' -- the rest is c, r and u", on_type_change="convert",
+    )  # fmt: skip
+    schema = "op string, id bigint, name string, amount string, region string, position int"
+    source.run(schema, sink)
+    expected = [[key, *values, f"r{key % 3}"] for key, values in sorted(database.rows.items())]
+    assert engine.query("SELECT * FROM w.stock ORDER BY id").rows == expected
+    assert len(expected) > 2
+    found = client.streams.find("stock")
+    assert (found.batches, found.rows, found.quarantined) == (len(batches), applied, 0)
+
+    # What of a delete has no key, and what does not fit in an upsert, is set aside; the delete beside it is done.
+    aside = tmp_path / "aside"
+    strict = hive_acid_sink(
+        "w.stock", stream="stock", spool=spool, mode="upsert", keys=["id"], latest_by="position",
+        delete_when="op = 'd'", on_type_change="convert", on_bad_record="quarantine", quarantine=aside.as_uri(),
+    )  # fmt: skip
+    sink.close()
+    gone, kept = expected[0][0], expected[1:]
+    source.add(
+        {"op": "d", "id": gone, "amount": "gone", "position": 900}, {"op": "d", "position": 901},
+        {"op": "u", "id": 77, "name": "kiwi", "amount": "many", "region": "r2", "position": 902},
+        {"op": "c", "id": 78, "amount": "1", "region": "r0", "position": 903},
+    )  # fmt: skip
+    source.run(schema, strict)
+    strict.close()
+    assert engine.query("SELECT * FROM w.stock ORDER BY id").rows == kept
+    told = [json.loads(line) for file in aside.rglob("*.json") for line in file.read_text().splitlines()]
+    assert {(row["problem"], json.loads(row["row"])["position"]) for row in told} == {
+        ("column id is a key and NULL", 901), ("column amount: the value many is no int", 902),
+        ("column name takes no NULL", 903),
+    }  # fmt: skip
+    assert all("acid" not in row["row"] for row in told)
+    found = client.streams.find("stock")
+    assert (found.rows, found.quarantined) == (applied + 1, 3)
+
+
+@pytest.mark.backends("sqlite")
+def test_the_examples_of_the_page_apply_change_events(
+    engine: Engine, spool: str, source: Source, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The sink of the first block, and the query of the second one over Debezium's envelopes, from files."""
+    engine.run(
+        "CREATE DATABASE shop; CREATE TABLE shop.stock (id BIGINT, name STRING, amount INT) STORED AS ORC "
+        "TBLPROPERTIES ('transactional'='true')"
+    )
+    of_sink, of_operator = blocks_of_the_page()
+    spark.conf.set("spark.hive.acid.stream.spool", spool)
+    try:
+        names: dict[str, Any] = {"hive_acid_sink": hive_acid_sink, "HiveAcidStreamOperator": dict}
+        exec(of_sink, names)  # noqa: S102 - our own page
+        source.add({"op": "c", "id": 1, "name": "tea", "amount": 5, "position": 1}, {"op": "d", "id": 2, "position": 2})
+        source.run("op string, id bigint, name string, amount int, position bigint", names["sink"])
+        names["sink"].close()
+        assert engine.query("SELECT * FROM shop.stock").rows == [[1, "tea", 5]]
+        exec(of_operator, names)  # noqa: S102 - our own page
+        given = names["stock"]
+        envelopes = [
+            {"op": "u", "before": None, "after": {"id": 3, "name": "jam", "amount": 1}},
+            {"op": "d", "before": {"id": 1}, "after": None},
+        ]
+        events = Source(spark, tmp_path / "events")
+        events.add(*({"value": json.dumps(e), "offset": i} for i, e in enumerate(envelopes)), {"offset": 9})
+        job = {
+            "format": "json", "options": {"path": str(tmp_path / "events" / "in")},
+            "schema": "value string, offset bigint", "query": given["query"],
+            "checkpoint": str(tmp_path / "events" / "cp"),
+            "sink": {**given["sink"], "table": given["table"], "stream": "another"},
+        }  # fmt: skip
+        spark.conf.set(JOB, json.dumps(job))
+        run_job(spark)
+    finally:
+        spark.conf.unset("spark.hive.acid.stream.spool")
+        spark.conf.unset(JOB)
+    assert engine.query("SELECT * FROM shop.stock").rows == [[3, "jam", 1]]
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("op = = 'd'", r"delete_when=\"op = = 'd'\" of stream s is not one condition: .*Syntax error"),
+        ("op = 'd'; DROP TABLE w.t", r"is not one condition: .*Syntax error at or near ';'"),
+        ("op = 'd') OR (true", r"is not one condition: .*Syntax error at or near '\)'"),
+        ("op = 'd' /* and", r"is not one condition: .*unclosed bracketed comment"),
+        ("op = 'd' AS x", r"is not one condition: it gives a name"),
+        ("colour = 'x'", r"cannot be asked of its columns id, op: .*`colour` cannot be resolved"),
+        ("op", r"is string, and must be true or false: compare it with a value\. It takes one condition in Spark SQL"),
+        ("id IN (SELECT 1)", r"no subquery. Join what it needs in the stream's own query"),
+        ("EXISTS (SELECT * FROM range(3))", "no subquery"),
+        ("count(1) > 0", "must be about one row by itself: no aggregate"),
+        ("max(id) OVER () = id", "must be about one row by itself: no aggregate, window function"),
+        ("explode(array(true))", r"must be about one row by itself: .*explode"),
+        ("rand() < 0.5", r"must say the same of a row whenever it is asked"),
+    ],
+)
+def test_what_is_no_condition_over_a_row_is_refused(spark: SparkSession, condition: str, message: str) -> None:
+    rows = spark.range(1).selectExpr("id", "'d' as op")
+    with pytest.raises(InvalidArgumentsError, match=message):
+        Deletion(condition, "s").columns(rows)
+
+
+def test_a_condition_is_read_when_the_sink_is_made_and_knows_its_columns(spark: SparkSession) -> None:
+    given: dict[str, Any] = {"stream": "s", "mode": "upsert", "keys": ["id"]}
+    with pytest.raises(InvalidArgumentsError, match="is not one condition"):
+        hive_acid_sink("w.t", delete_when="op = = 'd'", **given)
+    rows = spark.range(1).selectExpr("id", "'d' as op", "named_struct('Kind', 'x') as of", "null as nothing")
+    for condition, names in (
+        ("OP = 'd'", ["op"]), ("of.kind = 'd' OR nothing", ["nothing", "of"]), ("true", []),
+    ):  # fmt: skip
+        assert sorted(name.lower() for name in Deletion(condition, "s").columns(rows)) == names
+    assert [row["__acid_deleted"] for row in Deletion("nothing", "s").decided(rows).collect()] == [False]
 
 
 def test_a_sink_without_anybody_to_ask_says_what_to_start(spark: SparkSession, tmp_path: Path) -> None:

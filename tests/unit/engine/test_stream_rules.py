@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from airflow_hive_acid.engine.stream_budget import Budget, Pressure, pressure
 from airflow_hive_acid.engine.stream_schema import Reconciled, fits, reconcile
 from airflow_hive_acid.errors import InvalidArgumentsError, StreamSchemaError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.format.streams import StreamOptions, open_question
+from airflow_hive_acid.format.streams import SINK, StreamOptions, check_sink, open_question
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.spark.streaming import hive_acid_sink
 
@@ -71,6 +73,19 @@ def test_without_a_setting_a_changed_column_is_an_error_that_names_it(given, mes
         reconcile(options(), TABLE, [], columns(given))
 
 
+@pytest.mark.parametrize("rule", ["fail", "add", "ignore"])
+def test_columns_that_only_decide_need_no_place_in_the_table_whatever_the_rule_is(rule):
+    """But one that the table has is written like any other, and one that nothing needs is still new."""
+    found = reconcile(options(on_new_column=rule), TABLE, [], columns(f"{NEW}; Op string"), ("op", "size"))
+    assert found == Reconciled(("id", "name", "price"), (), ("size", "Op"))
+    given = columns("id bigint; name string; price decimal(10,2); op string")
+    assert reconcile(options(on_new_column=rule), TABLE, [], given, ("op", "price")).written == ("id", "name", "price")
+    added = reconcile(options(on_new_column="add"), TABLE, [], columns(f"{NEW}; op string"), ("op",))
+    assert (added.added, added.ignored) == ((Column("size", "int"),), ("op",))
+    with pytest.raises(StreamSchemaError, match="column size"):
+        reconcile(options(), TABLE, [], columns(f"{NEW}; op string"), ("op",))
+
+
 def test_a_partition_column_is_never_left_out_and_a_key_is_in_both():
     with pytest.raises(StreamSchemaError, match=r"lacks day, by which w\.t is partitioned"):
         reconcile(options(on_missing_column="null"), TABLE, DAY, columns("id int"))
@@ -126,6 +141,9 @@ def test_thresholds_can_be_switched_off():
         ({"on_bad_record": "quarantine"}, "goes with quarantine="),
         ({"quarantine": "file:/q"}, "goes with quarantine="),
         ({"mode": "upsert", "keys": ["id"], "partition": {"day": "1"}}, "partition= goes with mode='append'"),
+        ({"delete_when": "op = 'd'"}, r"delete_when goes with mode='upsert' and keys=\[…\]; mode='append' has no keys"),
+        ({"mode": "upsert", "keys": ["id"], "delete_when": " "}, "delete_when must be a condition .*, not ' '"),
+        ({"mode": "upsert", "keys": ["id"], "delete_when": True}, "delete_when must be a condition .*, not True"),
         ({"stream": ""}, "stream must be a name"),
         ({"stream": "a\nb"}, "stream must be a name"),
     ],
@@ -136,7 +154,15 @@ def test_arguments_of_the_sink_that_do_not_go_together_are_named(given, message)
 
 
 def test_a_streams_options_survive_the_way_to_the_other_side():
-    given = options(mode="upsert", keys=("id", "day"), on_new_column="add", view="v", application_id="a-1")
+    given = options(mode="upsert", keys=("id", "day"), on_new_column="add", view="v", application_id="a", deletes=True)
     assert StreamOptions.from_document(open_question(given)) == given
     with pytest.raises(ValueError, match="a stream's options"):
         StreamOptions.from_document({"ask": "open", "stream": "s", "colour": "red"})
+
+
+def test_what_a_sink_takes_is_written_down_once():
+    """Operators check arguments without Spark, by a list; here it is that of the function."""
+    given = inspect.signature(hive_acid_sink).parameters
+    assert {name: p.default for name, p in given.items() if name not in ("table", "stream")} == SINK
+    with pytest.raises(InvalidArgumentsError, match="delete is no argument of a sink; those are mode, keys"):
+        check_sink({"delete": "op = 'd'"})
