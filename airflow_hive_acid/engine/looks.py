@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.engine.snapshots import table_snapshot
 from airflow_hive_acid.format.changes import checked_range
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore.changes import cleaned_up_to, require_no_partition_dropped, txns_of
+from airflow_hive_acid.metastore.changes import cleaned_up_to, require_partitions_kept, txns_of
 from airflow_hive_acid.metastore.objects import table_name
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Looks:
 
         def read(conn: Connection) -> Changes:
             if snapshot.partition_columns:
-                require_no_partition_dropped(conn, database.features(conn), table, wanted.first)
+                require_partitions_kept(conn, database.features(conn), table, wanted.first)
             cleaned = {name: highest for name, highest in cleaned_up_to(conn, table).items() if highest >= wanted.first}
             txns = {str(w): t for w, t in txns_of(conn, table, wanted.first, wanted.last).items()}
             return replace(wanted, cleaned=cleaned, txns=txns)
