@@ -99,5 +99,7 @@ def _text(error: Exception) -> str:
 
 
 def _problem(found: Any) -> str:
+    if found["type"] == "json_invalid":
+        return "body: it is no JSON"
     where = ".".join(str(part) for part in found["loc"] if part not in ("body", "query", "path"))
     return f"{where or 'body'}: {found['msg']}"

@@ -73,6 +73,8 @@ def test_a_body_that_is_no_json_or_holds_half_a_character_is_refused(page: TestC
     for body in (b"{", b"[" * 60_000, b" " * 70_000, b'{"database": "db", "table": "t\\ud800"}', b"\xff", b""):
         answer = page.post(f"{BASE}/compactions", content=body, headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid"), (body[:20], answer.text)
+        if body == b"{":
+            assert answer.json()["error"]["message"] == "body: it is no JSON"
 
 
 HOSTILE = (
