@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import PartitionRef
     from airflow_hive_acid.sql.pruning import PartitionFilter
 
-Listed = "Mapping[tuple[str, PartitionFilter], list[PartitionRef]]"
-"""Partitions by table and by what was asked for."""
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedLocks(Locks):

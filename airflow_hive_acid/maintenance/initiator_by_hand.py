@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.buckets import MAX_BUCKET
-from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.initiator import POOL, request
 from airflow_hive_acid.maintenance.initiator_looks import Looks
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults, property_of
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import PartitionSpec, Table
 
-_TYPES = {Kind.MAJOR: CompactionType.MAJOR, Kind.MINOR: CompactionType.MINOR}
 _ORDER_BY = "ORDER BY "
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.database import Features
 
-TIMEOUT_BATCH = 50_000
 TIMEOUT_SELECT = 500_000
 
 _IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy import and_, bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
 from airflow_hive_acid.format.write_ids import MAX_ID
 from airflow_hive_acid.metastore.clock import clock_ms, smaller
@@ -37,9 +37,6 @@ WATERMARK = smaller(_OPEN_OR_MAX, _BOUNDARY_NEXT)
 _BOUNDARY = select(func.coalesce(_LOW_BOUNDARY, 0))
 _WATERMARK = select(WATERMARK)
 _MIN_SEEN = select(func.coalesce(func.min(MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID), MAX_ID))
-_MIN_WRITE_ID = select(func.min(MIN_HISTORY_WRITE_ID.c.MH_WRITEID)).where(
-    and_(MIN_HISTORY_WRITE_ID.c.MH_DATABASE == bindparam("db"), MIN_HISTORY_WRITE_ID.c.MH_TABLE == bindparam("tbl"))
-)
 _REGISTER = insert(MIN_HISTORY_WRITE_ID).values(
     MH_TXNID=bindparam("txn_id"),
     MH_DATABASE=bindparam("db"),
@@ -63,13 +60,6 @@ def min_open_watermark(conn: Connection, gap_timeout_ms: int) -> int:
 def min_txn_seen_open(conn: Connection, features: Features) -> int:
     """The smallest txn that any open txn saw as open; MAX_ID when the table is absent or empty."""
     return int(conn.execute(_MIN_SEEN).scalar_one()) if features.min_history_level else MAX_ID
-
-
-def min_registered_write_id(conn: Connection, features: Features, table: TableName) -> int | None:
-    """The smallest write id of a table that any reader registered as needed; None when nobody did."""
-    if not features.min_history_write_id:
-        return None
-    return conn.execute(_MIN_WRITE_ID, {"db": table.database, "tbl": table.name}).scalar()
 
 
 def register_steps(

@@ -466,10 +466,6 @@ def lock_waiting_locks(hive_id: int) -> Step:
 # --- the record of what was done by force -------------------------------------------------------------------------
 
 A = HIVE_ACID_LEASE_AUDIT.c
-AUDIT = select(
-    A.HLA_TIME, A.HLA_WHO, A.HLA_WHY, A.HLA_LEASE_ID, A.HLA_USER, A.HLA_DATABASE, A.HLA_TABLE, A.HLA_PARTITION,
-    A.HLA_TYPE, A.HLA_START, A.HLA_END,
-).order_by(A.HLA_ID)  # fmt: skip
 _RECORD = insert(HIVE_ACID_LEASE_AUDIT).values({c.name: bindparam(c.name) for c in A if c.name != "HLA_ID"})
 
 

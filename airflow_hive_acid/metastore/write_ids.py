@@ -84,9 +84,6 @@ _STAMP = (
     )
     .values(TC_WRITEID=bindparam("write_id"))
 )
-_WRITE_ID_OF = select(TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
-    *_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id")
-)
 _TXN_OF = select(TXN_TO_WRITE_ID.c.T2W_TXNID).where(*_OF_TABLE, TXN_TO_WRITE_ID.c.T2W_WRITEID == bindparam("write_id"))
 _FOLLOWING = (
     select(NEXT_WRITE_ID.c.NWI_NEXT)
@@ -128,7 +125,6 @@ _TAKE = select(_FOLLOWING.c.NWI_NEXT).add_cte(
     .values(TC_WRITEID=_FOLLOWING.c.NWI_NEXT)
     .cte("stamp"),
 )
-_MAX_PAIR = select(func.max(TXN_TO_WRITE_ID.c.T2W_WRITEID)).where(*_OF_TABLE)
 
 
 def allocate(
@@ -238,11 +234,6 @@ def _require_writers(table: TableName, ids: list[int], rows: Sequence[tuple[int,
         raise InvalidArgumentsError(
             f"write ids of {table} for read-only txns {readers[:10]} were refused; open a txn of type DEFAULT to write"
         )
-
-
-def write_id_of(conn: Connection, table: TableName, txn_id: int) -> int | None:
-    """The txn's write id of the table, None when it has none."""
-    return conn.execute(_WRITE_ID_OF, {"db": table.database, "tbl": table.name, "txn_id": txn_id}).scalar()
 
 
 def txn_of(conn: Connection, table: TableName, write_id: int) -> int | None:

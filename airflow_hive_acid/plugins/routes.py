@@ -29,7 +29,6 @@ STATES = Literal[
 ]
 TYPES = Literal["major", "minor", "rebalance", "abort_txn_cleanup"]
 _SHOWN, _FEW = 200, 10
-_CLEANING = (CompactionState.READY_FOR_CLEANING, CompactionState.FAILED)
 
 ConnId = Annotated[str, Path(min_length=1, max_length=250, description="Id of an Airflow connection of a metastore.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="Rows at most.")]

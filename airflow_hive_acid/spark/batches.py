@@ -25,7 +25,7 @@ from airflow_hive_acid.spark.hadoop import HadoopFilesystem, java_message
 from airflow_hive_acid.spark.output import Destination, Staging, orc_options, start_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
@@ -197,8 +197,3 @@ def _finish(file: OpenFile, *, discard: bool) -> None:
     except Py4JJavaError as failure:
         if not discard:
             raise JobFailedError(f"a file of the batch could not be closed: {java_message(failure)}") from failure
-
-
-def open_batches() -> Sequence[str]:
-    """Batches that have open files, for tests."""
-    return tuple(_open)

@@ -58,12 +58,6 @@ _NAMED = select(TXN_COMPONENTS.c.TC_PARTITION, TXN_COMPONENTS.c.TC_OPERATION_TYP
     TXN_COMPONENTS.c.TC_TABLE == _TBL,
     TXN_COMPONENTS.c.TC_PARTITION.is_not(None),
 )
-_TABLE_ROW_OPERATIONS = select(TXN_COMPONENTS.c.TC_OPERATION_TYPE).where(
-    TXN_COMPONENTS.c.TC_TXNID == _TXN,
-    TXN_COMPONENTS.c.TC_DATABASE == _DB,
-    TXN_COMPONENTS.c.TC_TABLE == _TBL,
-    TXN_COMPONENTS.c.TC_PARTITION.is_(None),
-)
 _PARTITION_COLUMNS = (
     select(PARTITION_KEYS.c.PKEY_NAME)
     .select_from(
@@ -133,10 +127,3 @@ def _require_partitions_of(conn: Connection, table: TableName, names: Sequence[s
         if given != columns:
             wanted = f"is partitioned by {', '.join(columns)}" if columns else "has no partitions"
             raise InvalidArgumentsError(f"{table} {wanted}, and {shorten(name)!r} is no partition of it")
-
-
-def table_row_operations(conn: Connection, txn_id: int, table: TableName) -> set[str]:
-    """Operations of rows that still wait for their partitions."""
-    return set(
-        conn.execute(_TABLE_ROW_OPERATIONS, {"txn_id": txn_id, "db": table.database, "tbl": table.name}).scalars()
-    )
