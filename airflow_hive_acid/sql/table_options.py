@@ -119,11 +119,13 @@ def _changes(tokens: Sequence[Token], at: int) -> tuple[Option, int] | None:
     at += 5
     key, end = [], last.end
     if _words(tokens, at, 2) == ("KEY", "("):
-        at += 2
-        while at < len(tokens) and tokens[at].token_type is not TokenType.R_PAREN:
-            if tokens[at].token_type is not TokenType.COMMA:
-                key.append(tokens[at].text.lower())
-            at += 1
+        at += 1
+        while tokens[at].token_type is not TokenType.R_PAREN:
+            # A bracket or a comma, then a name; what is no list of names is no option, and refused where it stands.
+            if len(tokens) < at + 3 or (key and tokens[at].token_type is not TokenType.COMMA):
+                return None
+            key.append(tokens[at + 1].text.lower())
+            at += 2
         end = tokens[at].end
         at += 1
     return ChangesOption(int(first.text), int(last.text), net, tuple(key), end), at - start
