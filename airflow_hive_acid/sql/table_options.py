@@ -117,7 +117,8 @@ def _changes(tokens: Sequence[Token], at: int) -> tuple[Option, int] | None:
     if middle.token_type is not TokenType.AND or not all(t.text.isdecimal() for t in (first, last)):
         return None
     at += 5
-    key, end = [], last.end
+    key: list[str] = []
+    end = last.end
     if _words(tokens, at, 2) == ("KEY", "("):
         at += 1
         while tokens[at].token_type is not TokenType.R_PAREN:
