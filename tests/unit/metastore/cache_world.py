@@ -6,18 +6,21 @@ import itertools
 import json
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.cache_entries import Loaded
+from airflow_hive_acid.metastore.cache_events import OpenWrites, fold
 from airflow_hive_acid.metastore.cache_partitions import PartitionSet
-from airflow_hive_acid.metastore.cache_rules import WriteIds
+from airflow_hive_acid.metastore.cache_rules import WriteIds, find_gap
+from airflow_hive_acid.metastore.cache_state import CacheState, Round
 from airflow_hive_acid.metastore.catalog_model import Partition, Table
 from airflow_hive_acid.metastore.notifications import LoggedEvent
+from airflow_hive_acid.metastore.objects import TableName
 
-if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.objects import TableName
+KEYS = [TableName("d", name) for name in ("t", "u", "x")]
+TRANSACTIONAL, EXTERNAL = KEYS[:2], KEYS[2]
 
 
 @dataclass
@@ -183,3 +186,21 @@ def table_value(key: TableName, table: WorldTable) -> Table:
         key.database, key.name, table.id, f"file:/w/{table.id}", (Column("a", "int"),), (Column("p", "int"),),
         properties, None, "MANAGED_TABLE" if table.transactional else "EXTERNAL_TABLE", write_id=table.by,
     )  # fmt: skip
+
+
+def begin_round(state: CacheState, world: World) -> Round | None:
+    """What the follower reads in one database snapshot; None when it has to begin anew."""
+    assert state.position is not None
+    events = world.after(state.position)
+    if find_gap(state.position, world.end, [event.event_id for event in events], 1000):
+        return None
+    writes = state.writes.copy()
+    changes = fold(events, writes)
+    loads = {key: world.load(key, names) for key, names in state.plan(changes).items()}
+    return Round(state.position, world.end, changes, loads, writes)
+
+
+def open_writes(world: World) -> OpenWrites:
+    return OpenWrites(
+        (txn, key) for key, table in world.tables.items() for txn in table.writes.values() if world.txns.get(txn) == "o"
+    )
