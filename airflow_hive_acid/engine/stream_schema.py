@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import StreamSchemaError
+from airflow_hive_acid.format.streams import DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -61,6 +62,8 @@ def reconcile(
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise StreamSchemaError(f"stream {rules.stream} has two columns {twice}; names do not differ by case in Hive")
+    if DELETED in names:
+        raise StreamSchemaError(f"column {DELETED} of stream {rules.stream} has a name used internally; rename it")
     static = {name.lower() for name, value in rules.partition.items() if value is not None}
     targets = [c for c in (*columns, *partition_columns) if c.name not in static]
     known = {column.name for column in targets}

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.streams import DELETED
+from airflow_hive_acid.spark.failures import explain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +75,19 @@ class Deletion:
     def decided(self, rows: DataFrame) -> DataFrame:
         """The rows with the column :data:`DELETED`; a condition that is NULL is not true."""
         return rows.select("*", F.coalesce(F.expr(self._text), F.lit(False)).alias(DELETED))
+
+    def check_values(self, rows: DataFrame) -> None:
+        """After a failure: whether the condition itself fails on one of the rows, as ``'d' = 1`` does.
+
+        :param rows: as :meth:`decided` made them.
+        :raises InvalidArgumentsError: if it does.
+        """
+        try:
+            rows.selectExpr(f"max({DELETED})").collect()
+        except (PySparkException, Py4JJavaError) as failure:
+            said = explain(rows.sparkSession, failure, [])
+            if isinstance(said, InvalidArgumentsError):
+                raise self._wrong(f"failed on a row: {str(said).rstrip('.')}") from failure
 
     def _refuse_queries(self, spark: SparkSession, expression: Any) -> None:
         jvm: Any = spark._jvm

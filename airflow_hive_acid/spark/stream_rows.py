@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
 from airflow_hive_acid.format.streams import DELETED
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.assign import assigned
 from airflow_hive_acid.spark.failures import fail
 
 if TYPE_CHECKING:
@@ -28,6 +29,22 @@ _PROBLEM = f"{schema.INTERNAL_PREFIX}problem"
 _COMPLEX = (T.ArrayType, T.MapType, T.StructType)
 _STRINGS = (T.StringType, T.CharType, T.VarcharType)
 _LONGEST = 2000
+
+
+def keys_as_stored(rows: DataFrame, columns: Sequence[TableColumn], keys: Sequence[str], table: str) -> DataFrame:
+    """The rows with their keys as the table would store them: ``'01'`` and ``'1'`` are one key where it is an int.
+
+    A value that is none is a bad record, as it is in other columns.
+
+    :param columns: those of the table.
+    """
+    wanted = {c.name: c for c in columns if c.name in {key.lower() for key in keys}}
+    fields, values = rows.schema.fields, [schema.quoted(name) for name in rows.columns]
+    for i, field in enumerate(fields):
+        column = wanted.get(field.name.lower())
+        if column is not None and field.dataType != column.type:
+            values[i] = f"{assigned(values[i], field.dataType, column, table)} as {values[i]}"
+    return rows.selectExpr(*values)
 
 
 def one_per_key(rows: DataFrame, keys: Sequence[str], latest_by: str | None, stream: str) -> DataFrame:

@@ -28,10 +28,12 @@ from airflow_hive_acid.spark.output import Staging, rows_in
 from airflow_hive_acid.spark.session import require_utc, step_session
 from airflow_hive_acid.spark.stream_channel import Conversation
 from airflow_hive_acid.spark.stream_deletes import Deletion
-from airflow_hive_acid.spark.stream_rows import Misfits, one_per_key
+from airflow_hive_acid.spark.stream_rows import Misfits, keys_as_stored, one_per_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from airflow_hive_acid.format.jobs import TableSnapshot
 
 _QUERY_ID = "sql.streaming.queryId"
 _IDLE_SECONDS = 60.0
@@ -197,11 +199,14 @@ class HiveAcidSink:
         """The result, and how many rows were set aside."""
         try:
             return self._run(spec, rows), 0
+        except InvalidArgumentsError:
+            if self._deletion is not None:
+                self._deletion.check_values(rows)
+            raise
         except BadRecordError as bad:
             if not isinstance(spec.step, Insert | Merge):
                 raise
-            target = spec.step.target
-            columns = schema.table_columns((*target.columns, *target.partition_columns), target.table)
+            columns = _columns(spec.step.target)
             misfits = Misfits.of(rows, columns, self._options.keys, self._options.stream, batch)
             if self._quarantine is None:
                 raise misfits.named(rows, bad) from bad
@@ -212,9 +217,10 @@ class HiveAcidSink:
     def _run(self, spec: JobSpec, rows: DataFrame) -> JobResult:
         if self._session is None:
             raise AssertionError("a step before the stream was opened")
-        if self._options.mode == "upsert":
-            rows = one_per_key(rows, self._options.keys, self._latest_by, self._options.stream)
         step = spec.step
+        if isinstance(step, Merge):
+            rows = keys_as_stored(rows, _columns(step.target), self._options.keys, step.target.table)
+            rows = one_per_key(rows, self._options.keys, self._latest_by, self._options.stream)
         if not isinstance(step, Insert) or not step.target.has_row_ids:
             rows.createOrReplaceGlobalTempView(self._options.view)
             return run.run_step(self._session, spec)
@@ -235,6 +241,10 @@ class HiveAcidSink:
         if self._dataset is None:
             self._dataset = session._jvm.org.apache.spark.sql.classic.Dataset
         return DataFrame(self._dataset.ofRows(session._jsparkSession, rows._jdf.queryExecution().analyzed()), session)
+
+
+def _columns(target: TableSnapshot) -> tuple[schema.TableColumn, ...]:
+    return schema.table_columns((*target.columns, *target.partition_columns), target.table)
 
 
 def _clear(fs: HadoopFilesystem, staging: str) -> None:

@@ -66,6 +66,7 @@ def test_what_a_changed_column_does_is_a_setting(rules, given, expected):
         ("id bigint; price int", r"lacks column name of w.t; say on_missing_column='null'"),
         ("id string; name string; price int", r"column id of w.t is bigint, and stream s has string; say on_type"),
         ("id int; ID int; name string; price int", r"two columns id"),
+        ("id int; __acid_deleted boolean", r"column __acid_deleted of stream s has a name used internally; rename it"),
     ],
 )
 def test_without_a_setting_a_changed_column_is_an_error_that_names_it(given, message):
