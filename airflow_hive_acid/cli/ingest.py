@@ -16,6 +16,7 @@ from airflow_hive_acid.cli.progress import progress
 from airflow_hive_acid.cli.session import parse_pairs
 from airflow_hive_acid.cli.sql import reporter
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.metastore.objects import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,9 +61,9 @@ def ingest(
             table, partition=parse_pairs("--partition", partition or []), transactions=transactions, stream=stream
         ) as batch,
     ):
-        done = batch.position["line"] if stream is not None and batch.position is not None else 0
+        done = 0 if stream is None else _line(batch.position, table, stream)
         lines = commits = number = 0
-        for number, record in _records(file, source, done):
+        for number, record in _records(file, source, done, stream):
             try:
                 batch.write([record])
             except BadRecordError as error:
@@ -81,6 +82,22 @@ def _commit(batch: TransactionBatch, number: int, stream: str | None) -> int:
     return 1
 
 
+def _line(position: Any, table: str, stream: str) -> int:
+    """The last line that a stream has committed.
+
+    :raises InvalidArgumentsError: when another program writes under that name.
+    """
+    if position is None:
+        return 0
+    line = position.get("line") if isinstance(position, dict) else None
+    if isinstance(line, bool) or not isinstance(line, int) or line < 0:
+        raise InvalidArgumentsError(
+            f"stream {stream!r} of {table} stands at {shorten(json.dumps(position))}, which is no line of a file: "
+            "another program writes under that name; choose another name for --stream"
+        )
+    return line
+
+
 @contextlib.contextmanager
 def _opened(file: str) -> Iterator[TextIO]:
     if file == "-":
@@ -92,8 +109,12 @@ def _opened(file: str) -> Iterator[TextIO]:
         yield source
 
 
-def _records(file: str, source: TextIO, done: int) -> Iterator[tuple[int, Any]]:
-    """Records with the numbers of their lines, behind those that are done; empty lines are none."""
+def _records(file: str, source: TextIO, done: int, stream: str | None) -> Iterator[tuple[int, Any]]:
+    """Records with the numbers of their lines, behind those that are done; empty lines are none.
+
+    :raises InvalidArgumentsError: when the file ends before them.
+    """
+    number = 0
     try:
         for number, line in enumerate(source, 1):
             if number > done and line.strip():
@@ -103,3 +124,8 @@ def _records(file: str, source: TextIO, done: int) -> Iterator[tuple[int, Any]]:
                     raise BadRecordError(f"{file}, line {number} is no JSON: {error}") from None
     except UnicodeDecodeError as error:
         raise BadRecordError(f"{file} is no UTF-8 text: {error}") from None
+    if number < done:
+        raise InvalidArgumentsError(
+            f"{file} has {number:,} lines, and stream {stream!r} has committed {done:,}: it is another file, and "
+            "nothing of it was written; give each file a name of its own for --stream"
+        )
