@@ -59,30 +59,27 @@ class AnyFilesystem:
 
         :raises InvalidArgumentsError: when the two are on different filesystems.
         """
-        filesystem = self.at(source)
-        if filesystem is not self.at(target):
-            raise InvalidArgumentsError(f"{source} cannot be renamed to {target}: they are on different filesystems")
-        filesystem.rename_directory(source, target)
+        self._of_both(source, target, "be renamed to").rename_directory(source, target)
 
     def rename(self, source: str, target: str) -> None:
         """See the protocol.
 
         :raises InvalidArgumentsError: when the two are on different filesystems.
         """
-        filesystem = self.at(source)
-        if filesystem is not self.at(target):
-            raise InvalidArgumentsError(f"{source} cannot be renamed to {target}: they are on different filesystems")
-        filesystem.rename(source, target)
+        self._of_both(source, target, "be renamed to").rename(source, target)
 
     def replace_file(self, source: str, target: str) -> None:
         """See the protocol.
 
         :raises InvalidArgumentsError: when the two are on different filesystems.
         """
+        self._of_both(source, target, "replace").replace_file(source, target)
+
+    def _of_both(self, source: str, target: str, what: str) -> StreamingFilesystem:
         filesystem = self.at(source)
         if filesystem is not self.at(target):
-            raise InvalidArgumentsError(f"{source} cannot replace {target}: they are on different filesystems")
-        filesystem.replace_file(source, target)
+            raise InvalidArgumentsError(f"{source} cannot {what} {target}: they are on different filesystems")
+        return filesystem
 
     def delete(self, uri: str, *, inside: str) -> bool:
         """See the protocol."""

@@ -6,6 +6,7 @@ statuses come back as one JSON text, many directories are listed at a time, rena
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from py4j.protocol import Py4JJavaError
 from airflow_hive_acid.errors import CorruptTableError, JobFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -192,16 +193,8 @@ class HadoopFilesystem:
 
     def read_text(self, uri: str) -> str | None:
         """The content of a small file, None when it does not exist."""
-        try:
-            stream = self._filesystem(uri).open(self._path(uri))
-        except Py4JJavaError as error:
-            if is_java(error, "java.io.FileNotFoundException"):
-                return None
-            raise
-        try:
-            return bytes(self._io_utils.toByteArray(stream)).decode()
-        finally:
-            stream.close()
+        with self._opened(uri) as stream:
+            return None if stream is None else bytes(self._io_utils.toByteArray(stream)).decode()
 
     def size(self, uri: str) -> int:
         """Bytes of a file as they are now."""
@@ -213,20 +206,29 @@ class HadoopFilesystem:
         A file that a Hive is writing on HDFS is longer than the name node knows; the stream does (as for Hive's
         OrcAcidUtils).
         """
-        try:
-            stream = self._filesystem(uri).open(self._path(uri))
-        except Py4JJavaError as error:
-            if is_java(error, "java.io.FileNotFoundException"):
+        with self._opened(uri) as stream:
+            if stream is None:
                 return None
-            raise
-        try:
             size = int(stream.available())
             if size < _LONG:
                 return 0
             stream.seek(size // _LONG * _LONG - _LONG)
             return int(stream.readLong())
+
+    @contextlib.contextmanager
+    def _opened(self, uri: str) -> Iterator[Any]:
+        """A file to read from, None when there is no such file."""
+        try:
+            stream = self._filesystem(uri).open(self._path(uri))
+        except Py4JJavaError as error:
+            if not is_java(error, "java.io.FileNotFoundException"):
+                raise
+            stream = None
+        try:
+            yield stream
         finally:
-            stream.close()
+            if stream is not None:
+                stream.close()
 
     def reaches(self, uri: str, length: int) -> bool:
         """Whether so many bytes of a file can be read, also of one that is written, whatever its listed size is."""
