@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dml import job, paths
-from measure import interleaved, jvm_pid, markdown
+from measure import interleaved, jvm_pid, markdown, parser_of
 from pyspark.sql import functions as F
 from tables import BenchTable, generated, session, write_plain
 
@@ -39,12 +39,7 @@ TXN = 1_000_000
 
 def main() -> None:
     """Build the tables, measure, print a table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--deltas", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=1)
-    parser.add_argument("--cores", type=int, default=2)
+    parser = parser_of(__doc__, rows=5_000_000, deltas=10)
     parser.add_argument("--only", default="", help="compactions to measure, by the start of their names")
     parser.add_argument("--memory", default="", help="numbers of deltas to show the memory of")
     parser.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)

@@ -8,13 +8,12 @@ All jobs go through the entrance that the engine uses (``spark.run``): listing, 
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measure import interleaved, markdown
+from measure import interleaved, markdown, parser_of
 from tables import COLUMNS, BenchTable, build, generated, plain_source, session, write_plain
 
 from airflow_hive_acid.format.jobs import Assignment, Compact, Delete, Insert, Merge, MergeClause, Update
@@ -40,11 +39,7 @@ ONE_PERCENT = "pmod(t.id, 100) = 7"
 
 def main() -> None:
     """Build the tables, measure, print a table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=1)
-    parser.add_argument("--cores", type=int, default=2)
+    parser = parser_of(__doc__, rows=5_000_000)
     parser.add_argument("--only", default="", help="operations to measure, by the start of their names")
     arguments = parser.parse_args()
     spark = session(arguments.cores)

@@ -6,6 +6,7 @@ every variant once and ratios are taken within the same run.
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import sys
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def parser_of(text: str | None, **sizes: int) -> argparse.ArgumentParser:
+    """What every benchmark takes: how large its data is, how often it measures, and on how many cores.
+
+    :param text: the program's docstring.
+    :param sizes: options of its own that are numbers, with their defaults.
+    """
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in {**sizes, "rounds": 3, "warm-up": 1, "cores": 2}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    return parser
 
 
 @dataclass

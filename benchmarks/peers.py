@@ -9,7 +9,6 @@ vectors on, Iceberg is merge-on-read of format 3. Not part of any test.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
@@ -20,7 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from measure import parser_of
+
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Mapping
 
     from measure import Samples
@@ -42,11 +44,7 @@ ONE_PERCENT = "pmod(id, 100) = 7"
 
 def main() -> None:
     """Make the environment if it is missing, measure in it, print a table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=1)
-    parser.add_argument("--cores", type=int, default=2)
+    parser = parser_of(__doc__, rows=5_000_000)
     parser.add_argument("--only", default="writes,commits,reads,changes", help="groups of operations to measure")
     arguments = parser.parse_args()
     unknown = set(arguments.only.split(",")) - set(parser.get_default("only").split(","))

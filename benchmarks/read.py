@@ -9,13 +9,12 @@ without either, see ``spark/counting.py``.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measure import interleaved, markdown
+from measure import interleaved, markdown, parser_of
 from tables import AGGREGATE, BenchTable, build, session
 
 from airflow_hive_acid.format.jobs import Delete
@@ -37,11 +36,7 @@ GOALS = {
 
 def main() -> None:
     """Build the tables, measure, print one table per query in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=1)
-    parser.add_argument("--cores", type=int, default=2)
+    parser = parser_of(__doc__, rows=5_000_000)
     parser.add_argument("--only", choices=[*GOALS], help="one of the queries")
     arguments = parser.parse_args()
     spark = session(arguments.cores)

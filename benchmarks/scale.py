@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure import CpuMeter, Samples, interleaved, jvm_pid, markdown
+from measure import CpuMeter, Samples, interleaved, jvm_pid, markdown, parser_of
 from tables import BenchTable, generated, session, write_plain
 
 from airflow_hive_acid.format.jobs import Column, Insert, PartitionRef, TableSnapshot
@@ -40,12 +40,7 @@ _NONE_OPEN = 2**63 - 1
 
 def main() -> None:
     """Measure what was asked for, print one table each in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--deltas", type=int, default=500)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=1)
-    parser.add_argument("--cores", type=int, default=2)
+    parser = parser_of(__doc__, deltas=500, partitions=10_000)
     parser.add_argument("--only", default="deltas,partitions,start")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

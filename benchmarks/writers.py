@@ -8,14 +8,13 @@ Python workers, is written out here: it knows local files only, and no key index
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dml import WITHOUT, job, paths
-from measure import interleaved, markdown
+from measure import interleaved, markdown, parser_of
 from tables import build, session, write_plain
 
 from airflow_hive_acid.format.jobs import Insert
@@ -31,11 +30,7 @@ _BUCKET = 1 << 29
 
 def main() -> None:
     """Build the plain table, measure, print a table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=1)
-    parser.add_argument("--cores", type=int, default=2)
+    parser = parser_of(__doc__, rows=1_000_000)
     arguments = parser.parse_args()
     spark = session(arguments.cores)
     directory = Path(tempfile.mkdtemp(prefix="hive-acid-bench-"))

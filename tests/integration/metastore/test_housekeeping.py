@@ -46,6 +46,19 @@ def test_the_newest_txn_is_never_forgotten(client: MetastoreClient, rows: Any) -
     assert client.housekeeping.clean_empty_txns() == 0
 
 
+def start_job(client: MetastoreClient, txn_id: int) -> None:
+    client.jobs.start(
+        job_id="j1",
+        txn_id=txn_id,
+        table="db.t",
+        write_id=1,
+        statement=0,
+        kind="insert",
+        table_location="file:/w/t",
+        staging="file:/w/t/_tmp_j1",
+    )
+
+
 @pytest.mark.rule("R4")
 def test_a_txn_whose_job_may_still_write_is_not_forgotten(client: MetastoreClient, rows: Any) -> None:
     """
@@ -54,16 +67,7 @@ def test_a_txn_whose_job_may_still_write_is_not_forgotten(client: MetastoreClien
     t3  its components are gone; but until the job is fenced its row stays
     """
     txn = client.begin({"db.t": "insert"})
-    client.jobs.start(
-        job_id="j1",
-        txn_id=txn.txn_id,
-        table="db.t",
-        write_id=1,
-        statement=0,
-        kind="insert",
-        table_location="file:/w/t",
-        staging="file:/w/t/_tmp_j1",
-    )
+    start_job(client, txn.txn_id)
     txn.abort()
     rows.delete("TXN_COMPONENTS")
     client.open_txn()
@@ -81,16 +85,7 @@ def test_a_txn_whose_job_may_still_write_is_not_forgotten(client: MetastoreClien
 def test_jobs_of_committed_txns_are_nobodys_to_fence(client: MetastoreClient, rows: Any) -> None:
     """Also when the txn's row is gone: the commit marked its jobs, so that nobody has to guess."""
     txn = client.begin({"db.t": "insert"})
-    client.jobs.start(
-        job_id="j1",
-        txn_id=txn.txn_id,
-        table="db.t",
-        write_id=1,
-        statement=0,
-        kind="insert",
-        table_location="file:/w/t",
-        staging="file:/w/t/_tmp_j1",
-    )
+    start_job(client, txn.txn_id)
     client.jobs.record_manifest("j1", {"directories": []})
     txn.commit()
     client.open_txn()

@@ -18,10 +18,8 @@ from airflow.sdk.module_loading import import_string
 from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome, SharedStreamManager
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.assets import commits
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.commit_log import CommitLog
 from airflow_hive_acid.metastore.schema_transactions import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
 from airflow_hive_acid.triggers import commits as watching
@@ -139,22 +137,9 @@ class Triggerer:
 
 
 @pytest.fixture
-def conn_id(monkeypatch, metastore_url):
-    extra = {"metastore_url": metastore_url}
-    monkeypatch.setenv("AIRFLOW_CONN_ACID", json.dumps({"conn_type": "hive_acid", "extra": extra}))
+def conn_id(conn_id, monkeypatch):
     monkeypatch.setattr(watching, "_LOOK_SECONDS", 0.005)
-    return "acid"
-
-
-@pytest.fixture
-def tables(client, warehouse):
-    client.catalog.set_warehouse(warehouse)
-    client.catalog.create_database("db")
-    columns, acid = (Column("id", "int"),), {"transactional": "true"}
-    client.catalog.create_table(TableDefinition("db", "t", columns, (Column("k", "string"),), properties=acid))
-    client.catalog.create_table(TableDefinition("db", "u", columns, properties=acid))
-    client.catalog.add_partitions("db.t", ["k=a", "k=b"])
-    return client
+    return conn_id
 
 
 def write(client, partition=None, operation="insert"):

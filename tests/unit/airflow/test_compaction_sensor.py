@@ -27,14 +27,6 @@ from airflow_hive_acid.triggers.readiness import CleaningReadyTrigger, WorkWaits
 
 
 @pytest.fixture
-def conn_id(monkeypatch, metastore_url):
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_ACID", json.dumps({"conn_type": "hive_acid", "extra": {"metastore_url": metastore_url}})
-    )
-    return "acid"
-
-
-@pytest.fixture
 def table(client, warehouse):
     """A table ``db.t`` with the partition ``k=a``."""
     client.catalog.set_warehouse(warehouse)

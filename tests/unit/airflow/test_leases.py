@@ -48,14 +48,6 @@ def context_of(task_id: str = "t", try_number: int = 1, store: Store | None = No
     return {"ti": instance, "task_state_store": store if store is not None else Store()}
 
 
-@pytest.fixture
-def conn_id(monkeypatch, metastore_url):
-    """The connection, and nothing that Airflow's masker would hide while a test looks for it."""
-    extra = {"metastore_url": metastore_url}
-    monkeypatch.setenv("AIRFLOW_CONN_ACID", json.dumps({"conn_type": "hive_acid", "extra": extra}))
-    return "acid"
-
-
 @pytest.fixture(autouse=True)
 def cheap_pads(monkeypatch):
     """Pads cost 45 ms each on purpose."""

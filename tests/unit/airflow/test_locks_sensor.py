@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 
 import pytest
@@ -15,14 +14,6 @@ from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRow
 from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
 from airflow_hive_acid.triggers.locks import LocksQuestion, LocksReleasedTrigger, held_locks, judge_locks
 from airflow_hive_acid.triggers.questions import Looked
-
-
-@pytest.fixture
-def conn_id(monkeypatch, metastore_url):
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_ACID", json.dumps({"conn_type": "hive_acid", "extra": {"metastore_url": metastore_url}})
-    )
-    return "acid"
 
 
 def lock(client, table, partition=None, type=LockType.SHARED_WRITE, database="db") -> int:

@@ -20,10 +20,8 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.module_loading import import_string
 
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
-from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.links import HiveAcidLink, linked_to, page_url
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.codes import TxnState, TxnType
 from airflow_hive_acid.metastore.locks.listing import TxnRow
 from airflow_hive_acid.sensors.commits import HiveTableCommitSensor
@@ -41,24 +39,9 @@ T0 = 1_700_000_000_000
 
 
 @pytest.fixture
-def conn_id(monkeypatch, metastore_url):
-    extra = {"metastore_url": metastore_url}
-    monkeypatch.setenv("AIRFLOW_CONN_ACID", json.dumps({"conn_type": "hive_acid", "extra": extra}))
+def conn_id(conn_id, monkeypatch):
     monkeypatch.setattr(shared, "_LOOK_SECONDS", 0.01)
-    return "acid"
-
-
-@pytest.fixture
-def tables(client, warehouse):
-    """``db.t`` partitioned by k, ``db.u`` without partitions, ``db.x`` without transactions."""
-    client.catalog.set_warehouse(warehouse)
-    client.catalog.create_database("db")
-    columns, acid = (Column("id", "int"),), {"transactional": "true"}
-    client.catalog.create_table(TableDefinition("db", "t", columns, (Column("k", "string"),), properties=acid))
-    client.catalog.create_table(TableDefinition("db", "u", columns, properties=acid))
-    client.catalog.create_table(TableDefinition("db", "x", columns, external=True))
-    client.catalog.add_partitions("db.t", ["k=a", "k=b"])
-    return client
+    return conn_id
 
 
 def txn(number: int, state: TxnState = TxnState.OPEN, **other) -> TxnRow:

@@ -33,14 +33,12 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def conn_id(monkeypatch: pytest.MonkeyPatch, metastore_url: str, client: MetastoreClient, tmp_path: Path) -> str:
+def conn_id(conn_id: str, client: MetastoreClient, tmp_path: Path) -> str:
     client.catalog.set_warehouse(tmp_path.as_uri())
     client.catalog.create_database("db")
     for name in ("t", "u"):
         client.catalog.create_table(TableDefinition("db", name, (Column("id", "int"),)))
-    extra = {"metastore_url": metastore_url}
-    monkeypatch.setenv("AIRFLOW_CONN_ACID", json.dumps({"conn_type": "hive_acid", "extra": extra}))
-    return "acid"
+    return conn_id
 
 
 def context(run_id: str = "r") -> Any:
