@@ -22,7 +22,7 @@ from airflow_hive_acid.replication.acid_plan import SourceView
 from airflow_hive_acid.replication.open_files import settled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
@@ -75,10 +75,13 @@ class SourceState:
 
 
 @contextlib.contextmanager
-def source_state(site: Site, tables: Iterable[str]) -> Iterator[SourceState]:
+def source_state(
+    site: Site, tables: Iterable[str], check: Callable[[ValidTxnList], object] = lambda _txns: None
+) -> Iterator[SourceState]:
     """Look at tables; while the block runs nothing that was listed is removed.
 
     :param tables: ``db.table`` of transactional tables that exist.
+    :param check: told which txns the snapshot sees, before anything is listed; what it raises ends it there.
     :raises NoSuchObjectError: when one does not exist.
     :raises InvalidArgumentsError: when one has no transactions.
     """
@@ -91,6 +94,7 @@ def source_state(site: Site, tables: Iterable[str]) -> Iterator[SourceState]:
             f"{', '.join(plain)} of {site.name} have no transactions; they are replicated by export and import"
         )
     with client.snapshot(names, agent_info="replication") as reader:
+        check(reader.valid_txns)
         # Under the lock: a table that was dropped and made again meanwhile is the new one.
         found = {t.qualified_name: t for t in client.catalog.get_tables(names)}
         yield SourceState(state_id, reader, {name: _look(site, found[name], reader) for name in names})

@@ -14,7 +14,7 @@ import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_hive_acid.errors import (
     ActionRefusedError,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from airflow_hive_acid.format.write_ids import ValidTxnList
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.metastore.replica_records import SyncRecord, TableRecord
     from airflow_hive_acid.replication.acid_snapshot import SourceState, SourceTable
@@ -75,6 +76,7 @@ log = logging.getLogger(__name__)
 TRIES = 3
 """So many snapshots are taken when directories vanish while they are copied."""
 _NOTHING_KNOWN = ValidWriteIdList(0)
+Others: TypeAlias = "Callable[[ValidTxnList], Mapping[str, str]]"
 
 
 @dataclass(slots=True)
@@ -110,6 +112,7 @@ def sync_tables(
     tables: Mapping[str, str] | Iterable[str],
     *,
     bootstrap: Collection[str] = (),
+    others: Others = lambda _txns: {},
     step: Callable[[str], object] = lambda _name: None,
 ) -> SyncReport:
     """Bring ACID tables of a replica to the state of one snapshot of the source.
@@ -117,6 +120,8 @@ def sync_tables(
     :param tables: ``db.table`` of the source, or a mapping from there to the names at the replica. Tables that
         transactions write together belong into one call.
     :param bootstrap: those (names at the replica) that begin with nothing, whatever is there: it is dropped.
+    :param others: told which txns the snapshot sees: the tables of which it sees something that is not at the replica,
+        as a mapping like ``tables``. They come along, so that no txn over several tables comes in part.
     :param step: called before each step, by its name; tests stop there.
     :raises ReplicaDivergedError: when somebody else wrote the replica, or it cannot follow; nothing was overwritten.
     :raises TablePinnedError: when a table that must be dropped, lose partitions or change columns is pinned at the
@@ -128,39 +133,43 @@ def sync_tables(
     names = dict(tables) if isinstance(tables, Mapping) else {t: t for t in tables}
     wanted = {str(table_name(s)): str(table_name(t)) for s, t in names.items()}
     again = frozenset(str(table_name(t)) for t in bootstrap)
-    for left in reversed(range(TRIES)):
-        sync = _Sync(source, target, policy, wanted, again, step)
+    left = TRIES
+    while True:
+        sync = _Sync(source, target, policy, wanted, again, others, step)
         try:
             return sync.run()
+        except _MoreTablesError as more:
+            wanted |= more.args[0]  # a new snapshot, with locks on all of them
         except (HiveAcidError, OSError) as error:
             if isinstance(error, MetastoreUnavailableError | ReplicationBusyError):
                 raise
             # R5: who was taken over finds files moved away, or write ids that are new: no reason to complain of them,
             # nor to take the policy back.
             sync.require_ours()
+            left -= 1
             if not left or not isinstance(error, CopyFailedError | FileNotFoundError):
                 raise
             log.warning("replication %s begins anew with a new snapshot: %s", policy, error)
-    raise AssertionError("the last try returns or raises")
+
+
+class _MoreTablesError(Exception):
+    """The snapshot sees txns that wrote tables which are not part of the sync; has them, with their names there."""
 
 
 class _Sync:
     def __init__(
         self, source: Site, target: Site, policy: str, tables: Mapping[str, str], bootstrap: Collection[str],
-        step: Callable[[str], object],
+        others: Others, step: Callable[[str], object],
     ) -> None:  # fmt: skip
         self._source, self._target, self._policy = source, target, policy
-        self._tables, self._bootstrap, self._step = tables, bootstrap, step
+        self._tables, self._bootstrap, self._others, self._step = dict(tables), bootstrap, others, step
         self._client, self._files = target.client, target.filesystem
         self._attempt = str(uuid.uuid4())
         self._before: SyncRecord | None = None
         self._has_begun = False
 
     def require_ours(self) -> None:
-        """Refuse to go on when another sync has taken over.
-
-        :raises ReplicationBusyError: saying so.
-        """
+        """Raise ReplicationBusyError when another sync has taken over."""
         if self._has_begun:
             self._client.database.run(lambda conn: require_attempt(conn, self._policy, self._attempt) and None)
 
@@ -169,7 +178,7 @@ class _Sync:
         # R3: before the source is looked at. What a sync that has ended saw is then not newer than what is seen here;
         # one that looked earlier and goes on later does not count any more.
         before, records = self._begin()
-        with source_state(self._source, self._tables) as state:
+        with source_state(self._source, self._tables, self._require_all) as state:
             targets = self._targets(state, records)
             left = self._left_behind()
             self._take_over(before, targets)
@@ -193,12 +202,18 @@ class _Sync:
             self._files.delete(self._staging(target.table), inside=target.table.location)
         return SyncReport(self._policy, state.state_id, tuple(self._report(t) for t in targets))
 
+    def _require_all(self, txns: ValidTxnList) -> None:
+        more = {name: at for name, at in self._others(txns).items() if name not in self._tables}
+        if more:
+            raise _MoreTablesError(more)
+
     # --- what is there -----------------------------------------------------------------------------------------------
 
     def _begin(self) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
         """Take over from whoever was at it, and keep writers out of the databases."""
 
         def operation(conn: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
+            self._target.require_allowed(conn)
             ended = read_sync(conn, self._policy, lock=True)
             if ended is not None and ended.failed_over is not None:
                 raise ActionRefusedError(

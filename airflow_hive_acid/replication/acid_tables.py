@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import is_hidden, parse_directory, staging_name
@@ -17,6 +16,7 @@ from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.metastore.replica_records import forget_records, require_attempt
 from airflow_hive_acid.replication.acid_plan import leftovers
 from airflow_hive_acid.replication.acid_snapshot import list_places, places_of
+from airflow_hive_acid.replication.graves import bury, grave_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -52,7 +52,7 @@ def create_like(site: Site, source: Table, name: str) -> Table:
     )  # fmt: skip
     planned = site.client.catalog.plan_table(definition)
     location = planned.location or ""
-    _bury(site, location, name)
+    bury(site, location, name)
     if site.filesystem.exists(location):
         there = [e.name for e in site.filesystem.list_files(location) if not is_hidden(e.name)]
         if there:
@@ -148,15 +148,17 @@ def drop_for_bootstrap(site: Site, table: Table, policy: str, attempt: str) -> N
         forget_records(conn, policy, [table.id])
         return client.catalog.drop_table_in(conn, key, purge=True)
 
-    grave = _grave(table.location, table.qualified_name)
+    grave = grave_of(table.location, table.qualified_name)
     agent = site.agent_info(f"drop {key} to copy it again")
     with ddl_transaction(client, locks, agent_info=agent) as ddl:
-        _bury(site, table.location, table.qualified_name)
+        bury(site, table.location, table.qualified_name)
         # Away first: a kill after the catalog has forgotten the table must leave nothing where the next one goes.
         with contextlib.suppress(FileNotFoundError):
             site.filesystem.rename_directory(table.location, grave)
         try:
             dropped = ddl.commit(change)
+        except CommitStateUnknownError:
+            raise  # R17: the next sync drops it, or makes it anew; what is moved away is deleted either way
         except HiveAcidError:
             with contextlib.suppress(FileNotFoundError):
                 site.filesystem.rename_directory(grave, table.location)
@@ -165,15 +167,3 @@ def drop_for_bootstrap(site: Site, table: Table, policy: str, attempt: str) -> N
         parent = location.rstrip("/").rpartition("/")[0]
         paths.require_inside(parent, location)
         site.filesystem.delete(location, inside=parent)
-
-
-def _grave(location: str, name: str) -> str:
-    """Where the directory of a dropped table waits to be deleted: beside it, hidden, one for each name."""
-    number = hashlib.sha256(name.encode()).hexdigest()[:32]
-    return paths.join(location.rstrip("/").rpartition("/")[0], staging_name(f"{STAGING}dropped-{number}"))
-
-
-def _bury(site: Site, location: str, name: str) -> None:
-    """Delete what a killed drop has left."""
-    grave = _grave(location, name)
-    site.filesystem.delete(grave, inside=grave.rpartition("/")[0])

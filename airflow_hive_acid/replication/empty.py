@@ -204,6 +204,7 @@ class _Import:
 
     def _change(self, conn: Connection, rows: ObjectRows, plans: Mapping[TableName, ImportPlan]) -> None:
         """Inside the commit: the catalog changes as planned, or nothing does."""
+        self.site.require_allowed(conn)
         now = self._plan(conn, lock=True)
         for name, plan in plans.items():
             if name not in now or outline(now[name]) != outline(plan):

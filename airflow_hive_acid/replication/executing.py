@@ -24,8 +24,9 @@ from airflow_hive_acid.replication.import_plan import Asked
 from airflow_hive_acid.replication.importing import import_dump, import_metadata
 from airflow_hive_acid.replication.privileges import PrivilegeMode, sync_privileges
 from airflow_hive_acid.replication.runner import Applied
-from airflow_hive_acid.replication.selecting import changed, next_write_ids, tables_with_open_copies
+from airflow_hive_acid.replication.selecting import changed, copies, next_write_ids, seen_changed, unfinished
 from airflow_hive_acid.replication.stages import Transfer, partitions_of, stages, unite
+from airflow_hive_acid.replication.state import PolicyRecord
 from airflow_hive_acid.replication.state_ids import STATE_ID
 from airflow_hive_acid.replication.tasks import (
     CopyCommand,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from airflow_hive_acid.format.write_ids import ValidTxnList
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.replication.acid_report import TableReport
     from airflow_hive_acid.replication.dropping import DropResult
@@ -81,7 +83,10 @@ class SiteExecutor:
         Their locks would be waited for until they time out. What they have put into place is undone, as after that.
         """
         end_earlier(self.target, self.policy.name, epoch)
-        self.target = replace(self.target, agent=agent_of(self.policy.name, epoch))
+        record = PolicyRecord(self.target.client.database, self.policy.name)
+        self.target = replace(
+            self.target, agent=agent_of(self.policy.name, epoch), guard=lambda conn: record.require(conn, epoch)
+        )
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
@@ -115,23 +120,34 @@ class SiteExecutor:
             self._marked |= set(unmarked)
 
     def _mark(self, conn: Connection, databases: Iterable[str]) -> None:
+        self.target.require_allowed(conn)
         for database in databases:
             mark_target(conn, database, self.policy.name)
 
     def acid_tables(self, tables: Iterable[TableName]) -> list[TableName]:
         """Those that exist at the source and have write ids."""
         found = self.source.client.catalog.find_tables(str(table) for table in tables)
-        return sorted(TableName(t.db, t.name) for t in found.values() if t.is_transactional)
+        acid = (t for t in found.values() if t.is_transactional and t.type != MATERIALIZED_VIEW)
+        return sorted(TableName(t.db, t.name) for t in acid)
 
     def changed_acid_tables(self) -> frozenset[TableName]:
         """By the write ids of both sides, whatever events say."""
         if self._acid is None:
             self._acid = frozenset(self.acid_tables(self.tables()))
         there = self.source.client.database.read(next_write_ids)
-        here, unfinished = self.target.client.database.read(
-            lambda conn: (next_write_ids(conn), tables_with_open_copies(conn, self.policy.name))
+        here, known = self.target.client.database.read(
+            lambda conn: (next_write_ids(conn), copies(conn, self.policy.name))
         )
-        return changed(self._acid, self.policy, there, here, unfinished)
+        return changed(self._acid, self.policy, there, here, unfinished(known))
+
+    def _written_with(self, txns: ValidTxnList) -> dict[str, str]:
+        """Tables of which a snapshot sees what is not here: a txn over several tables may have committed since the
+        events were read."""
+        known = self.target.client.database.read(lambda conn: copies(conn, self.policy.name))
+        found = self.source.client.database.read(lambda conn: seen_changed(conn, self.policy, known, txns))
+        tables = self.acid_tables(found)
+        self.require_databases(tables)
+        return {str(table): str(self.policy.target(table)) for table in tables}
 
     # --- bringing -----------------------------------------------------------------------------------------------------
 
@@ -188,7 +204,8 @@ class SiteExecutor:
             return []
         report = sync_tables(
             self.source, self.target, self.policy.name, {str(t): str(self.policy.target(t)) for t in wanted},
-            bootstrap=[str(self.policy.target(t)) for t in wanted if t in self.anew], step=self.step,
+            bootstrap=[str(self.policy.target(t)) for t in wanted if t in self.anew],
+            others=self._written_with, step=self.step,
         )  # fmt: skip
         return [_synced(one, report.state_id) for one in report.tables]
 
@@ -201,6 +218,7 @@ class SiteExecutor:
             self.source.client, self.target.client, self.policy.name,
             {name: self.policy.target_database(name) for name in names}, self.policy.privileges,
             tables=lambda database, table: self.policy.selects(TableName(database, table)),
+            allowed=self.target.require_allowed,
         )  # fmt: skip
         named = (("granted", report.granted), ("revoked", report.revoked), ("kept", report.kept),
                  ("waiting", report.waiting))  # fmt: skip
@@ -251,6 +269,7 @@ class SiteExecutor:
         if left:
             kept = f"database {database} stays: {left[0]} is not older than the drop"
             return [*done, Applied(None, kept, done=False)]
+        self.target.client.database.run(self.target.require_allowed)
         catalog.drop_database(database, if_exists=True)
         return [*done, Applied(None, f"dropped database {database}")]
 

@@ -51,6 +51,7 @@ from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.dump import Dump, Scope, read_dump
 from airflow_hive_acid.replication.dump import check_files as check_dump_files
 from airflow_hive_acid.replication.fencing import fence_dead_job
+from airflow_hive_acid.replication.graves import bury
 from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, outline, plan_import
 from airflow_hive_acid.replication.moving import copy
 
@@ -127,6 +128,7 @@ def import_metadata(site: Site, dumps: Sequence[Dump], names: Sequence[TableName
     """
 
     def operation(conn: Connection) -> list[ImportResult]:
+        site.require_allowed(conn)
         results = import_metadata_in(conn, site, dumps, names)
         site.client.notifications.write(conn, [])
         return results
@@ -317,6 +319,8 @@ class _Import:
             )
         if plan.in_place:
             return
+        if plan.location and self._dump.state_id is not None:
+            bury(self._site, plan.location, str(self._name))
         # A directory is no rows (one that was killed may have left it), but in an ACID table it says something.
         plain = self._dump.write_ids is None
         found = list_many(self._filesystem, [plan.location], plain, descend=lambda i: not is_hidden(i.name))
@@ -433,6 +437,7 @@ class _Import:
         aborted_txns: Sequence[int],
     ) -> None:  # fmt: skip
         """Inside the commit: the files are there, and the catalog changes as planned, or nothing does."""
+        self._site.require_allowed(conn)
         if manifest is not None:
             check_files(self._filesystem, [manifest])
         now = self._plan(conn, lock=True)

@@ -164,12 +164,14 @@ def sync_privileges(
     *,
     tables: Callable[[str, str], bool] = lambda database, table: True,
     with_global: bool = False,
+    allowed: Callable[[Connection], object] = lambda _conn: None,
 ) -> PrivilegeReport:
     """Compare once and do what is to be done at the replica, in one database transaction there.
 
     :param databases: the replica's database by the primary's.
     :param tables: which tables of a database (of the primary) the policy covers.
     :param with_global: also privileges on the whole metastore: only for policies that replicate all of it.
+    :param allowed: asked first in that transaction; what it raises ends it.
     :returns: what was done; ``waiting`` is for objects that have not been replicated yet.
     """
     if mode is PrivilegeMode.NONE or not databases:
@@ -180,6 +182,7 @@ def sync_privileges(
     covered = {v: k for k, v in databases.items()}
 
     def operation(conn: Connection) -> PrivilegeReport:
+        allowed(conn)
         ours = read_privileges(conn, sorted(covered))
         before = _before(conn, policy, ours)
         here = select_entries(

@@ -12,6 +12,7 @@ from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.metastore.replica_records import read_sync, target_databases, unmark_target
 from airflow_hive_acid.replication.collapse import collapse
 from airflow_hive_acid.replication.decoding import decode_event
+from airflow_hive_acid.replication.earlier import end_earlier
 from airflow_hive_acid.replication.event_store import EventStore
 from airflow_hive_acid.replication.events import EventKind, read_after
 from airflow_hive_acid.replication.executing import SiteExecutor
@@ -179,6 +180,8 @@ def fail_over_policy(policy: str, target: Site, *, holder: str) -> FailedOver | 
     if before.phase is not Phase.FAILED_OVER:
         record.change(state.epoch, phase=Phase.FAILED_OVER)
         record.end(state.epoch, dict(before.report), None)
+    # What a cycle has put into place and not committed must not be what somebody reads or writes from now on (R4).
+    end_earlier(target, policy, state.epoch)
     database = target.client.database
     if database.read(lambda conn: read_sync(conn, policy)) is not None:
         return fail_over(target, policy)

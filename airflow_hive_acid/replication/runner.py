@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid.errors import (
     ActionRefusedError,
-    HiveAcidError,
     ReplicationBusyError,
     ReplicationGapError,
 )
@@ -196,10 +195,11 @@ def run_cycle(
         cycle = _Cycle(policy, record, state, parts)
         started = time.monotonic()
         try:
+            _require_allowed(policy, state, again=again)  # R3: somebody may have failed it over since it was read
             cycle.run(again=again)
         except BaseException as error:
             cycle.report.seconds = time.monotonic() - started
-            if isinstance(error, HiveAcidError) and not isinstance(error, ReplicationBusyError):
+            if isinstance(error, Exception) and not isinstance(error, ReplicationBusyError):
                 record.end(state.epoch, cycle.report.to_document(), f"{type(error).__name__}: {error}")
             raise
         cycle.report.seconds = time.monotonic() - started

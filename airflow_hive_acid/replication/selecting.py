@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import select
 
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, REPL_TXN_MAP, TXN_TO_WRITE_ID
+from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.metastore.replica_records import read_records
+from airflow_hive_acid.metastore.replica_source import txns_of
+from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID
 from airflow_hive_acid.replication.decoding import promised_kind
 from airflow_hive_acid.replication.events import TXN_KINDS, EventKind
 
@@ -21,17 +23,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.replication.events import ReplicationEvent
     from airflow_hive_acid.replication.policies import Policy
 
-_N, _T, _M = NEXT_WRITE_ID.c, TXN_TO_WRITE_ID.c, REPL_TXN_MAP.c
+_N = NEXT_WRITE_ID.c
 _NEXT = select(_N.NWI_DATABASE, _N.NWI_TABLE, _N.NWI_NEXT)
-_OPEN_HERE = (
-    select(_T.T2W_DATABASE, _T.T2W_TABLE)
-    .join(REPL_TXN_MAP, _M.RTM_TARGET_TXN_ID == _T.T2W_TXNID)
-    .where(_M.RTM_REPL_POLICY == bindparam("policy"))
-    .distinct()
-)
 
 
 def of_policy(event: ReplicationEvent, policy: Policy) -> ReplicationEvent | None:
@@ -75,9 +72,41 @@ def next_write_ids(conn: Connection) -> dict[TableName, int]:
     return {TableName(row[0], row[1]): int(row[2]) for row in conn.execute(_NEXT)}
 
 
-def tables_with_open_copies(conn: Connection, policy: str) -> set[TableName]:
-    """Tables of the destination with write ids of txns that were open at the source when they were copied."""
-    return {TableName(row[0], row[1]) for row in conn.execute(_OPEN_HERE, {"policy": policy})}
+def copies(conn: Connection, policy: str) -> dict[TableName, ValidWriteIdList]:
+    """What of the ACID tables of the source a policy has brought: their write ids as of the last sync, by the table's
+    name there.
+    """
+    records = sorted(read_records(conn, policy).values(), key=lambda record: (record.state_id, record.table_id))
+    return {table_name(record.source_table): record.write_ids for record in records}
+
+
+def unfinished(known: Mapping[TableName, ValidWriteIdList]) -> set[TableName]:
+    """Tables of the source of which there are copies with write ids whose txns were open there."""
+    return {table for table, write_ids in known.items() if write_ids.open}
+
+
+def seen_changed(
+    conn: Connection, policy: Policy, known: Mapping[TableName, ValidWriteIdList], txns: ValidTxnList
+) -> set[TableName]:
+    """Tables of the source of which a snapshot may see what is not at the destination.
+
+    To be asked after the snapshot was taken: whoever committed before it has its write ids.
+
+    :param conn: to the source.
+    :param known: see :func:`copies`.
+    :param txns: that the snapshot sees.
+    """
+    following = next_write_ids(conn)
+    found = {
+        table
+        for table, write_id in following.items()
+        if policy.selects(table) and write_id != (known[table].high_watermark + 1 if table in known else 1)
+    }
+    for table in unfinished(known) & following.keys():
+        owners = txns_of(conn, table, known[table].open)
+        if policy.selects(table) and any(owners.get(w) not in txns.open for w in known[table].open):
+            found.add(table)
+    return found
 
 
 def changed(
@@ -85,15 +114,14 @@ def changed(
     policy: Policy,
     there: Mapping[TableName, int],
     here: Mapping[TableName, int],
-    unfinished: set[TableName],
+    open_copies: set[TableName],
 ) -> frozenset[TableName]:
     """Tables of the source whose rows may differ from the destination's, whatever events say.
 
     :param there: next write ids at the source, ``here`` at the destination.
-    :param unfinished: see :func:`tables_with_open_copies`.
+    :param open_copies: see :func:`unfinished`.
     """
     return frozenset(
-        table
-        for table in tables
-        if there.get(table, 1) != here.get(policy.target(table), 1) or policy.target(table) in unfinished
-    )
+        table for table in tables
+        if there.get(table, 1) != here.get(policy.target(table), 1) or table in open_copies
+    )  # fmt: skip

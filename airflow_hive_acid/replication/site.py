@@ -15,6 +15,8 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import JobResult, JobSpec
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.settings import Settings
@@ -32,6 +34,8 @@ class Site:
     :param run_job: for what needs Spark (large copies, rows of some write ids); None: there is no Spark here.
     :param name: as messages call it: a connection id, or ``primary`` and ``replica``.
     :param agent: how its txns are called in front, so that the next cycle of a policy finds them; empty: not at all.
+    :param guard: asked inside each transaction that changes the catalog for a cycle of a policy: raises when that cycle
+        may change nothing any more.
     """
 
     client: MetastoreClient
@@ -39,6 +43,15 @@ class Site:
     run_job: RunJob | None = None
     name: str = "here"
     agent: str = ""
+    guard: Callable[[Connection], object] | None = None
+
+    def require_allowed(self, conn: Connection) -> None:
+        """Refuse a change of whom a later cycle or a fail-over has taken the policy from (R3); locks to the commit.
+
+        :raises ReplicationBusyError: saying so.
+        """
+        if self.guard is not None:
+            self.guard(conn)
 
     def agent_info(self, what: str) -> str:
         """What a txn says that is opened for something."""

@@ -48,8 +48,8 @@ POLICY = policy(
 A, B, ACID = TableName("sales", "a"), TableName("sales", "b"), TableName("sales", "acid")
 
 
-class CrashError(Exception):
-    """The process ends here."""
+class CrashError(BaseException):
+    """The process ends here; nobody may catch it."""
 
 
 @dataclass
@@ -506,3 +506,18 @@ def test_an_error_of_a_task_stops_the_position_before_it(replication: Replicatio
     replication.at.run = real  # type: ignore[method-assign]
     assert replication.cycle().position == replication.current
     assert set(replication.at.states) == {A, B}
+
+
+def test_whatever_error_ends_a_cycle_is_noted(replication: Replication) -> None:
+    """A full disk is no error of ours, and must not look like a cycle that is at work."""
+    replication.plain("a")
+
+    def full(step: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        replication.cycle(step=full)
+    state = replication.record.read()
+    assert state is not None
+    assert not state.is_running
+    assert state.error == "OSError: [Errno 28] No space left on device"

@@ -1,0 +1,250 @@
+"""Whole cycles, while the primary goes on, while somebody fails over, and killed between a change and its files."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hive_acid.errors import ReplicationBusyError
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.replication.policies import policy
+from airflow_hive_acid.replication.replicating import fail_over_policy, parts_of, replicate
+from airflow_hive_acid.replication.runner import _Cycle
+from airflow_hive_acid.replication.site import Site
+from airflow_hive_acid.replication.state import PolicyRecord
+from airflow_hive_acid.settings import Settings, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from airflow_hive_acid.replication.runner import CycleReport
+
+_spec = importlib.util.spec_from_file_location("acid_world", Path(__file__).parent / "acid_world.py")
+world = importlib.util.module_from_spec(_spec)
+sys.modules["acid_world"] = world
+_spec.loader.exec_module(world)
+begin, create, fill, path_of, rows, write = (
+    world.begin, world.create, world.fill, world.path_of, world.rows, world.write
+)  # fmt: skip
+
+pytestmark = pytest.mark.backends("sqlite")
+POLICY = policy({"name": "p", "source": "primary", "destination": "replica", "databases": ["default"]})
+ONE, TWO, PLAIN = "default.one", "default.two", "default.plain"
+
+
+@pytest.fixture
+def pair(metastore_url: str, replica_metastore_url: str, tmp_path: Path) -> Iterator[tuple[Site, Site]]:
+    settings = Settings({Source.CONNECTION: {"hive.metastore.dml.events": "true"}})
+    sites = []
+    for name, url in (("primary", metastore_url), ("replica", replica_metastore_url)):
+        (tmp_path / name).mkdir()
+        client = MetastoreClient(url, settings)
+        client.catalog.set_warehouse((tmp_path / name).as_uri())
+        sites.append(Site(client, name=name))
+    yield sites[0], sites[1]
+    for site in sites:
+        site.client.close()
+
+
+def cycle(pair: tuple[Site, Site], step: Callable[[str], None] = lambda _step: None, **rest: Any) -> CycleReport:
+    return replicate(POLICY, *pair, holder="a test", step=step, **rest)
+
+
+def at(wanted: str, do: Callable[[], object]) -> Callable[[str], None]:
+    """A step that does something once."""
+    done: list[str] = []
+
+    def step(name: str) -> None:
+        if name == wanted and not done:
+            done.append(name)
+            do()
+
+    return step
+
+
+def plain(site: Site, *lines: str) -> None:
+    """A plain table with a file for each line."""
+    definition = TableDefinition(*PLAIN.split("."), (Column("line", "string"),), external=True,
+                                 properties={"external.table.purge": "true"})  # fmt: skip
+    site.filesystem.make_directory(site.client.catalog.create_table(definition).location)
+    for line in lines:
+        insert(site, line)
+
+
+def insert(site: Site, line: str) -> None:
+    location = site.client.catalog.get_table(PLAIN).location
+    uri = f"{location}/{line}"
+    site.filesystem.write_text(uri, line)
+    site.client.write_events.inserted(PLAIN, [uri])
+
+
+def lines(site: Site) -> list[str]:
+    return sorted(p.name for p in path_of(site.client.catalog.get_table(PLAIN).location).iterdir() if p.name[0] != "_")
+
+
+def test_a_txn_over_two_tables_that_commits_before_the_sync_looks_arrives_whole_or_not_at_all(
+    pair: tuple[Site, Site],
+) -> None:
+    """Events of the cycle are about one of the tables only.
+
+    t1  cycle: reads that ``one`` was written
+    t2  primary: a txn writes ``one`` and ``two``
+    t3  cycle: syncs
+    """
+    primary, replica = pair
+    for table in (ONE, TWO):
+        create(primary, table)
+        write(primary, "a", table=table)
+    cycle(pair)
+    write(primary, "b", table=ONE)
+
+    def both() -> None:
+        with primary.client.begin({ONE: "insert", TWO: "insert"}) as transaction:
+            fill(primary, transaction, "x", table=ONE)
+            fill(primary, transaction, "x", table=TWO)
+
+    cycle(pair, at("syncing", both))
+    seen = [any(row.endswith(":x") for row in rows(replica, table)[""]) for table in (ONE, TWO)]
+    assert seen in ([True, True], [False, False])
+    cycle(pair)
+    for table in (ONE, TWO):
+        assert rows(replica, table) == rows(primary, table)
+
+
+def test_a_txn_over_two_tables_that_was_open_in_a_cycle_before_arrives_whole(pair: tuple[Site, Site]) -> None:
+    """Its end names the txn alone, and both its write ids are at the replica already."""
+    primary, replica = pair
+    for table in (ONE, TWO):
+        create(primary, table)
+        write(primary, "a", table=table)
+    late = primary.client.begin({ONE: "insert", TWO: "insert"})
+    fill(primary, late, "x", table=ONE)
+    fill(primary, late, "x", table=TWO)
+    cycle(pair)
+    late.commit()
+    cycle(pair)
+    for table in (ONE, TWO):
+        assert rows(replica, table) == rows(primary, table)
+
+
+@pytest.mark.rule("R3")
+@pytest.mark.rule("R17")
+def test_a_cycle_that_is_under_way_overwrites_nothing_after_a_fail_over(pair: tuple[Site, Site]) -> None:
+    """
+    t1  cycle: has read that the primary's table was written
+    t2  the policy is failed over; somebody writes the table at the replica
+    t3  the cycle goes on: refused
+    """
+    primary, replica = pair
+    plain(primary, "a")
+    cycle(pair)
+    insert(primary, "b")
+
+    def fail_over() -> None:
+        fail_over_policy(POLICY.name, replica, holder="an admin")
+        insert(replica, "mine")
+
+    with pytest.raises(ReplicationBusyError):
+        cycle(pair, at("applying", fail_over))
+    assert lines(replica) == ["a", "mine"]
+
+
+@pytest.mark.rule("R3")
+def test_a_cycle_that_is_under_way_drops_nothing_after_a_fail_over(pair: tuple[Site, Site]) -> None:
+    primary, replica = pair
+    plain(primary, "a")
+    cycle(pair)
+    primary.client.catalog.drop_table(PLAIN)
+    with pytest.raises(ReplicationBusyError):
+        cycle(pair, at("applying", lambda: fail_over_policy(POLICY.name, replica, holder="an admin")))
+    assert lines(replica) == ["a"]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Dying:
+    """A filesystem whose process ends in front of the n-th directory that it moves or deletes."""
+
+    def __init__(self, inner: Any, number: int) -> None:
+        self._inner, self._left = inner, number
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._inner, verb)
+
+    def _change(self, uri: str) -> None:
+        self._left -= 1
+        if not self._left:
+            raise Killed(uri)
+
+    def delete(self, uri: str, *, inside: str) -> None:
+        self._change(uri)
+        self._inner.delete(uri, inside=inside)
+
+    def rename_directory(self, source: str, target: str) -> None:
+        self._change(source)
+        self._inner.rename_directory(source, target)
+
+
+@pytest.mark.rule("R17")
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_drop_that_is_killed_anywhere_is_in_no_later_tables_way(pair: tuple[Site, Site], number: int) -> None:
+    """Killed before it deletes what an earlier one left, before the files are moved, before they are deleted; then the
+    table is made again at the primary, and comes.
+    """
+    primary, replica = pair
+    plain(primary, "a")
+    cycle(pair)
+    location = primary.client.catalog.drop_table(PLAIN).locations[0]
+    primary.filesystem.delete(location, inside=location.rpartition("/")[0])
+    with pytest.raises(Killed):
+        cycle((primary, replace(replica, filesystem=Dying(replica.filesystem, number))))
+    assert bool(replica.client.catalog.find_tables([PLAIN])) == (number < 3)
+    plain(primary, "z")
+    cycle(pair)
+    assert lines(replica) == ["z"]
+    assert [p.name for p in path_of(replica.client.catalog.warehouse()).iterdir() if p.name[0] == "_"] == []
+
+
+@pytest.mark.rule("R3")
+def test_a_drop_that_goes_on_late_deletes_nothing_of_the_table_that_has_its_name_now(pair: tuple[Site, Site]) -> None:
+    """
+    t1  cycle A has dropped the table in the catalog, and lost its mutex
+    t2  the table is made again; cycle B brings it
+    t3  A deletes files: those that were there at t1
+    """
+    primary, replica = pair
+    plain(primary, "a")
+    cycle(pair)
+    location = primary.client.catalog.drop_table(PLAIN).locations[0]
+    primary.filesystem.delete(location, inside=location.rpartition("/")[0])
+
+    class Late:
+        def __init__(self) -> None:
+            self.met = False
+
+        def __getattr__(self, verb: str) -> Any:
+            return getattr(replica.filesystem, verb)
+
+        def delete(self, uri: str, *, inside: str) -> None:
+            if not self.met and not replica.client.catalog.find_tables([PLAIN]):
+                self.met = True
+                plain(primary, "z")
+                parts = parts_of(POLICY, primary, replica)
+                record = PolicyRecord(replica.client.database, POLICY.name)
+                _Cycle(POLICY, record, record.begin("primary", "B"), parts).run(again=False)
+            replica.filesystem.delete(uri, inside=inside)
+
+    late = Late()
+    with pytest.raises(ReplicationBusyError):
+        cycle((primary, replace(replica, filesystem=late)))
+    assert late.met
+    assert lines(replica) == ["z"]
