@@ -125,7 +125,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.metastore.dml.events", "boolean", "Tell which files each write has brought (ACID_WRITE, INSERT).", "false"),
     ("hive.metastore.event.db.listener.timetolive", "string", "Age at which events are removed. A bare number is in s.", "1d"),
     ("hive.metastore.event.db.listener.clean.interval", "string", "Time between two such removals. A bare number is in s.", "7200s"),
-    ("hive.metastore.event.db.clean.maxevents", "integer", "So many of them go in one transaction.", "10000"),
+    ("hive.metastore.event.db.clean.maxevents", "integer", "So many of them go in one database transaction.", "10000"),
     ("hive.metastore.event.message.factory", "string", "Form of event messages. One of gzip(json-2.0), json-0.2.", "gzip(json-2.0)"),
     ("hive.acid.commit.events", "string", "Ours: who tells Airflow's assets of commits. watcher: those that watch a table, of every engine's commits; operators: our operators, of their own, when they succeed, and watchers tell nothing. One of watcher, operators.", "watcher"),
     ("hive.acid.cache.enabled", "boolean", "Ours: services that run for long keep tables and partitions in memory, as fresh as their write ids. Off: they ask the database each time.", "true"),

@@ -282,7 +282,7 @@ _ROWS = (
     _flag("hive.metastore.dml.events", False, "Tell which files each write has brought (ACID_WRITE, INSERT)."),
     _duration("hive.metastore.event.db.listener.timetolive", "1d", "s", "Age at which events are removed."),
     _duration("hive.metastore.event.db.listener.clean.interval", "7200s", "s", "Time between two such removals."),
-    _integer("hive.metastore.event.db.clean.maxevents", 10_000, "So many of them go in one transaction.", minimum=1),
+    _integer("hive.metastore.event.db.clean.maxevents", 10_000, "So many of them go in one database transaction.", minimum=1),
     _text("hive.metastore.event.message.factory", "gzip(json-2.0)", "Form of event messages.",
           choices=("gzip(json-2.0)", "json-0.2")),
     _text("hive.acid.commit.events", "watcher",

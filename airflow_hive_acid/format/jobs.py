@@ -287,7 +287,7 @@ class Compact:
 
     Ids are kept, except by a rebalance.
 
-    :param target: snapshot under the compactor's write-id list, exactly one entry in ``partitions``.
+    :param target: snapshot under the compactor's write id list, exactly one entry in ``partitions``.
     :param visibility_txn_id: the compaction txn, suffix ``_vTXN`` of the result.
     :param buckets: of a rebalance; None: as many as there are.
     :param order_by: of a rebalance: what follows ORDER BY.

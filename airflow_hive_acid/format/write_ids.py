@@ -39,7 +39,7 @@ class RangeValidity(Enum):
 
 @dataclass(frozen=True)
 class _IdList:
-    """What txn lists and write-id lists share.
+    """What txn lists and write id lists share.
 
     :param high_watermark: nothing above it is valid.
     :param open: ids at or below the high-water mark that were open when the snapshot was taken.

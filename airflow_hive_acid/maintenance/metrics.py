@@ -130,7 +130,7 @@ def _compactions(rows: MetricRows) -> Iterator[Metric]:
 
 
 def _host(identity: str | None) -> str:
-    """``<host>-<thread>``: Hive's form of an initiator's or worker's id."""
+    """``<host>-<thread>``: Hive's form of an Initiator's or Worker's id."""
     return (identity or "").rpartition("-")[0]
 
 

@@ -1,6 +1,6 @@
 """Renaming tables and partitions: the catalog's rows, and every row of the txn tables that bears the name.
 
-Hive's onRename. What is known of the writes of an object must follow it: its write-id numbering goes on under the new
+Hive's onRename. What is known of the writes of an object must follow it: its write id numbering goes on under the new
 name, conflicts are found, aborted writes are cleaned. MIN_HISTORY_WRITE_ID and HIVE_ACID_JOB follow, too: a reader that
 registered keeps its files, and a job is fenced under the table's name of today. So do the Cleaner's record and its
 trash: what was moved there can become a table with the columns of today's.

@@ -163,7 +163,7 @@ class Notifications:
         """
         transaction = conn.get_transaction()
         if transaction is None:
-            raise AssertionError("events belong into a transaction")
+            raise AssertionError("events belong into a database transaction")
         self._later.setdefault(transaction, []).extend(events)
 
     def forget(self, conn: Connection) -> None:

@@ -1,6 +1,6 @@
 """Snapshots: which txns and write ids a reader sees, taken in one statement (Hive's getOpenTxns, getValidWriteIds).
 
-R11: the txn list and the write-id lists of all tables come from one database snapshot. Only what can matter is
+R11: the txn list and the write id lists of all tables come from one database snapshot. Only what can matter is
 fetched: txns that are not committed or so young that an id below them may still appear, and per table the write ids of
 those txns, the largest one, and whether any is visible. What that leaves out cannot change the lists, and their cost
 does not grow with the table's history.
@@ -238,7 +238,7 @@ def open_txns(conn: Connection, gap_timeout_ms: int) -> OpenTxns:
 def take_snapshot(
     conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int, *, finish: bool = False
 ) -> Snapshot:
-    """Txn list and write-id lists of one moment (R11).
+    """Txn list and write id lists of one moment (R11).
 
     :param current_txn: the reader's own txn, 0 outside a txn.
     :param finish: nothing else follows in this transaction.
