@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
+import io
 import json
 import time
+import zlib
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 GZIP_FORMAT, PLAIN_FORMAT = "gzip(json-2.0)", "json-0.2"
 FORMATS = (GZIP_FORMAT, PLAIN_FORMAT)
 CATALOG = "hive"
+MAX_MESSAGE = 256 << 20
+"""Bytes of an unpacked message: no database takes larger ones of those who write them plain."""
 
 
 class EventType(Enum):
@@ -146,6 +150,14 @@ def encode(message: Mapping[str, Any], message_format: str) -> str:
     raise InvalidArgumentsError(f"{message_format!r} is no message format; use one of {', '.join(FORMATS)}")
 
 
+def _unpacked(data: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+        text = stream.read(MAX_MESSAGE + 1)
+    if len(text) > MAX_MESSAGE:
+        raise ValueError(f"it is larger than {MAX_MESSAGE} bytes when unpacked")
+    return text
+
+
 def decode(message: str, message_format: str | None) -> dict[str, Any]:
     """A message from the log.
 
@@ -154,9 +166,9 @@ def decode(message: str, message_format: str | None) -> dict[str, Any]:
     try:
         text = message
         if message_format == GZIP_FORMAT:
-            text = gzip.decompress(base64.b64decode(message, validate=True)).decode()
+            text = _unpacked(base64.b64decode(message, validate=True)).decode()
         decoded = json.loads(text)
-    except (binascii.Error, gzip.BadGzipFile, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (binascii.Error, OSError, EOFError, zlib.error, RecursionError, ValueError) as error:
         raise InvalidArgumentsError(f"an event's message is not of its format {message_format!r}: {error}") from None
     if not isinstance(decoded, dict):
         raise InvalidArgumentsError("an event's message is no JSON object")

@@ -45,6 +45,15 @@ def table_name(text: str) -> TableName:
     return TableName(database_name(parts[0]), _name(parts[1], "table", MAX_TABLE))
 
 
+def is_table_name(text: str) -> bool:
+    """Whether :func:`table_name` takes it; a Hive may allow other characters in names."""
+    try:
+        table_name(text)
+    except InvalidArgumentsError:
+        return False
+    return True
+
+
 def database_name(text: str) -> str:
     """A database name, lower-case and checked."""
     return _name(text, "database", MAX_DATABASE)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.events import CATALOG
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.objects import TableName, database_name, table_name
 from airflow_hive_acid.metastore.thrift_parse import parse_database, parse_partition, parse_table
 from airflow_hive_acid.replication.events import EventKind, ReplicationEvent
 
@@ -53,6 +53,8 @@ NOT_REPLICATED: Final[dict[str, str]] = {
 SILENT: Final = frozenset(name for name, why in NOT_REPLICATED.items() if why == _STATISTICS) | {"RELOAD"}
 """Those of them that nobody needs to hear of: nothing is missing at the destination."""
 
+_MOST_TXNS = 1 << 20
+"""Hive opens at most hive.txn.max.open.batch (1000) at once."""
 _FILE_STATISTICS = ("numFiles", "totalSize")
 _Fields = dict[str, Any]
 
@@ -70,12 +72,37 @@ def decode_event(logged: LoggedEvent) -> ReplicationEvent:
     if known is None:
         return replace(bare, problem=f"{logged.type} is no type of event that this version knows")
     kind, read = known
+    if logged.table and bare.database is not None and bare.table is None and kind is not EventKind.ALTER_TABLE:
+        why = f"the table {logged.table[:100]!a}: names of letters, digits and _ are replicated; rename it"
+        return replace(bare, kind=EventKind.NOT_REPLICATED, problem=why)
     try:
-        return replace(bare, kind=kind, **read(bare, logged.message()))
-    except (InvalidArgumentsError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return _checked(replace(bare, kind=kind, **read(bare, logged.message())))
+    except (
+        InvalidArgumentsError, KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError,
+        RecursionError,
+    ) as error:  # fmt: skip
         why = str(error) if isinstance(error, InvalidArgumentsError) else repr(error)
         problem = f"the message of {bare} is not as Hive writes it: {why}"
         return replace(bare, kind=EventKind.UNREADABLE, problem=problem)
+
+
+def _checked(event: ReplicationEvent) -> ReplicationEvent:
+    """Refuse names and ids that nobody could use: no table of a metastore has them, and every query would fail.
+
+    :raises InvalidArgumentsError: naming one.
+    """
+    for table in (event.table, event.table_before):
+        if table is not None:
+            table_name(str(table))
+    if event.database is not None:
+        database_name(event.database)
+    for partition in (*event.partitions, *event.partitions_before):
+        if not partition or "\0" in partition or any("\ud800" <= c <= "\udfff" for c in partition):
+            raise InvalidArgumentsError(f"{partition[:100]!a} is no name of a partition")
+    numbers = (*event.txn_ids, *(number for pair in event.write_ids for number in pair))
+    if any(not 0 <= number < 1 << 63 for number in numbers):
+        raise InvalidArgumentsError("it has an id that no txn or write id can be")
+    return event
 
 
 def base_type(name: str) -> str:
@@ -95,11 +122,20 @@ def is_acid(table: TableObject) -> bool:
 
 
 def _bare(logged: LoggedEvent) -> ReplicationEvent:
-    database = logged.database.lower() if logged.database else None
-    table = TableName(database, logged.table.lower()) if database and logged.table else None
+    database = _usable(logged.database)
+    name = _usable(logged.table)
+    table = TableName(database, name) if database and name else None
     return ReplicationEvent(
         logged.event_id, logged.time, EventKind.UNKNOWN, logged.type, logged, database=database, table=table
     )
+
+
+def _usable(name: str | None) -> str | None:
+    """A name of the row, lower-case; None for one that no database or table of ours could have."""
+    try:
+        return None if not name else table_name(f"d.{name}").name
+    except InvalidArgumentsError:
+        return None
 
 
 def _create_database(_: ReplicationEvent, message: Mapping[str, Any]) -> _Fields:
@@ -182,7 +218,10 @@ def _insert(bare: ReplicationEvent, message: Mapping[str, Any]) -> _Fields:
 def _open_txn(_: ReplicationEvent, message: Mapping[str, Any]) -> _Fields:
     ids = message.get("txnIds")
     if ids is None:
-        ids = range(int(message["fromTxnId"]), int(message["toTxnId"]) + 1)
+        first, last = int(message["fromTxnId"]), int(message["toTxnId"])
+        if last - first >= _MOST_TXNS:
+            raise InvalidArgumentsError(f"it opens the txns {first} to {last}; nobody opens as many at once")
+        ids = range(first, last + 1)
     return {"txn_ids": tuple(int(txn_id) for txn_id in ids)}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.metastore.database import chunks
-from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.metastore.objects import TableName, is_table_name, table_name
 from airflow_hive_acid.metastore.replica_records import mark_target
 from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.dropping import drop_partitions, drop_table, kept_drops
@@ -76,6 +76,7 @@ class SiteExecutor:
     step: Callable[[str], object] = lambda _name: None
     _acid: frozenset[TableName] | None = field(default=None, init=False)
     _marked: set[str] = field(default_factory=set, init=False)
+    _odd: list[str] = field(default_factory=list, init=False)
 
     def begin(self, epoch: int) -> None:
         """Txns are called after the cycle; those of earlier ones, which were killed or given up, end now.
@@ -98,8 +99,10 @@ class SiteExecutor:
             for database in catalog.list_databases()
             if self.policy.touches(database)
             for name in catalog.list_tables(database)
+            if self.policy.selects(TableName(database, name))
         ]
-        found = catalog.find_tables(str(name) for name in names if self.policy.selects(name))
+        self._odd = sorted(str(name) for name in names if not is_table_name(str(name)))
+        found = catalog.find_tables(str(name) for name in names if is_table_name(str(name)))
         return sorted(TableName(t.db, t.name) for t in found.values() if t.type != MATERIALIZED_VIEW)
 
     def require_databases(self, tables: Iterable[TableName]) -> None:
@@ -210,7 +213,11 @@ class SiteExecutor:
         return [_synced(one, report.state_id) for one in report.tables]
 
     def finish(self) -> list[str]:
-        """Roles, owners and privileges, which have no events."""
+        """Roles, owners and privileges, which have no events; and what was left out."""
+        odd = [f"not replicated, as names are letters, digits and _ only: {', '.join(self._odd)}"] if self._odd else []
+        return odd + self._privileges()
+
+    def _privileges(self) -> list[str]:
         if self.policy.privileges is PrivilegeMode.NONE:
             return []
         names = [name for name in self.source.client.catalog.list_databases() if self.policy.touches(name)]

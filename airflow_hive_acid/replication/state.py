@@ -18,6 +18,7 @@ from airflow_hive_acid.errors import ReplicationBusyError
 from airflow_hive_acid.metastore.clock import clock_ms, now_ms
 from airflow_hive_acid.metastore.compaction_queue_rows import clean_text
 from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.objects import MAX_DATABASE, MAX_TABLE
 from airflow_hive_acid.metastore.schema_replication import (
     HIVE_ACID_REPL_EVENT,
     HIVE_ACID_REPL_OBJECT,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 MAX_HOLDER, MAX_WHY, MAX_TYPE = 256, 256, 64
 MAX_EVENTS_SHOWN = 200
+MAX_MESSAGE = 8 << 20
+"""Of a kept event: MySQL takes 16 MiB, and packets that may be no larger."""
 
 _P, _O, _E = HIVE_ACID_REPL_POLICY.c, HIVE_ACID_REPL_OBJECT.c, HIVE_ACID_REPL_EVENT.c
 _POLICY_COLUMNS = (
@@ -315,11 +318,11 @@ class PolicyRecord:
             "HRE_POLICY": self.policy,
             "HRE_EVENT_ID": event.event_id,
             "HRE_TIME": event.time,
-            "HRE_TYPE": event.type[:MAX_TYPE],
-            "HRE_DATABASE": event.database,
-            "HRE_TABLE": event.table,
+            "HRE_TYPE": (_ascii(event.type) or "")[:MAX_TYPE],
+            "HRE_DATABASE": None if event.database is None else (_ascii(event.database) or "")[:MAX_DATABASE],
+            "HRE_TABLE": None if event.table is None else (_ascii(event.table) or "")[:MAX_TABLE],
             "HRE_WHY": (_ascii(event.why) or "")[:MAX_WHY],
-            "HRE_MESSAGE": None if event.message is None else _ascii_json(event.message),
+            "HRE_MESSAGE": None if event.message is None else _ascii_json(event.message)[:MAX_MESSAGE],
             "HRE_KEPT": now,
         }
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.errors import ReplicationBusyError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.schema_catalog import TBLS
 from airflow_hive_acid.replication.policies import policy
 from airflow_hive_acid.replication.replicating import fail_over_policy, parts_of, replicate
 from airflow_hive_acid.replication.runner import _Cycle
@@ -248,3 +250,17 @@ def test_a_drop_that_goes_on_late_deletes_nothing_of_the_table_that_has_its_name
         cycle((primary, replace(replica, filesystem=late)))
     assert late.met
     assert lines(replica) == ["z"]
+
+
+def test_a_table_with_a_name_that_is_not_replicated_stops_no_others(pair: tuple[Site, Site]) -> None:
+    """A Hive with hive.support.special.characters.tablename has made it."""
+    primary, replica = pair
+    plain(primary, "a")
+    create(primary, ONE)
+    primary.client.database.run(
+        lambda conn: conn.execute(sa.update(TBLS).where(TBLS.c.TBL_NAME == "one").values(TBL_NAME="o n e"))
+    )
+    report = cycle(pair)
+    assert lines(replica) == ["a"]
+    assert replica.client.catalog.list_tables() == ["plain"]
+    assert report.notes == ["not replicated, as names are letters, digits and _ only: default.o n e"]

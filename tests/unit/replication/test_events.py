@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -322,6 +323,61 @@ def test_messages_in_a_format_that_they_do_not_have_are_kept() -> None:
         assert (
             decode_event(LoggedEvent(1, 0, "OPEN_TXN", None, None, None, message, message_format)).kind is K.UNREADABLE
         )
+
+
+_PARTITION = '{"1":{"lst":["str",1,"VALUE"]},"2":{"str":"d"},"3":{"str":"t"}}'
+_TABLE = '{"1":{"str":"t"},"2":{"str":"d"},"8":{"lst":["rec",1,{"1":{"str":"p"},"2":{"str":"string"}}]}}'
+
+
+@pytest.mark.parametrize(("kind", "message"), [
+    ("CREATE_TABLE", "[" * 200_000), ("CREATE_TABLE", json.dumps({"tableObjJson": "[" * 200_000})),
+    ("CREATE_TABLE", json.dumps({"tableObjJson": '{"[' + "[" * 200_000})),
+    ("OPEN_TXN", '{"fromTxnId": 1, "toTxnId": 1000000000000}'), ("OPEN_TXN", '{"fromTxnId": 1, "toTxnId": 1e999}'),
+    ("OPEN_TXN", '{"txnIds": [NaN]}'), ("OPEN_TXN", '{"txnIds": [-1]}'),
+    ("OPEN_TXN", '{"txnIds": ["' + "9" * 5000 + '"]}'),
+    ("COMMIT_TXN", '{"txnid": 1e300}'), ("COMMIT_TXN", '{"txnid": [1]}'),
+    ("ALLOC_WRITE_ID_EVENT", '{"dbName": "d", "tableName": "a/../b", "txnIdList": [1], "writeIdList": [1]}'),
+    ("ALLOC_WRITE_ID_EVENT", '{"dbName": "d", "tableName": "\\ud800", "txnIdList": [1], "writeIdList": [1]}'),
+    ("ALLOC_WRITE_ID_EVENT", '{"dbName": "", "tableName": "t", "txnIdList": [1], "writeIdList": [1]}'),
+    ("ALLOC_WRITE_ID_EVENT", '{"dbName": "d", "tableName": "t", "txnIdList": [1], "writeIdList": [1e19]}'),
+    ("ADD_PARTITION", json.dumps(
+        {"tableObjJson": _TABLE, "partitionListJson": [_PARTITION.replace("VALUE", "\\ud800")]}
+    )),
+    ("DROP_PARTITION", json.dumps({"tableObjJson": _TABLE, "partitions": [{"p": "a\ud800"}]})),
+], ids=range(16))  # fmt: skip
+def test_a_hostile_message_is_kept_like_any_that_cannot_be_read(kind: str, message: str) -> None:
+    """Too deep, too many, no numbers, names that no query could be asked with."""
+    event = decode_event(LoggedEvent(3, 0, kind, "hive", "d", "t", message, PLAIN))
+    assert event.kind is K.UNREADABLE
+    assert len(event.problem or "") < 1000
+
+
+def test_a_partition_of_any_characters_that_a_catalog_can_have_is_read() -> None:
+    message = json.dumps({"tableObjJson": _TABLE, "partitionListJson": [_PARTITION.replace("VALUE", "ü/../€ x")]})
+    event = decode_event(LoggedEvent(3, 0, "ADD_PARTITION", "hive", "d", "t", message, PLAIN))
+    assert (event.kind, event.partitions) == (K.ADD_PARTITION, ("p=ü%2F..%2F€ x",))
+
+
+def test_a_packed_message_that_is_broken_or_unpacks_to_too_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written, "MAX_MESSAGE", 1000)
+    packed = written.encode({"txnIds": list(range(1000))}, "gzip(json-2.0)")
+    broken = base64.b64encode(base64.b64decode(packed)[:20] + b"xxxxxxxxxxxxxxxxxxxx").decode()
+    for message in (packed, broken):
+        event = decode_event(LoggedEvent(1, 0, "OPEN_TXN", None, None, None, message, "gzip(json-2.0)"))
+        assert event.kind is K.UNREADABLE
+
+
+@pytest.mark.parametrize(("database", "table"), [("d", "a b"), ("../d", "t"), ("d", "t" * 300), ("d\ud800", "t")])
+def test_a_row_that_names_no_possible_table_names_none(database: str, table: str) -> None:
+    event = decode_event(LoggedEvent(3, 0, "ALTER_TABLE", "hive", database, table, "{}", PLAIN))
+    assert (event.kind, event.table) == (K.UNREADABLE, None)
+
+
+def test_a_table_whose_name_no_copy_can_have_is_kept_and_the_policy_goes_on() -> None:
+    """A Hive with hive.support.special.characters.tablename has such names."""
+    event = decode_event(LoggedEvent(3, 0, "CREATE_TABLE", "hive", "d", "a b", "{}", PLAIN))
+    assert (event.kind, event.database, event.table) == (K.NOT_REPLICATED, "d", None)
+    assert event.problem == "the table 'a b': names of letters, digits and _ are replicated; rename it"
 
 
 def test_a_row_without_its_table_is_kept() -> None:
