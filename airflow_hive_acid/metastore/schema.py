@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy import insert, select
 
-from airflow_hive_acid.errors import SchemaVersionError
+from airflow_hive_acid.errors import ConfigurationError, SchemaVersionError
 from airflow_hive_acid.metastore.creating import all_or_nothing, creation
 from airflow_hive_acid.metastore.schema_catalog import *  # noqa: F403 - this module is the list of all tables
 from airflow_hive_acid.metastore.schema_catalog import CTLGS
@@ -79,10 +79,16 @@ class SchemaState:
 def create_schema(database: Database) -> None:
     """Create all tables, Hive's and ours, with Hive's first rows; on a schema that is there, check it and add ours.
 
+    :raises ConfigurationError: when the directory of an embedded metastore cannot be made.
     :raises SchemaVersionError: when the database holds another version or only some of the tables.
     """
     if database.path is not None and not database.path.exists():
-        database.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            database.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the directory of the metastore {database.where} cannot be made ({error}); name another file"
+            ) from error
         sqlite3.connect(database.path).close()
 
     def create(conn: Connection) -> None:

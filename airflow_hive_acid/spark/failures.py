@@ -37,6 +37,7 @@ _FAILED_FILE = re.compile(r"\[FAILED_READ_FILE[.A-Z_]*\].*?file:? ?((?:[a-z0-9]+
 # Names that Spark suggests for a misspelt one; users never see these.
 _OURS = re.compile(rf"(?:, )?`{schema.INTERNAL_PREFIX}\w+`")
 _NOT_THE_CAUSE = ("FAILED_READ_FILE", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
+_FRAME = re.compile(r"\s+at \S+\(.*\)|\s*\.\.\. \d+ more|\s*Driver stacktrace:")
 _LONGEST = 2000
 
 
@@ -77,7 +78,7 @@ def explain(spark: SparkSession, failure: BaseException, tables: Iterable[str]) 
     condition = _condition(text)
     if condition is not None and _is_about_values(text):
         return InvalidArgumentsError(f"an expression of the statement failed: {condition}")
-    return JobFailedError((condition or text.strip() or type(failure).__name__)[:_LONGEST])
+    return JobFailedError((condition or _messages(text) or type(failure).__name__)[:_LONGEST])
 
 
 def full_text(spark: SparkSession, failure: BaseException) -> str:
@@ -105,6 +106,16 @@ def _damaged_file(text: str, tables: Iterable[str]) -> HiveAcidError | None:
     if any(paths.is_inside(table, file) for table in tables):
         return CorruptTableError(f"{file} is missing or cannot be read, and rows would be lost without it: {cause}")
     return BadRecordError(f"{file} cannot be read: {cause}")
+
+
+def _messages(text: str) -> str:
+    """What a Java chain says, each thing once, without the frames between: those are in the application's log."""
+    said: list[str] = []
+    for line in text.strip().splitlines():
+        message = line.strip().removeprefix("Caused by: ")
+        if message and not _FRAME.match(line) and not any(message in before for before in said):
+            said.append(line.strip())
+    return "\n".join(said)
 
 
 def _last_cause(text: str) -> str:

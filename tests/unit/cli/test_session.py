@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from airflow_hive_acid.cli.session import CliSession, as_uri, home, parse_pairs
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 
 
 def test_home_comes_from_the_environment(monkeypatch, tmp_path):
@@ -22,6 +22,13 @@ def test_home_may_have_any_name(monkeypatch, tmp_path):
     assert session.client().catalog.warehouse() == f"file:{tmp_path}/50% of ä?b#c@d/warehouse"
     session.close()
     assert (tmp_path / "50% of ä?b#c@d" / "metastore.db").stat().st_size > 0
+
+
+def test_home_that_cannot_be_is_named_with_what_to_do(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HIVE_ACID_HOME", str(tmp_path / "file"))
+    with pytest.raises(ConfigurationError, match=rf"{tmp_path}/file.* cannot be made .*name another file"):
+        CliSession().create_schema()
 
 
 def test_home_is_in_the_users_directory_by_default(monkeypatch):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as T
 
-from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.spark import conf
 from airflow_hive_acid.spark.assign import assigned
 from airflow_hive_acid.spark.change import bucket_index
 from airflow_hive_acid.spark.events import delete_event, insert_event, row_of
-from airflow_hive_acid.spark.failures import fail
+from airflow_hive_acid.spark.failures import explain, fail
 from airflow_hive_acid.spark.hadoop import _entry
 from airflow_hive_acid.spark.output import orc_options
 from airflow_hive_acid.spark.scan import metadata_path
@@ -26,6 +26,23 @@ def test_a_file_status_is_read_whatever_its_name(path: str) -> None:
     directory = _entry(path, STATUS.format(path, "true", ""))
     assert (directory.size, directory.is_directory) == (0, True)
     assert directory.name == path.rpartition("/")[2]
+
+
+def test_a_failed_job_says_what_failed_and_not_through_which_frames_it_came() -> None:
+    chain = (
+        "org.apache.spark.SparkException: Job aborted: Lost task 0.0: java.io.IOException: Mkdirs failed: f:/w/t\n"
+        "\tat org.apache.hadoop.fs.ChecksumFileSystem.create(ChecksumFileSystem.java:774)\n"
+        "\tat java.base/java.lang.Thread.run(Thread.java:840)\n\nDriver stacktrace:\n"
+        "\tat org.apache.spark.rdd.RDD.$anonfun$collect$1(RDD.scala:1057)\n"
+        "Caused by: java.io.IOException: Mkdirs failed: f:/w/t\n\t... 31 more\n"
+        "Caused by: java.io.IOException: the disk is at fault (really)\n"
+    )
+    said = explain(None, RuntimeError(chain), [])  # type: ignore[arg-type]
+    assert type(said) is JobFailedError
+    assert str(said).splitlines() == [
+        "org.apache.spark.SparkException: Job aborted: Lost task 0.0: java.io.IOException: Mkdirs failed: f:/w/t",
+        "Caused by: java.io.IOException: the disk is at fault (really)",
+    ]
 
 
 def test_paths_are_spelled_as_spark_spells_them() -> None:
