@@ -367,8 +367,8 @@ class Cleaning:
         )  # fmt: skip
         response = self._client.lock([component], agent_info=f"cleaning {self._request.id}")
         try:
-            if response.state is not LockState.ACQUIRED:
-                return False
+            if response.state is not LockState.ACQUIRED or self._find()[1] is not None:
+                return False  # R3: asked again under the lock; it may have been added in between
             if self._trash is not None and table is not None:
                 # What the drop's base hides can be wanted back; it goes to the trash, the rest for good (R13).
                 found = self._superfluous(self._list(location), looked.write_ids, looked.horizon.txns())

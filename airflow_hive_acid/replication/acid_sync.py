@@ -52,6 +52,7 @@ from airflow_hive_acid.replication.acid_tables import (
     fence_syncs,
     is_described_otherwise,
     is_stored_otherwise,
+    keep_cleaner_away,
     remove_leftovers,
     staging_of_syncs,
 )
@@ -143,8 +144,7 @@ def sync_tables(
         except (HiveAcidError, OSError) as error:
             if isinstance(error, MetastoreUnavailableError | ReplicationBusyError):
                 raise
-            # R5: who was taken over finds files moved away, or write ids that are new: no reason to complain of them,
-            # nor to take the policy back.
+            # R5: who was taken over finds files moved away and new write ids: no reason to take the policy back.
             sync.require_ours()
             left -= 1
             if not left or not isinstance(error, CopyFailedError | FileNotFoundError):
@@ -175,8 +175,7 @@ class _Sync:
 
     def run(self) -> SyncReport:
         self._step("begin")
-        # R3: before the source is looked at. What a sync that has ended saw is then not newer than what is seen here;
-        # one that looked earlier and goes on later does not count any more.
+        # R3: before the source is looked at. What a sync that has ended saw is then not newer than what is seen here.
         before, records = self._begin()
         with source_state(self._source, self._tables, self._require_all) as state:
             targets = self._targets(state, records)
@@ -190,7 +189,7 @@ class _Sync:
             state.reader.check()
         # From here on nothing of the source is looked at.
         self._tidy(before, targets, left)
-        sync_txn = self._open(state) if any(t.is_changed for t in targets) or self._dropped(targets) else 0
+        sync_txn = self._open(state, targets) if any(t.is_changed for t in targets) or self._dropped(targets) else 0
         for target in targets:
             self._step("publish")
             self._publish(target, sync_txn)
@@ -203,8 +202,7 @@ class _Sync:
         return SyncReport(self._policy, state.state_id, tuple(self._report(t) for t in targets))
 
     def _require_all(self, txns: ValidTxnList) -> None:
-        more = {name: at for name, at in self._others(txns).items() if name not in self._tables}
-        if more:
+        if more := {name: at for name, at in self._others(txns).items() if name not in self._tables}:
             raise _MoreTablesError(more)
 
     # --- what is there -----------------------------------------------------------------------------------------------
@@ -402,9 +400,11 @@ class _Sync:
             fence_syncs(self._target, table, f"taken over by {self._attempt}")
             remove_leftovers(self._target, table, known, left)
 
-    def _open(self, state: SourceState) -> int:
+    def _open(self, state: SourceState, targets: Sequence[_Target]) -> int:
         """The sync txn, as late as can be: readers that begin after it and look before the end are told to retry."""
-        return self._client.replica(self._policy).open_txns([-state.state_id])[0]
+        sync_txn = self._client.replica(self._policy).open_txns([-state.state_id])[0]
+        keep_cleaner_away(self._target, sync_txn, [t.name for t in targets if t.source.places.keys() - t.places.keys()])
+        return sync_txn
 
     def _publish(self, target: _Target, sync_txn: int) -> None:
         """Rename into place: invisible, by write id or by the sync's txn."""

@@ -10,8 +10,10 @@ from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import is_hidden, parse_directory, staging_name
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, table_lock
+from airflow_hive_acid.metastore.granting import wait_until_granted
+from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.metastore.replica_records import forget_records, require_attempt
 from airflow_hive_acid.replication.acid_plan import leftovers
@@ -19,7 +21,7 @@ from airflow_hive_acid.replication.acid_snapshot import list_places, places_of
 from airflow_hive_acid.replication.graves import bury, grave_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import Connection
 
@@ -130,6 +132,22 @@ def staging_of_syncs(site: Site, table: Table) -> list[str]:
         return []
     found = [entry.name for entry in entries if entry.is_dir and entry.name.startswith(staging_name(STAGING))]
     return [paths.join(table.location, name) for name in sorted(found)]
+
+
+def keep_cleaner_away(site: Site, sync_txn: int, tables: Sequence[str]) -> None:
+    """Lock tables that get partitions, to the end of a sync's txn.
+
+    The directory of such a partition may wait for the Cleaner since it was dropped, and until the sync commits no
+    catalog says that it is somebody's again.
+
+    :raises LockTimeoutError: when a Cleaner, or DDL, does not end in time.
+    """
+    if not tables:
+        return
+    names = sorted(table_name(table) for table in tables)
+    locks = [LockComponent(*name, None, LockType.SHARED_WRITE, Operation.NO_TXN, transactional=False) for name in names]
+    response = site.client.lock(locks, txn_id=sync_txn, agent_info="replication")
+    wait_until_granted(site.client, response, sync_txn, f"write lock of {', '.join(map(str, names))}")
 
 
 def drop_for_bootstrap(site: Site, table: Table, policy: str, attempt: str) -> None:

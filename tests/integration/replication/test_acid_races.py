@@ -18,6 +18,8 @@ from airflow_hive_acid.replication import acid_sync
 from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.failover import fail_over
 
+from .world import clean, pass_time
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -266,3 +268,50 @@ def test_a_sync_may_lose_the_answer_to_any_commit_at_the_replica(
             break
     assert not lost.happened
     assert number > 4
+
+
+def test_a_partition_that_comes_again_while_the_cleaner_removes_it_keeps_its_rows(primary: Site, replica: Site) -> None:
+    """
+    t1  sync: p=1 is dropped; its directory waits for the replica's Cleaner
+    t2  primary: p=1 is added again; sync puts its files into place
+    t3  Cleaner: p=1 is in no catalog
+    t4  sync commits: p=1 is in the catalog
+    """
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+    sync(primary, replica)
+    world.drop_partition(primary, "p=1")
+    for left in (path_of(primary.client.catalog.get_table(T).location) / "p=1").iterdir():
+        world.remove(left)
+    sync(primary, replica)
+    write(primary, "b", partition="p=1")
+
+    def cleaner(name: str) -> None:
+        if name == "advance":
+            clean(replica)
+
+    pass_time(replica)
+    sync(primary, replica, cleaner)
+    assert rows(replica) == rows(primary) == {"p=1": {"3:b"}}
+
+
+@pytest.mark.rule("R3")
+def test_a_partition_that_is_added_again_just_before_the_cleaner_locks_it_stays(
+    primary: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+    world.drop_partition(primary, "p=1")
+    pass_time(primary)
+    lock = primary.client.lock
+    asked: list[bool] = []
+
+    def after_adding(*arguments: Any, **named: Any) -> Any:
+        asked.append(True)
+        if len(asked) == 1:
+            write(primary, "b", partition="p=1")
+        return lock(*arguments, **named)
+
+    monkeypatch.setattr(primary.client, "lock", after_adding)
+    clean(primary)
+    assert rows(primary) == {"p=1": {"3:b"}}
