@@ -88,25 +88,33 @@ def parts_of(
     brought = frozenset(table_name(one.source) for one in record.objects())
     dropped = frozenset(table_name(name) for name in anew)
     executor = SiteExecutor(policy, source, target, brought, dropped, step)
+    log = source.client.notifications
+    if policy.event_store is None:
+        return Parts(log, create, executor, destination_clock(target), step, begin=executor.begin)
+    store = EventStore(target.filesystem, policy.event_store)
     return Parts(
-        event_source(policy, source, target), create, executor, destination_clock(target), step, begin=executor.begin
-    )
+        store, create, executor, destination_clock(target), step, begin=executor.begin,
+        refresh=lambda: _fill(store, policy, source, target),
+    )  # fmt: skip
 
 
 def event_source(policy: Policy, source: Site, target: Site) -> EventSource:
     """The source's log, or what is kept of it elsewhere; that is filled first, and told how far this policy is."""
-    log = source.client.notifications
     if policy.event_store is None:
-        return log
+        return source.client.notifications
     store = EventStore(target.filesystem, policy.event_store)
+    _fill(store, policy, source, target)
+    return store
+
+
+def _fill(store: EventStore, policy: Policy, source: Site, target: Site) -> None:
     state = PolicyRecord(target.client.database, policy.name).read()
     position = None if state is None else state.position if state.position is not None else state.target
-    store.copy_from(log, after=position)
+    store.copy_from(source.client.notifications, after=position)
     if position is not None and position >= store.first_event_id() - 1:
         store.register(policy.name, position)
         age = target.settings.milliseconds("hive.acid.repl.event.store.timetolive")
         store.purge(before=(destination_clock(target)() - age) // 1000)
-    return store
 
 
 @dataclass(frozen=True, slots=True)

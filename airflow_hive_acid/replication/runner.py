@@ -106,6 +106,7 @@ class Parts:
     :param now: milliseconds, by the destination's clock.
     :param step: told before each step, for progress; what it raises ends the cycle there.
     :param begin: told the epoch of the cycle, before anything is done.
+    :param refresh: has the source's latest events come to ``events``, if that is not the source itself.
     """
 
     events: EventSource
@@ -115,6 +116,7 @@ class Parts:
     step: Callable[[str], None] = lambda _step: None
     page: int = PAGE
     begin: Callable[[int], object] = lambda _epoch: None
+    refresh: Callable[[], object] = lambda: None
 
 
 @dataclass(slots=True)
@@ -240,6 +242,7 @@ class _Cycle:
         parts.begin(self._epoch)
         # R3: the moment first, then the source's state, which is therefore not older.
         self._as_of = parts.now()
+        parts.refresh()
         current = self.report.current = parts.events.current_event_id()
         position = self._state.position
         if again or position is None:

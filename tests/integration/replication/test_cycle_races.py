@@ -15,6 +15,7 @@ from airflow_hive_acid.errors import ReplicationBusyError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import TBLS
 from airflow_hive_acid.replication.policies import policy
 from airflow_hive_acid.replication.replicating import fail_over_policy, parts_of, replicate
@@ -134,6 +135,33 @@ def test_a_txn_over_two_tables_that_was_open_in_a_cycle_before_arrives_whole(pai
     cycle(pair)
     for table in (ONE, TWO):
         assert rows(replica, table) == rows(primary, table)
+
+
+def test_what_a_cycle_says_to_have_is_there_also_when_events_come_from_a_store(
+    pair: tuple[Site, Site], tmp_path: Path
+) -> None:
+    """``as_of`` is what the sensor on lag goes by.
+
+    t1  cycle begins
+    t2  primary: a row is committed
+    t3  cycle notes the time, and copies the events
+    """
+    primary, replica = pair
+    one = replace(POLICY, event_store=(tmp_path / "events").as_uri())
+    plain(primary, "a")
+    replicate(one, primary, replica, holder="a test")
+    insert(primary, "b")
+    committed: list[int] = []
+
+    def commit() -> None:
+        insert(primary, "c")
+        committed.append(replica.client.database.read(now_ms))
+
+    replicate(one, primary, replica, holder="a test", step=at("begun", commit))
+    state = PolicyRecord(replica.client.database, one.name).read()
+    assert state is not None
+    assert (state.as_of or 0) >= committed[0]
+    assert lines(replica) == ["a", "b", "c"]
 
 
 @pytest.mark.rule("R3")
