@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import TableSnapshot
 
 _QUERY_ID = "sql.streaming.queryId"
+_NO_QUERY = "-"
+"""Source of micro-batches that a program gives the sink by itself, outside of a query."""
 _IDLE_SECONDS = 60.0
 
 
@@ -123,8 +125,8 @@ class HiveAcidSink:
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write one micro-batch; when it returns, the micro-batch is committed."""
         source = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        if self._conversation is None or self._options.source != (source or "-"):
-            self._open(rows.sparkSession, source or "-")
+        if self._conversation is None or self._options.source != (source or _NO_QUERY):
+            self._open(rows.sparkSession, source or _NO_QUERY)
         if batch_id <= self._seen:
             return
         given = [[field.name, field.dataType.simpleString()] for field in rows.schema.fields]
@@ -256,6 +258,8 @@ def _clear(fs: HadoopFilesystem, staging: str) -> None:
 
 def _offsets(spark: SparkSession, source: str) -> dict[str, Any] | None:
     """Up to where the sources of a query are read with this micro-batch, None when Spark does not tell."""
+    if source == _NO_QUERY:
+        return None
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     try:

@@ -318,7 +318,7 @@ def test_change_events_leave_what_the_database_has_whatever_their_order_in_a_mic
 
 @pytest.mark.backends("sqlite")
 def test_the_examples_of_the_page_apply_change_events(
-    engine: Engine, spool: str, source: Source, spark: SparkSession, tmp_path: Path
+    engine: Engine, spool: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     """The sink of the first block, and the query of the second one over Debezium's envelopes, from files."""
     engine.run(
@@ -330,8 +330,11 @@ def test_the_examples_of_the_page_apply_change_events(
     try:
         names: dict[str, Any] = {"hive_acid_sink": hive_acid_sink, "HiveAcidStreamOperator": dict}
         exec(of_sink, names)  # noqa: S102 - our own page
-        source.add({"op": "c", "id": 1, "name": "tea", "amount": 5, "position": 1}, {"op": "d", "id": 2, "position": 2})
-        source.run("op string, id bigint, name string, amount int, position bigint", names["sink"])
+        # A micro-batch of a program's own, outside of any query.
+        events = [("c", 1, "tea", 5, 1), ("d", 2, None, None, 2)]
+        rows = spark.createDataFrame(events, "op string, id bigint, name string, amount int, position bigint")
+        for _ in range(2):
+            names["sink"](rows, 0)
         names["sink"].close()
         assert engine.query("SELECT * FROM shop.stock").rows == [[1, "tea", 5]]
         exec(of_operator, names)  # noqa: S102 - our own page
@@ -340,8 +343,8 @@ def test_the_examples_of_the_page_apply_change_events(
             {"op": "u", "before": None, "after": {"id": 3, "name": "jam", "amount": 1}},
             {"op": "d", "before": {"id": 1}, "after": None},
         ]
-        events = Source(spark, tmp_path / "events")
-        events.add(*({"value": json.dumps(e), "offset": i} for i, e in enumerate(envelopes)), {"offset": 9})
+        files = Source(spark, tmp_path / "events")
+        files.add(*({"value": json.dumps(e), "offset": i} for i, e in enumerate(envelopes)), {"offset": 9})
         job = {
             "format": "json", "options": {"path": str(tmp_path / "events" / "in")},
             "schema": "value string, offset bigint", "query": given["query"],
