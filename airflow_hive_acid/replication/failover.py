@@ -38,6 +38,7 @@ from airflow_hive_acid.metastore.replica_records import (
 )
 from airflow_hive_acid.metastore.write_ids import max_allocated
 from airflow_hive_acid.replication.acid_tables import fence_syncs, remove_leftovers
+from airflow_hive_acid.replication.state import Phase, read_states, reopen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +83,8 @@ class FailBack:
     @property
     def proposal(self) -> str:
         """What to do, for people."""
+        if not self.diverged and not self.tables:
+            return "there are no ACID tables; the others are copied by the first run"
         if not self.diverged:
             return f"all {len(self.tables)} tables can follow; nothing has to be copied again"
         listed = "; ".join(f"{name}: {why}" for name, why in sorted(self.diverged.items()))
@@ -186,6 +189,7 @@ def fail_back(
                 moved[table.qualified_name] = f"it was written while it was compared (write id {high})"
         if moved:
             raise diverged(moved)
+        reopen(conn, back)  # it may have been failed over, when these two changed places before
         begin_attempt(conn, back, str(uuid.uuid4()), ())
         for database in databases:
             mark_target(conn, database, back)
@@ -221,7 +225,10 @@ def _compare(old_primary: Site, new_primary: Site, policy: str) -> tuple[FailBac
 
 def _failed_over(site: Site, policy: str) -> tuple[SyncRecord, dict[int, TableRecord]]:
     def read(conn: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
-        return read_sync(conn, policy), read_records(conn, policy)
+        found = read_sync(conn, policy)
+        if found is None and any(s.policy == policy and s.phase is Phase.FAILED_OVER for s in read_states(conn)):
+            found = SyncRecord("", (), None, 0)  # it had no ACID tables
+        return found, read_records(conn, policy)
 
     before, records = site.client.database.read(read)
     if before is None or before.failed_over is None:

@@ -64,6 +64,11 @@ _BEGIN = (
         HRP_STARTED=clock_ms(), HRP_ENDED=None,
     )
 )  # fmt: skip
+_REOPEN = (
+    update(HIVE_ACID_REPL_POLICY)
+    .where(_mine, _P.HRP_PHASE == "o")
+    .values(HRP_PHASE="n", HRP_POSITION=None, HRP_TARGET=None, HRP_TOLD=None, HRP_AS_OF=None)
+)
 _CHECK = select(_P.HRP_EPOCH, _P.HRP_HOLDER).where(_mine).with_for_update()
 _CHANGE = update(HIVE_ACID_REPL_POLICY).where(_P.HRP_POLICY == bindparam("policy_name"))
 _FORGET_POLICY = delete(HIVE_ACID_REPL_POLICY).where(_mine)
@@ -342,6 +347,11 @@ class PolicyRecord:
         return self._database.run(
             lambda conn: conn.execute(_FORGET_EVENTS, {"policy": self.policy, "upto": upto}).rowcount
         )
+
+
+def reopen(conn: Connection, policy: str) -> None:
+    """Let a policy that was failed over here replicate again, from the first copy on: its destination is one again."""
+    conn.execute(_REOPEN, {"policy": policy})
 
 
 def read_states(conn: Connection) -> list[PolicyState]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import ReplicationBusyError
+from airflow_hive_acid.errors import ActionRefusedError, ReplicationBusyError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import TBLS
+from airflow_hive_acid.replication.failover import fail_back
 from airflow_hive_acid.replication.policies import policy
 from airflow_hive_acid.replication.replicating import fail_over_policy, parts_of, replicate
 from airflow_hive_acid.replication.runner import _Cycle
@@ -292,3 +293,46 @@ def test_a_table_with_a_name_that_is_not_replicated_stops_no_others(pair: tuple[
     assert lines(replica) == ["a"]
     assert replica.client.catalog.list_tables() == ["plain"]
     assert report.notes == ["not replicated, as names are letters, digits and _ only: default.o n e"]
+
+
+def test_the_sides_change_places_and_again(pair: tuple[Site, Site]) -> None:
+    """There, fail-over, back, fail-over, there: with a table of write ids and one without."""
+    primary, replica = pair
+    back = policy({"name": "back", "source": "replica", "destination": "primary", "databases": ["default"]})
+    create(primary, ONE)
+    write(primary, "1", table=ONE)
+    plain(primary, "a")
+    cycle(pair)
+    fail_over_policy(POLICY.name, replica, holder="an admin")
+    write(replica, "2", table=ONE)
+    insert(replica, "b")
+    fail_back(primary, replica, POLICY.name, back.name)
+    replicate(back, replica, primary, holder="a test")
+    assert (rows(primary, ONE), lines(primary)) == ({"": {"1:1", "2:2"}}, ["a", "b"])
+    fail_over_policy(back.name, primary, holder="an admin")
+    write(primary, "3", table=ONE)
+    insert(primary, "c")
+    fail_back(replica, primary, back.name, POLICY.name)
+    cycle(pair)
+    assert (rows(replica, ONE), lines(replica)) == ({"": {"1:1", "2:2", "3:3"}}, ["a", "b", "c"])
+    write(primary, "4", table=ONE)
+    insert(primary, "d")
+    cycle(pair)
+    assert (rows(replica, ONE), lines(replica)) == (rows(primary, ONE), lines(primary))
+
+
+def test_sides_without_acid_tables_change_places_too(pair: tuple[Site, Site]) -> None:
+    primary, replica = pair
+    back = policy({"name": "back", "source": "replica", "destination": "primary", "databases": ["default"]})
+    plain(primary, "a")
+    cycle(pair)
+    fail_over_policy(POLICY.name, replica, holder="an admin")
+    with pytest.raises(ActionRefusedError, match="was not failed over"):
+        fail_back(replica, primary, back.name, POLICY.name)
+    assert "no ACID tables" in fail_back(primary, replica, POLICY.name, back.name).proposal
+    replicate(back, replica, primary, holder="a test")
+    fail_over_policy(back.name, primary, holder="an admin")
+    insert(primary, "b")
+    fail_back(replica, primary, back.name, POLICY.name)
+    cycle(pair)
+    assert lines(replica) == ["a", "b"]
