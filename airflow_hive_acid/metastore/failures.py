@@ -183,7 +183,8 @@ def explain(error: BaseException, failure: Failure, where: str) -> HiveAcidError
             return InvalidArgumentsError(f"the metastore {where} does not accept a value ({reason}); nothing changed")
         case Failure.DEADLOCK | Failure.RETRYABLE:
             return MetastoreUnavailableError(
-                f"the metastore {where} stays busy ({reason}); try again, or look for a long database transaction that holds it"
+                f"the metastore {where} stays busy ({reason}); try again, or look for a long database transaction that "
+                "holds it"
             )
         case _:
             return MetastoreUnavailableError(f"the metastore {where} failed: {reason}")
