@@ -2,13 +2,16 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
-from airflow_hive_acid import airflow_session
+from airflow_hive_acid import airflow_cli, airflow_session
+from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.errors import ConfigurationError
 
 pytestmark = pytest.mark.airflow
@@ -41,6 +44,12 @@ def test_the_connection_says_where(capsys, tmp_path):
     found = {row["setting"]: (row["value"], row["from"]) for row in json.loads(capsys.readouterr().out)}
     assert found["hive.txn.timeout"] == ("77s", "connection extra")
     assert found["hive.lock.numretries"] == ("3", "request properties")
+
+
+def test_the_help_names_every_verb():
+    verbs = typer.main.get_command(app).commands
+    named = re.findall(r"[a-z]+", airflow_cli._ARGUMENTS.kwargs["help"].partition(" with its options")[0])
+    assert set(named) - {"or"} == set(verbs)
 
 
 def test_what_cannot_be_used_is_named(capsys):
