@@ -13,7 +13,6 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_hive_acid.errors import (
@@ -32,7 +31,7 @@ from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.aborts import abort_txn
 from airflow_hive_acid.metastore.codes import AbortReason
 from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.replica_acid import Advance, TableAdvance, Written, advance, diverged, sync_txns
+from airflow_hive_acid.metastore.replica_acid import Advance, advance, diverged, sync_txns
 from airflow_hive_acid.metastore.replica_records import (
     begin_attempt,
     mark_target,
@@ -42,7 +41,7 @@ from airflow_hive_acid.metastore.replica_records import (
 )
 from airflow_hive_acid.metastore.replicated import forget_mapping
 from airflow_hive_acid.replication.acid_carry import carry
-from airflow_hive_acid.replication.acid_plan import Arrival, Plan, ReplicaView, plan
+from airflow_hive_acid.replication.acid_plan import ReplicaView, plan
 from airflow_hive_acid.replication.acid_report import SyncReport, TableReport
 from airflow_hive_acid.replication.acid_snapshot import list_places, places_of, source_state
 from airflow_hive_acid.replication.acid_tables import (
@@ -56,6 +55,7 @@ from airflow_hive_acid.replication.acid_tables import (
     remove_leftovers,
     staging_of_syncs,
 )
+from airflow_hive_acid.replication.acid_target import Target
 from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.exporting import export_metadata
 from airflow_hive_acid.replication.importing import import_metadata_in
@@ -77,33 +77,9 @@ log = logging.getLogger(__name__)
 TRIES = 3
 """So many snapshots are taken when directories vanish while they are copied."""
 _NOTHING_KNOWN = ValidWriteIdList(0)
+_NEW_COLUMNS = "changing its columns as they were changed at the source"
+_FEWER_PARTITIONS = "dropping partitions that the source has no more"
 Others: TypeAlias = "Callable[[ValidTxnList], Mapping[str, str]]"
-
-
-@dataclass(slots=True)
-class _Target:
-    """A table at the replica while it is synced."""
-
-    source: SourceTable
-    table: Table
-    known: ValidWriteIdList
-    bootstrapped: bool
-    places: dict[str, str] = field(default_factory=dict)
-    plans: dict[str, Plan] = field(default_factory=dict)
-    arrivals: list[tuple[str, Arrival, str]] = field(default_factory=list)
-    report: TableReport | None = None
-
-    @property
-    def name(self) -> str:
-        return self.table.qualified_name
-
-    @property
-    def is_changed(self) -> bool:
-        return any(not p.is_empty for p in self.plans.values())
-
-    def place(self, partition: str) -> str:
-        """Where a partition's directories go; of a new one, where the catalog will say it is."""
-        return self.places.get(partition) or paths.join(self.table.location, partition)
 
 
 def sync_tables(
@@ -199,7 +175,7 @@ class _Sync:
         self._forget(left - {sync_txn})
         for target in targets:
             self._files.delete(self._staging(target.table), inside=target.table.location)
-        return SyncReport(self._policy, state.state_id, tuple(self._report(t) for t in targets))
+        return SyncReport(self._policy, state.state_id, tuple(t.reported() for t in targets))
 
     def _require_all(self, txns: ValidTxnList) -> None:
         if more := {name: at for name, at in self._others(txns).items() if name not in self._tables}:
@@ -230,38 +206,46 @@ class _Sync:
         self._has_begun = True
         return begun
 
-    def _targets(self, state: SourceState, records: Mapping[int, TableRecord]) -> list[_Target]:
+    def _targets(self, state: SourceState, records: Mapping[int, TableRecord]) -> list[Target]:
         """The tables at the replica; those that are missing, or are copies of a table that is gone, begin anew."""
         there = self._client.catalog.find_tables(self._tables.values())
-        found: list[_Target] = []
-        foreign: dict[str, str] = {}
-        # Before the first of them is dropped.
-        self._client.pins.require_unpinned([
-            at for name, at in self._tables.items() if (table := there.get(at)) is not None
-            and self._why_anew(state.tables[name], at, table, records.get(table.id)) is not None
-        ], "dropping it for a new copy")  # fmt: skip
-        for name, at in self._tables.items():
-            source, table = state.tables[name], there.get(at)
-            record = records.get(table.id) if table is not None else None
-            known = _NOTHING_KNOWN if record is None else record.write_ids
-            why = self._why_anew(source, at, table, record)
-            if why is None and table is not None:
-                problem = self._untouched(table, known, source)
-                if problem is not None:
-                    foreign[at] = problem
-                found.append(_Target(source, table, known, bootstrapped=record is None))
-                continue
-            log.info("replication %s bootstraps %s: %s", self._policy, at, why)
-            if table is not None:
-                problem = None if at in self._bootstrap else self._untouched(table, known, None)
-                if problem is not None:
-                    foreign[at] = problem
-                    continue
-                drop_for_bootstrap(self._target, table, self._policy, self._attempt)
-            found.append(_Target(source, create_like(self._target, source.table, at), _NOTHING_KNOWN, True))
+        record_of = {at: records.get(table.id) for at, table in there.items()}
+        known = {at: _NOTHING_KNOWN if record is None else record.write_ids for at, record in record_of.items()}
+        anew = {
+            at: why for name, at in self._tables.items()
+            if (why := self._why_anew(state.tables[name], at, there.get(at), record_of.get(at))) is not None
+        }  # fmt: skip
+        going_on = [(state.tables[name], there[at]) for name, at in self._tables.items() if at not in anew]
+        # All of it before the first of them is dropped.
+        self._require_unpinned([at for at in anew if at in there], going_on)
+        looked_at = [(None, there[at]) for at in anew if at in there and at not in self._bootstrap]
+        foreign = {
+            table.qualified_name: why for source, table in (*going_on, *looked_at)
+            if (why := self._untouched(table, known[table.qualified_name], source)) is not None
+        }  # fmt: skip
         if foreign:
             raise diverged(foreign)
+        found: list[Target] = []
+        for name, at in self._tables.items():
+            source, table = state.tables[name], there.get(at)
+            if table is not None and at not in anew:
+                found.append(Target(source, table, known[at], bootstrapped=record_of[at] is None))
+                continue
+            log.info("replication %s bootstraps %s: %s", self._policy, at, anew[at])
+            if table is not None:
+                drop_for_bootstrap(self._target, table, self._policy, self._attempt)
+            found.append(Target(source, create_like(self._target, source.table, at), _NOTHING_KNOWN, True))
         return found
+
+    def _require_unpinned(self, dropped: Sequence[str], going_on: Sequence[tuple[SourceTable, Table]]) -> None:
+        """Refuse to drop tables for a new copy as long as a pin stands in the way of anything in this sync."""
+        pins = self._client.pins
+        pins.require_unpinned(dropped, "dropping it for a new copy")
+        if dropped:
+            stored = [t.qualified_name for s, t in going_on if is_stored_otherwise(s.table, t)]
+            pins.require_unpinned(stored, _NEW_COLUMNS)
+            smaller = [t.qualified_name for s, t in going_on if places_of(self._target, t).keys() - s.places.keys()]
+            pins.require_unpinned(smaller, _FEWER_PARTITIONS)
 
     def _why_anew(self, source: SourceTable, at: str, table: Table | None, record: TableRecord | None) -> str | None:
         """Why a table begins with nothing; None when it goes on."""
@@ -285,7 +269,7 @@ class _Sync:
             return f"the source is at write id {now}, and was at {known.high_watermark} before: it went back in time"
         return None
 
-    def _require_untouched(self, targets: Iterable[_Target]) -> None:
+    def _require_untouched(self, targets: Iterable[Target]) -> None:
         """After the listings: whatever was listed with a write id that is given to nobody even now is a sync's."""
         foreign = {t.name: why for t in targets if (why := self._untouched(t.table, t.known, None)) is not None}
         if foreign:
@@ -295,13 +279,13 @@ class _Sync:
         """Txns of syncs that did not end."""
         return frozenset(self._client.database.read(lambda conn: sync_txns(conn, self._policy)))
 
-    def _plan(self, targets: Sequence[_Target], left: frozenset[int]) -> None:
+    def _plan(self, targets: Sequence[Target], left: frozenset[int]) -> None:
         txns = self._client.get_valid_txns()
         lost: dict[str, str] = {}
         for target in targets:
             target.places = places_of(self._target, target.table)
             if target.table.is_partitioned and target.places.keys() - target.source.places.keys():
-                self._client.pins.require_unpinned([target.name], "dropping partitions that the source has no more")
+                self._client.pins.require_unpinned([target.name], _FEWER_PARTITIONS)
             everywhere = {p: target.place(p) for p in target.source.places}
             listings = list_places(self._files, everywhere)
             for partition in target.source.places:
@@ -319,7 +303,7 @@ class _Sync:
     def _staging(self, table: Table, attempt: str | None = None) -> str:
         return paths.join(table.location, staging_name(STAGING + (attempt or self._attempt)))
 
-    def _take_over(self, before: SyncRecord | None, targets: Sequence[_Target]) -> None:
+    def _take_over(self, before: SyncRecord | None, targets: Sequence[Target]) -> None:
         """What an attempt before has copied is ours now, and where it worked there is a file (R4)."""
         if before is None:
             return
@@ -334,7 +318,7 @@ class _Sync:
                         self._files.rename_directory(old, new)
                     fence_staging(self._files, old, inside=target.table.location, note=f"taken over by {self._attempt}")
 
-    def _copy(self, target: _Target) -> None:
+    def _copy(self, target: Target) -> None:
         """Everything into staging: files as they are, rows by Spark, bases without rows."""
         root = self._staging(target.table)
         files: list[FileCopy] = []
@@ -383,7 +367,7 @@ class _Sync:
             if not entry.is_dir and entry.relative not in names:
                 self._files.delete(entry.path, inside=staged)
 
-    def _tidy(self, before: SyncRecord | None, targets: Sequence[_Target], left: frozenset[int]) -> None:
+    def _tidy(self, before: SyncRecord | None, targets: Sequence[Target], left: frozenset[int]) -> None:
         """Remove what a killed sync had renamed into place; nobody sees it, and its txns are forgotten afterwards."""
         self.require_ours()
         self._require_untouched(targets)
@@ -400,13 +384,13 @@ class _Sync:
             fence_syncs(self._target, table, f"taken over by {self._attempt}")
             remove_leftovers(self._target, table, known, left)
 
-    def _open(self, state: SourceState, targets: Sequence[_Target]) -> int:
+    def _open(self, state: SourceState, targets: Sequence[Target]) -> int:
         """The sync txn, as late as can be: readers that begin after it and look before the end are told to retry."""
         sync_txn = self._client.replica(self._policy).open_txns([-state.state_id])[0]
         keep_cleaner_away(self._target, sync_txn, [t.name for t in targets if t.source.places.keys() - t.places.keys()])
         return sync_txn
 
-    def _publish(self, target: _Target, sync_txn: int) -> None:
+    def _publish(self, target: Target, sync_txn: int) -> None:
         """Rename into place: invisible, by write id or by the sync's txn."""
         self.require_ours()
         self._require_untouched([target])
@@ -435,44 +419,27 @@ class _Sync:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _dropped(targets: Sequence[_Target]) -> bool:
+    def _dropped(targets: Sequence[Target]) -> bool:
         return any(t.places.keys() - t.source.places.keys() for t in targets if t.table.is_partitioned)
 
-    def _metadata(self, targets: Sequence[_Target]) -> Callable[[Connection], object] | None:
+    def _metadata(self, targets: Sequence[Target]) -> Callable[[Connection], object] | None:
         """What changes the tables that the source's catalog describes otherwise; its locks keep DDL away meanwhile."""
         changed = [t for t in targets if t.bootstrapped or is_described_otherwise(t.source.table, t.table)]
         if not changed:
             return None
         stored = [t.name for t in changed if not t.bootstrapped and is_stored_otherwise(t.source.table, t.table)]
-        self._client.pins.require_unpinned(stored, "changing its columns as they were changed at the source")
+        self._client.pins.require_unpinned(stored, _NEW_COLUMNS)
         dumps = export_metadata(self._source, [(t.source.table.qualified_name, None) for t in changed])
         names = [table_name(t.name) for t in changed]
         return lambda conn: import_metadata_in(conn, self._target, dumps, names)
 
     def _advance(
-        self, state: SourceState, targets: Sequence[_Target], sync_txn: int,
+        self, state: SourceState, targets: Sequence[Target], sync_txn: int,
         metadata: Callable[[Connection], object] | None,
     ) -> None:  # fmt: skip
-        tables = tuple(self._table_advance(t) for t in targets)
+        tables = tuple(t.advance() for t in targets)
         request = Advance(self._policy, self._attempt, state.state_id, sync_txn, tables, metadata)
         self._client.database.run(lambda conn: advance(conn, self._client, request), retry_duplicates=True)
-
-    @staticmethod
-    def _table_advance(target: _Target) -> TableAdvance:
-        source = target.source
-        partitioned = target.table.is_partitioned
-        written = []
-        for partition, found in target.plans.items():
-            if not found.is_empty:
-                ids = [a.directory.max_write_id for p, a, _ in target.arrivals if p == partition]
-                written.append(Written(partition or None, max(ids, default=0), found.changes_rows))
-        return TableAdvance(
-            target.table, source.table.qualified_name, source.table.id, target.known, source.write_ids,
-            source_txns=source.open_txns,
-            added=tuple(sorted(source.places.keys() - target.places.keys())) if partitioned else (),
-            gone=tuple(sorted(target.places.keys() - source.places.keys())) if partitioned else (),
-            written=tuple(w for w in written if w.write_id),
-        )  # fmt: skip
 
     def _forget(self, txn_ids: Iterable[int]) -> None:
         """Abort the txns of syncs that were killed, now that nothing carries their ids any more (R4)."""
@@ -483,17 +450,3 @@ class _Sync:
 
         for txn_id in sorted(txn_ids):
             self._client.database.run(lambda conn, t=txn_id: operation(conn, t))  # type: ignore[misc]
-
-    @staticmethod
-    def _report(target: _Target) -> TableReport:
-        found = target.report
-        if found is None:
-            raise AssertionError("a table that was not copied")
-        partitioned = target.table.is_partitioned
-        return replace(
-            found,
-            added=tuple(sorted(target.source.places.keys() - target.places.keys())) if partitioned else (),
-            dropped=tuple(sorted(target.places.keys() - target.source.places.keys())) if partitioned else (),
-            high_watermark=target.source.write_ids.high_watermark,
-            reasons=tuple(dict.fromkeys(r for p in target.plans.values() for r in p.reasons)),
-        )

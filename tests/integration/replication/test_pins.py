@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.errors import TablePinnedError
+from airflow_hive_acid.errors import ReplicaDivergedError, TablePinnedError
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance import run_cleaner
@@ -79,3 +79,31 @@ def test_a_sync_takes_nothing_from_a_pin_at_the_replica(primary: Site, replica: 
         sync_tables(primary, replica, "p", [T, "default.u"])
         assert rows(replica) == rows(primary), what
         assert f"{added}:row" in rows(replica, "default.u")[""], what
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("what", ["columns", "partition", "foreign write"])
+def test_a_table_that_begins_anew_is_not_dropped_while_another_one_stands_in_the_way(
+    primary: Site, replica: Site, what: str
+) -> None:
+    """It would be empty at the replica until the other one's pin has ended, or its foreign write is seen to."""
+    create(primary, "default.a")
+    write(primary, "old", table="default.a")
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+    tables = ["default.a", T]
+    sync_tables(primary, replica, "p", tables)
+    drop_table(primary, "default.a")
+    create(primary, "default.a")
+    write(primary, "new", table="default.a")
+    if what == "foreign write":
+        write(replica, "foreign", partition="p=1")
+    else:
+        replica.client.pins.pin("books", [T], expires=3600)
+    if what == "columns":
+        primary.client.catalog.replace_columns(T, [Column("a", "string"), Column("more", "int")])
+    if what == "partition":
+        drop_partition(primary, "p=1")
+    with pytest.raises((TablePinnedError, ReplicaDivergedError)):
+        sync_tables(primary, replica, "p", tables)
+    assert rows(replica, "default.a") == {"": {"1:old"}}
