@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem.publishing import Manifest, ManifestDirectory, partition_problem, staged_files
-from airflow_hive_acid.format.names import ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX, parse_bucket_file
+from airflow_hive_acid.format.names import (
+    ACID_VERSION_FILE,
+    FLUSH_LENGTH_SUFFIX,
+    DirectoryKind,
+    parse_bucket_file,
+    parse_directory,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.filesystem.protocol import Filesystem
     from airflow_hive_acid.filesystem.publishing import Target
@@ -158,6 +164,26 @@ def check_batch(filesystem: Filesystem, batch: PublishedBatch, uris: Mapping[str
         wrong += [name for name in listed if name not in sides and name not in expected and name != ACID_VERSION_FILE]
         if wrong:
             raise PublishError(f"{uri}/{wrong[0]} is not as the batch has published it; the txn is not committed")
+
+
+def check_not_dropped(filesystem: Filesystem, directories: Iterable[ManifestDirectory], high: int) -> None:
+    """Refuse rows in a partition that was dropped since the batch was opened.
+
+    Where INSERT shares its lock with DROP PARTITION (``hive.txn.xlock.write``), nothing makes the drop wait for the
+    batch. What it leaves in the directory is a base of its own write id, which hides all that the batch writes there.
+
+    :param high: the last write id of the batch.
+    :raises PublishError: naming the base.
+    """
+    for place in sorted({directory.place for directory in directories}):
+        for entry in filesystem.list_files(place):
+            named = parse_directory(entry.name) if entry.is_dir else None
+            is_base = named is not None and named.kind is DirectoryKind.BASE and not named.visibility_txn_id
+            if named is not None and is_base and named.max_write_id > high:
+                raise PublishError(
+                    f"{place}/{entry.name} hides what the write ids up to {high} write: the partition was dropped, or "
+                    "overwritten, since the batch was opened. The txn is not committed; write it again in another batch"
+                )
 
 
 def seal_batch(filesystem: Filesystem, batch: PublishedBatch) -> None:

@@ -28,6 +28,7 @@ from airflow_hive_acid.format.jobs import Append, JobError, JobResult
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.doctor import examine_tables
 from airflow_hive_acid.metastore.batches import runs
+from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 from airflow_hive_acid.metastore.schema_catalog import TABLE_PARAMS
 from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS, TXNS
@@ -475,6 +476,42 @@ def test_a_lost_answer_to_the_end_of_a_batch_is_no_failure_of_what_was_committed
         patched.setattr(client, "commit_txn", lossy)
         batch.close()
     assert read(client, "w.t") == [1]
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["written to before", "first written to"])
+def test_rows_written_behind_the_drop_of_their_partition_are_not_lost(
+    client: MetastoreClient, warehouse: str, fs: Filesystem, used: bool
+) -> None:
+    """
+    t1  a batch is open: its write ids are given
+    t2            the partition is dropped, beside its lock: a base of a later write id hides what is there
+    t3  the batch writes to it: hidden, too, if it were committed. Refused; another batch writes behind the base
+    """
+    engine = engine_of(client, ModelSpark(), warehouse)
+    shared = {"hive.txn.xlock.write": "true"}  # Hive's default: INSERT shares its lock with DROP PARTITION
+    engine._context.settings = engine._context.settings.with_overrides(Source.REQUEST, shared)
+    engine.run(TABLES)
+    with engine.batch("w.p", partition={"k": "a"}, transactions=1) as first:
+        first.write(records(0))
+    batch = engine.batch("w.p", partition={"k": "a" if used else "b"}, transactions=4)
+    batch.write(records(1))
+    batch.commit()
+    if not used:
+        batch._static = (("k", "a"),)
+        assert batch._open is not None
+        batch._open._static = batch._static
+    assert [lock.type for lock in client.show_locks()] == [LockType.SHARED_READ]
+    engine.run("ALTER TABLE w.p DROP PARTITION (k = 'a')")
+    batch.write(records(2))
+    with pytest.raises(PublishError, match=r"k=a/base_0*\d+ .*dropped"):
+        batch.commit()
+    batch.write(records(2))
+    batch.commit()
+    batch.close()
+    assert read(client, "w.p") == ([2] if used else [1, 2])
+    forget(client, fs)
+    compact(client, fs, "w.p", "k=a")
+    assert read(client, "w.p") == ([2] if used else [1, 2])
 
 
 def test_a_job_that_fails_ends_the_batch_and_the_next_write_begins_another(
