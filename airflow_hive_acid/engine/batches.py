@@ -37,7 +37,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.filesystem.batch_publishing import (
     PublishedBatch,
     check_batch,
-    check_not_dropped,
+    check_not_hidden,
     publish_batch,
     read_batch_staging,
     seal_batch,
@@ -413,8 +413,7 @@ class _OpenBatch:
         def check(conn: Connection) -> None:
             require_anchor(conn, self._txns.anchor)
             check_batch(self._context.filesystem, self._published, {d.uri: d for d in manifest.directories})
-            if self._table.is_partitioned:
-                check_not_dropped(self._context.filesystem, manifest.directories, self._txns.high)
+            check_not_hidden(self._context.filesystem, manifest.directories, self._txns.high)
             self._add_partitions(conn, write_id, manifest)
             if manifest.directories:
                 told = writes(self._key, write_id, [manifest])

@@ -166,11 +166,11 @@ def check_batch(filesystem: Filesystem, batch: PublishedBatch, uris: Mapping[str
             raise PublishError(f"{uri}/{wrong[0]} is not as the batch has published it; the txn is not committed")
 
 
-def check_not_dropped(filesystem: Filesystem, directories: Iterable[ManifestDirectory], high: int) -> None:
-    """Refuse rows in a partition that was dropped since the batch was opened.
+def check_not_hidden(filesystem: Filesystem, directories: Iterable[ManifestDirectory], high: int) -> None:
+    """Refuse rows where a table was emptied, or a partition dropped, since the batch was opened.
 
-    Where INSERT shares its lock with DROP PARTITION (``hive.txn.xlock.write``), nothing makes the drop wait for the
-    batch. What it leaves in the directory is a base of its own write id, which hides all that the batch writes there.
+    Where INSERT shares its lock with those (``hive.txn.xlock.write``), they do not wait for the batch. What they leave
+    in the directory is a base of their own write id, which hides all that the batch writes there.
 
     :param high: the last write id of the batch.
     :raises PublishError: naming the base.

@@ -25,6 +25,7 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.format.jobs import Append, JobError, JobResult
+from airflow_hive_acid.format.names import base_name
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.doctor import examine_tables
 from airflow_hive_acid.metastore.batches import runs
@@ -512,6 +513,25 @@ def test_rows_written_behind_the_drop_of_their_partition_are_not_lost(
     forget(client, fs)
     compact(client, fs, "w.p", "k=a")
     assert read(client, "w.p") == ([2] if used else [1, 2])
+
+
+def test_rows_written_behind_a_truncate_are_not_lost(client: MetastoreClient, warehouse: str) -> None:
+    engine = engine_of(client, ModelSpark(), warehouse)
+    shared = {"hive.txn.xlock.write": "true", "hive.txn.xlock.iow": "false"}
+    engine._context.settings = engine._context.settings.with_overrides(Source.REQUEST, shared)
+    engine.run(TABLES)
+    batch = engine.batch("w.t", transactions=3)
+    batch.write(records(1))
+    batch.commit()
+    with client.transaction({"w.t": "insert"}) as txn:  # INSERT OVERWRITE of nothing, as Spark would write it
+        root = local(client.catalog.get_table("w.t").location)
+        (root / base_name(txn.write_ids["w.t"])).mkdir()
+    batch.write(records(2))
+    with pytest.raises(PublishError, match=r"w.db/t/base_0*\d+ hides"):
+        batch.commit()
+    batch.write(records(2))
+    batch.commit()
+    batch.close()
 
 
 def test_a_job_that_fails_ends_the_batch_and_the_next_write_begins_another(
