@@ -34,6 +34,7 @@ def explain(
     session: CliSession = context.obj
     client = session.client()
     database, table = _place(what)
+    session.note_missing(database, table)
     now = [
         _now(outcome)
         for outcome in explain_cleaning(client, session.filesystem())

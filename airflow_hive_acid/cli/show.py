@@ -101,5 +101,6 @@ def _show(context: typer.Context, form: Format, kind: str, **asked: Any) -> None
     from airflow_hive_acid.engine.shows import ShowRequest, stream
 
     session: CliSession = context.obj
+    session.note_missing(asked.get("database"), asked.get("table"))
     streamed = stream(session.client(), ShowRequest(kind, **asked))
     print_stream([column.name for column in streamed.columns], streamed.rows, form)

@@ -76,6 +76,17 @@ def test_what_cannot_be_chosen_is_named(call, arguments, text):
     assert text in str(done.exception)
 
 
+def test_nothing_about_a_table_that_is_not_there_is_said_to_be_so(call, client):
+    """No locks on a misspelt table is no good news; what is left of a dropped one is shown all the same."""
+    client.compactions.enqueue("w.gone")
+    for verb in (("show", "locks"), ("show", "compactions"), ("cleaning", "explain")):
+        done = call(*verb, "w.gone", "--format", "json")
+        assert (done.exit_code, "note: there is no table w.gone" in done.stderr) == (0, True), done.output
+        assert "note: there is no database nope" in call(*verb, "nope").stderr
+        assert "note" not in call(*verb).stderr
+    assert len(json.loads(call("show", "compactions", "w.gone", "--format", "json").stdout)) == 1
+
+
 @pytest.mark.rule("R14")
 def test_script_with_a_key_is_applied_once(call, client, warehouse):
     client.catalog.set_warehouse(warehouse)
