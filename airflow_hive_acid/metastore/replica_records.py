@@ -18,6 +18,7 @@ from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.schema_catalog import DATABASE_PARAMS, DBS, TBLS
 from airflow_hive_acid.metastore.schema_replication_acid import HIVE_ACID_REPL_SYNC, HIVE_ACID_REPL_TABLE
+from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,6 +54,7 @@ _RECORDS = select(_T.HRT_TABLE_ID, _T.HRT_SOURCE_TABLE, _T.HRT_SOURCE_ID, _T.HRT
 _FORGET = delete(HIVE_ACID_REPL_TABLE).where(
     _T.HRT_POLICY == bindparam("policy"), _T.HRT_TABLE_ID.in_(bindparam("ids", expanding=True))
 )
+_UNLOCK = delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID.in_(bindparam("ids", expanding=True)))
 _NAMES = (
     select(TBLS.c.TBL_ID, DBS.c.NAME, TBLS.c.TBL_NAME)
     .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
@@ -152,6 +154,12 @@ def require_attempt(conn: Connection, policy: str, attempt: str) -> SyncRecord:
         by = "was failed over" if found is not None and found.failed_over else "has been taken over by another sync"
         raise ReplicationBusyError(f"replication policy {policy!r} {by} meanwhile; this sync changes nothing")
     return found
+
+
+def release_locks(conn: Connection, txn_ids: Sequence[int]) -> None:
+    """Let go of what txns of syncs hold that do not count any more: who takes over may have to drop the table."""
+    for part in chunks(list(txn_ids)):
+        conn.execute(_UNLOCK, {"ids": list(part)})
 
 
 def finish_attempt(conn: Connection, policy: str, state_id: int) -> None:

@@ -37,6 +37,7 @@ from airflow_hive_acid.metastore.replica_records import (
     mark_target,
     read_records,
     read_sync,
+    release_locks,
     require_attempt,
 )
 from airflow_hive_acid.metastore.replicated import forget_mapping
@@ -198,6 +199,7 @@ class _Sync:
             if before is not None and before.attempt == self._attempt:
                 before = self._before  # R17: the answer to the COMMIT was lost; whom we took over from is known still
             self._before = before
+            release_locks(conn, sync_txns(conn, self._policy))
             for database in sorted({table_name(t).database for t in self._tables.values()}):
                 mark_target(conn, database, self._policy)
             return before, read_records(conn, self._policy)

@@ -32,6 +32,7 @@ from airflow_hive_acid.metastore.replica_records import (
     read_names,
     read_records,
     read_sync,
+    release_locks,
     target_databases,
     unmark_target,
     write_records,
@@ -140,6 +141,7 @@ def _take_over(conn: Connection, policy: str, site: str) -> tuple[SyncRecord, di
         )
     if before.failed_over is None:
         mark_failed_over(conn, policy, str(uuid.uuid4()))
+    release_locks(conn, sync_txns(conn, policy))
     return before, read_records(conn, policy)
 
 

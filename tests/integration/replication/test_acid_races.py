@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import sqlalchemy as sa
 
 from airflow_hive_acid.errors import MetastoreUnavailableError, ReplicaDivergedError, ReplicationBusyError
 from airflow_hive_acid.metastore.replica_records import read_sync
@@ -18,6 +17,7 @@ from airflow_hive_acid.replication import acid_sync
 from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.failover import fail_over
 
+from .lost_answers import LostAnswers
 from .world import clean, pass_time
 
 if TYPE_CHECKING:
@@ -197,32 +197,6 @@ def test_a_sync_that_was_taken_over_says_so_wherever_it_is(primary: Site, replic
         assert rows(replica, table) == rows(primary, table)
 
 
-class LostAnswers:
-    """The connection to a metastore breaks right after a COMMIT has happened: the n-th one, counted from 1.
-
-    :param for_good: nothing is committed any more afterwards.
-    """
-
-    def __init__(self, site: Site, number: int, monkeypatch: pytest.MonkeyPatch, *, for_good: bool) -> None:
-        self.number, self.commits = number, 0
-        database = site.client.database
-        do_commit = database.engine.dialect.do_commit
-
-        def commit(connection: Any) -> None:
-            self.commits += 1
-            if self.commits <= self.number or not for_good:
-                do_commit(connection)
-            if self.commits == self.number or (for_good and self.happened):
-                raise sa.exc.OperationalError("COMMIT", {}, Exception("lost"), connection_invalidated=True)
-
-        monkeypatch.setattr(database.engine.dialect, "do_commit", commit)
-        monkeypatch.setattr(database, "_sleep", lambda _seconds: None)
-
-    @property
-    def happened(self) -> bool:
-        return self.commits >= self.number
-
-
 @pytest.mark.rule("R17")
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 def test_a_sync_may_lose_the_answer_to_any_commit_at_the_replica(
@@ -315,3 +289,22 @@ def test_a_partition_that_is_added_again_just_before_the_cleaner_locks_it_stays(
     monkeypatch.setattr(primary.client, "lock", after_adding)
     clean(primary)
     assert rows(primary) == {"p=1": {"3:b"}}
+
+
+def test_a_killed_sync_keeps_nobody_from_dropping_its_table(primary: Site, replica: Site) -> None:
+    """The lock by which it kept the Cleaner away is let go of when the next one takes over."""
+    create(primary, partitioned=True)
+    write(primary, "a", partition="p=1")
+
+    def killed(name: str) -> None:
+        if name == "advance":
+            assert [lock.table for lock in replica.client.show_locks()] == ["t"]
+            raise KeyboardInterrupt(name)
+
+    with pytest.raises(KeyboardInterrupt):
+        sync(primary, replica, killed)
+    write(primary, "b", partition="p=2")
+    seen: list[int] = []
+    sync(primary, replica, lambda name: seen.append(len(replica.client.show_locks())) if name == "copy" else None)
+    assert seen == [0]
+    assert rows(replica) == rows(primary)

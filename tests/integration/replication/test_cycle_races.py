@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import ActionRefusedError, ReplicationBusyError
+from airflow_hive_acid.errors import ActionRefusedError, HiveAcidError, ReplicationBusyError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
@@ -24,6 +25,8 @@ from airflow_hive_acid.replication.runner import _Cycle
 from airflow_hive_acid.replication.site import Site
 from airflow_hive_acid.replication.state import PolicyRecord
 from airflow_hive_acid.settings import Settings, Source
+
+from .lost_answers import LostAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -336,3 +339,35 @@ def test_sides_without_acid_tables_change_places_too(pair: tuple[Site, Site]) ->
     fail_back(replica, primary, back.name, POLICY.name)
     cycle(pair)
     assert lines(replica) == ["a", "b"]
+
+
+@pytest.mark.rule("R17")
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+def test_a_cycle_may_lose_the_answer_to_any_commit_at_the_replica(
+    pair: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, *, for_good: bool
+) -> None:
+    """An import with files; a drop, and a table that is made anew. Every COMMIT (in the suite: every fifth)."""
+    primary, replica = pair
+    plain(primary, "a")
+    cycle(pair)
+    first, apart = (1, 1) if request.config.getoption("programs") else (3 if for_good else 1, 5)
+    for number in range(first, 100, apart):
+        before = lines(primary)
+        insert(primary, f"b{number}")
+        if number % 2:
+            location = primary.client.catalog.drop_table(PLAIN).locations[0]
+            primary.filesystem.delete(location, inside=location.rpartition("/")[0])
+            plain(primary, f"c{number}")
+        with monkeypatch.context() as patched:
+            lost = LostAnswers(replica, number, patched, for_good=for_good)
+            with contextlib.suppress(HiveAcidError):
+                cycle(pair)
+        if replica.client.catalog.find_tables([PLAIN]) and not replica.client.show_locks():
+            assert lines(replica) in (before, lines(primary))
+        cycle(pair)
+        assert lines(replica) == lines(primary)
+        assert not [t for t in replica.client.show_transactions() if t.state.value == "o"]
+        if not lost.happened:
+            break
+    assert not lost.happened
+    assert number > 5
