@@ -7,11 +7,13 @@ micro-batch looked at a second time, for the rows that do not.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.format.jobs import MergeClause
 from airflow_hive_acid.format.streams import DELETED
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.assign import assigned
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from airflow_hive_acid.format.jobs import Merge
     from airflow_hive_acid.spark.schema import TableColumn
 
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
@@ -75,6 +78,38 @@ def one_per_key(rows: DataFrame, keys: Sequence[str], latest_by: str | None, str
     )
     counted = rows.selectExpr("*", f"count(1) over (partition by {over}) as {_NUMBER}")
     return counted.where(f"if({_NUMBER} > 1, {several}, true)").drop(_NUMBER)
+
+
+def without_moves(step: Merge, rows: DataFrame, keys: Sequence[str], stream: str) -> Merge:
+    """The MERGE of an upsert that ends with an error where a row would have to move to another partition.
+
+    An update changes no partition columns; without the error the row would stay where it is and that change be lost.
+
+    :param rows: those of the micro-batch.
+    """
+    given = {field.name.lower(): field.dataType for field in rows.schema.fields}
+    wanted = {key.lower() for key in keys}
+    target, source = step.target_alias, step.source_alias
+    staying = []
+    for column in schema.table_columns(step.target.partition_columns, step.target.table):
+        if column.name not in wanted and column.name in given:
+            value = schema.quoted(source, column.name)
+            if given[column.name] != column.type:
+                value = assigned(value, given[column.name], column, step.target.table)
+            staying.append((column.name, f"{schema.quoted(target, column.name)} <=> {value}"))
+    if not staying:
+        return step
+    moved = fail(
+        InvalidArgumentsError,
+        f"stream {stream}: the row with {', '.join(keys)} = ({{}}) is in another partition "
+        f"({', '.join(name for name, _ in staying)}) than the stream says, and an upsert moves no rows; partition the "
+        "table by what never changes, or name the partition columns among the keys",
+        f"concat_ws(', ', {', '.join(schema.quoted(source, key.lower()) for key in keys)})",
+    )
+    # A clause that takes no row; behind the one of rows that delete, of which only the keys are looked at.
+    check = MergeClause("delete", True, f"if({' and '.join(same for _, same in staying)}, false, {moved})")
+    deletes = sum(clause.action == "delete" for clause in step.clauses)
+    return replace(step, clauses=(*step.clauses[:deletes], check, *step.clauses[deletes:]))
 
 
 class Misfits(NamedTuple):

@@ -28,7 +28,7 @@ from airflow_hive_acid.spark.output import Staging, rows_in
 from airflow_hive_acid.spark.session import require_utc, step_session
 from airflow_hive_acid.spark.stream_channel import Conversation
 from airflow_hive_acid.spark.stream_deletes import Deletion
-from airflow_hive_acid.spark.stream_rows import Misfits, keys_as_stored, one_per_key
+from airflow_hive_acid.spark.stream_rows import Misfits, keys_as_stored, one_per_key, without_moves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -223,6 +223,7 @@ class HiveAcidSink:
         if isinstance(step, Merge):
             rows = keys_as_stored(rows, _columns(step.target), self._options.keys, step.target.table)
             rows = one_per_key(rows, self._options.keys, self._latest_by, self._options.stream)
+            spec = replace(spec, step=without_moves(step, rows, self._options.keys, self._options.stream))
         if not isinstance(step, Insert) or not step.target.has_row_ids:
             rows.createOrReplaceGlobalTempView(self._options.view)
             return run.run_step(self._session, spec)

@@ -315,6 +315,15 @@ def test_change_events_leave_what_the_database_has_whatever_their_order_in_a_mic
     found = client.streams.find("stock")
     assert (found.rows, found.quarantined) == (applied + 1, 4)
 
+    # A row that would have to move is neither left where it is nor there twice.
+    elsewhere = {"op": "u", "id": f"{kept[0][0]}", "name": "x", "amount": "1", "region": "r9", "position": 910}
+    source.add(elsewhere)
+    told_of = rf"the row with id = \({kept[0][0]}\) is in another partition \(region\) than the stream says"
+    with pytest.raises(StreamingQueryException, match=told_of):
+        source.run(schema, strict)
+    strict.close()
+    assert engine.query("SELECT * FROM w.stock ORDER BY id").rows == kept
+
 
 @pytest.mark.backends("sqlite")
 def test_the_examples_of_the_page_apply_change_events(
