@@ -136,7 +136,7 @@ def parse_metadata(text: str) -> Dump:
     """
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptDumpError(f"{METADATA} is no JSON ({error}); export again") from None
     if not isinstance(document, dict) or document.get("version") not in _READABLE:
         version = document.get("version") if isinstance(document, dict) else None
@@ -154,7 +154,9 @@ def parse_metadata(text: str) -> Dump:
             whole_table=document.get(_WHOLE, "true") == "true", shared_columns=document.get(_SHARED) == "true",
             write_ids=document.get("repl.valid.writeid.list"),
         )  # fmt: skip
-    except (InvalidArgumentsError, KeyError, TypeError, ValueError, IndexError) as error:
+    except (
+        InvalidArgumentsError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError,
+    ) as error:  # fmt: skip
         raise CorruptDumpError(f"{METADATA} cannot be read: {type(error).__name__}: {error}; export again") from None
     if table is None and document.get("repl.noop") != "true":
         raise CorruptDumpError(f"{METADATA} holds no table; export again")
@@ -194,7 +196,7 @@ def parse_file_list(text: str) -> tuple[DumpFile, ...]:
         try:
             entry = json.loads(line)
             file = DumpFile(str(entry["partition"]), str(entry["path"]), int(entry["size"]), entry["checksum"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise CorruptDumpError(f"line {number} of {FILE_LIST} cannot be read: {error}") from None
         if file.size < 0 or not (isinstance(file.checksum, str) and file.checksum.startswith("sha256:")):
             raise CorruptDumpError(f"line {number} of {FILE_LIST} has no size and checksum of {file.path}")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
 
 _LONG = 8
+_PIECE = 1 << 20
 
 
 def settled(
@@ -76,13 +77,18 @@ def settled(
 
 def _flushed(filesystem: Filesystem, uri: str) -> int | None:
     """The last whole length in a side file; None without one, 0 when nothing was flushed."""
-    try:
-        # Hive appends a length for each flush and never reads but the last.
-        text = filesystem.read_range(uri, 0, 1 << 20)
-    except FileNotFoundError:
-        return None
-    whole = len(text) // _LONG * _LONG
-    return int(struct.unpack(">q", text[whole - _LONG : whole])[0]) if whole else 0
+    # Hive appends a length for each flush and never reads but the last.
+    last, at = b"", 0
+    while True:
+        try:
+            piece = filesystem.read_range(uri, at, _PIECE)
+        except FileNotFoundError:
+            return None
+        whole = len(piece) // _LONG * _LONG
+        last = piece[whole - _LONG : whole] if whole else last
+        if len(piece) < _PIECE:
+            return int(struct.unpack(">q", last)[0]) if last else 0
+        at += _PIECE
 
 
 def _size(filesystem: Filesystem, directory: str, name: str) -> int | None:
