@@ -165,7 +165,7 @@ def drop_pin(client: MetastoreClient, pin_id: int, person: Person) -> Outcome:
     if found.state is not PinState.ACTIVE:
         return Outcome(True, True, f"{found} has ended before: {found.reason}")
     why = f"dropped by {person.name}" + (f": {person.reason}" if person.reason else "")
-    client.pins.unpin(found.name, why)
+    client.pins.unpin(found.name, why, pin_id=pin_id)
     return Outcome(True, False, f"{found} is dropped; what was kept for it alone goes with the next clean-up")
 
 

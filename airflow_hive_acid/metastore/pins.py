@@ -39,6 +39,7 @@ from airflow_hive_acid.metastore.pin_rules import (
     checked_comment,
     checked_duration_ms,
     checked_name,
+    moment,
     overdue,
 )
 from airflow_hive_acid.metastore.pinned import PINNED
@@ -272,12 +273,15 @@ class Pins:
         self._database.run(change)
         return self.get(name)
 
-    def unpin(self, name: str, reason: str | None = None) -> Pin:
+    def unpin(self, name: str, reason: str | None = None, *, pin_id: int | None = None) -> Pin:
         """Drop a pin: nobody begins to read by it any more, and what was kept for it goes when nobody does.
 
+        :param pin_id: drop no other one of that name.
         :raises NoSuchPinError: when there is no such pin.
         """
         pin = self.get_any(name)
+        if pin_id not in (None, pin.id):
+            raise NoSuchPinError(f"{pin} is another one by now, made by {pin.user} on {moment(pin.created)}")
         self._end(pin, reason or f"dropped by {self._client.user}")
         self.settle()
         return next(p for p in self.show(ended=True) if p.id == pin.id)

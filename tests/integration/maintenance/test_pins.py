@@ -353,6 +353,15 @@ def test_who_reads_by_a_pin_that_ends_reads_to_the_end(
         client.pins.require_kept(seen.pinned)
 
 
+def test_who_drops_a_pin_that_he_saw_drops_no_later_one_of_its_name(client: MetastoreClient, table: Any) -> None:
+    old = client.pins.pin("p", ["default.t"], expires=HOUR)
+    client.pins.unpin("p", pin_id=old.id)
+    new = client.pins.pin("p", ["default.t"], expires=HOUR)
+    with pytest.raises(NoSuchPinError, match="pin 'p' is another one by now, made by ann"):
+        client.pins.unpin("p", pin_id=old.id)
+    assert client.pins.get("p").id == new.id
+
+
 def test_a_pin_whose_txn_was_aborted_from_outside_is_not_read(client: MetastoreClient, table: Any) -> None:
     table.insert()
     pin = client.pins.pin("p", ["default.t"], expires=HOUR)
