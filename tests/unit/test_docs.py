@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -62,6 +66,64 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A `b` (c)\n[x](#a-b-c) [y](#nothing) [z](other.md) `[no](link.md)`\n```\n[no](link.md)\n```\n")
     assert broken_links(page) == ["#nothing: no such heading", "other.md: no such file"]
+
+
+def wrong_blocks(text: str) -> list[str]:
+    """Blocks of Python, JSON and TOML that are none, and names they import from this package that it does not have."""
+    wrong = []
+    for kind, indented in re.findall(r"^ *```(python|json|toml)\b[^\n]*\n(.*?)^ *```", text, re.S | re.M):
+        block = textwrap.dedent(indented)
+        try:
+            if kind == "json":
+                json.loads(block)
+            elif kind == "toml":
+                tomllib.loads(block)
+            else:
+                wrong += _missing_names(ast.parse(block.replace("…", "...")))
+        except (ValueError, SyntaxError) as error:
+            wrong.append(f"{kind}: {error}")
+    return wrong
+
+
+def _missing_names(tree: ast.Module) -> list[str]:
+    missing = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("airflow_hive_acid"):
+            continue
+        place = ROOT / str(node.module).replace(".", "/")
+        file = next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.exists()), None)
+        source = "" if file is None else file.read_text(encoding="utf-8")
+        missing += [f"{node.module}.{a.name}" for a in node.names if not re.search(rf"\b{a.name}\b", source)]
+    return missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_code_is_what_it_says(page: Path) -> None:
+    assert wrong_blocks(page.read_text(encoding="utf-8")) == []
+
+
+def test_wrong_blocks_are_found() -> None:
+    blocks = {
+        "python": ["f(…)", "f(", "from airflow_hive_acid.settings import SETTINGS, NONE"],
+        "json": ['{"a": 1}', "{a: 1}"],
+        "toml": ["a = 1", "a ="],
+    }
+    text = "".join(f"  ```{kind}\n  {block}\n  ```\n" for kind, all_ in blocks.items() for block in all_)
+    found = wrong_blocks(text)
+    assert [problem.split(":")[0] for problem in found] == ["python", "airflow_hive_acid.settings.NONE", "json", "toml"]
+
+
+def test_files_that_the_documents_name_are_there() -> None:
+    named = [
+        (page.name, path)
+        for page in PAGES
+        for path in re.findall(
+            r"`((?:tests|scripts|docs|dags|examples|benchmarks|airflow_hive_acid|requirements)/[\w./-]+\.\w+)`",
+            page.read_text(encoding="utf-8"),
+        )
+    ]
+    assert len(named) > 20
+    assert [(page, path) for page, path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_decision_is_listed_under_its_number_and_title() -> None:
