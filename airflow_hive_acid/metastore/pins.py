@@ -258,6 +258,8 @@ class Pins:
         """
         lasts = None if expires is None else checked_duration_ms(expires)
         budget = checked_budget(max_bytes)
+        if lasts is None and budget is None:
+            raise InvalidArgumentsError("expires and max_bytes: neither was given, so nothing is changed; give one")
         pin = self.get(name)
 
         def change(conn: Connection) -> None:

@@ -166,6 +166,8 @@ def test_a_pin_is_to_hive_a_reader_that_ends_when_it_expires(client: MetastoreCl
             "r",
             "a",
         )
+    with pytest.raises(InvalidArgumentsError, match="expires and max_bytes: neither was given"):
+        client.pins.extend("p")
     longer = client.pins.extend("p", expires=2 * HOUR, max_bytes=10)
     assert longer.expires > pin.expires + 3_000_000
     assert longer.max_bytes == 10
