@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
+#: Packages whose errors say that credentials, endpoints or rights are wrong, and are no OSError.
+_STORAGE_CLIENTS = frozenset({"botocore", "aiobotocore", "s3fs", "gcsfs", "adlfs", "azure", "google"})
 #: What typer makes of KeyboardInterrupt.
 _TYPER_INTERRUPTED = 130
 
@@ -170,6 +172,11 @@ def run(
     except OSError as error:
         # A full disk, a directory that is not ours: the text says which; a traceback would add nothing.
         say(f"error: {error}")
+        sys.exit(1)
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _STORAGE_CLIENTS:
+            raise
+        say(f"error: the storage cannot be used: {error} ({type(error).__name__}); see docs/operations.md")
         sys.exit(1)
     except SystemExit as end:
         if end.code != _TYPER_INTERRUPTED:

@@ -50,7 +50,9 @@ class FsspecFilesystem:
             remedy = "install the package it names"
             if protocol == "hdfs":
                 remedy = "install libhdfs, or say where its WebHDFS is: FSSPEC_WEBHDFS, see docs/operations.md"
-            raise ConfigurationError(f"{uri}: fsspec cannot open {protocol!r} ({error}); {remedy}") from error
+            # libhdfs lists each place where it has looked for a JVM, a line for one.
+            said = str(error).partition("\n")[0]
+            raise ConfigurationError(f"{uri}: fsspec cannot open {protocol!r} ({said}); {remedy}") from error
 
     def can_fence(self, uri: str) -> bool:
         """See the protocol."""

@@ -58,6 +58,24 @@ def test_failure_ends_with_1_and_its_text(monkeypatch, capsys, script, message):
     assert message in output.err
 
 
+@pytest.mark.parametrize("ours", [True, False])
+def test_storage_without_credentials_is_named_without_a_traceback(monkeypatch, capsys, ours):
+    """What is not known to be about the storage keeps its traceback: it is a fault of ours."""
+    kind = type("NoCredentialsError", (Exception,), {"__module__": "elsewhere" if ours else "botocore.exceptions"})
+
+    def fail(*_arguments, **_options):
+        raise kind("Unable to locate credentials")
+
+    monkeypatch.setattr("airflow_hive_acid.cli.session.CliSession.client", fail)
+    monkeypatch.setattr("sys.argv", ["hive-acid", "schema", "check"])
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("airflow_hive_acid.cli.session.CliSession.bare_client", fail)
+    with pytest.raises(kind if ours else SystemExit):
+        main()
+    said = "the storage cannot be used: Unable to locate credentials (NoCredentialsError)"
+    assert (said in capsys.readouterr().err) is not ours
+
+
 def test_directory_that_cannot_be_written_is_named(monkeypatch, capsys, tmp_path):
     (tmp_path / "file").touch()
     arguments = ["--warehouse", str(tmp_path / "file"), "sql", "-e", "CREATE DATABASE w"]
