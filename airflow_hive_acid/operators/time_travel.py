@@ -107,7 +107,13 @@ class HiveAcidChangesOperator(HiveAcidOperator):
 
     def _range(self, hook: HiveAcidHook) -> ChangeRange:
         from airflow_hive_acid.engine.changes import change_range
+        from airflow_hive_acid.errors import InvalidArgumentsError
 
+        if self.into is not None and self.to_write_id in (None, "", "None"):
+            raise InvalidArgumentsError(
+                f"to_write_id: it was rendered as {self.to_write_id!r}, and into needs one, so that every try reads "
+                "the same range"
+            )
         return change_range(hook.get_conn(), str(self.table), self.from_write_id, self.to_write_id)
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:

@@ -113,6 +113,10 @@ def test_changes_are_written_for_the_range_that_has_ended(conn_id: str, client: 
     assert into.work(hook, engine)["changes"]["to_write_id"] == 2
     assert engine.asked[1] == "INSERT INTO `db`.`u`\nSELECT * FROM `db`.`t` CHANGES BETWEEN 1 AND 2"
     assert "CHANGES" not in into.lineage_script()
+    for rendered in ("", "None"):
+        endless = HiveAcidChangesOperator(from_write_id=1, to_write_id=rendered, into="db.u", **common)
+        with pytest.raises(InvalidArgumentsError, match="to_write_id: it was rendered as"):
+            endless.work(hook, engine)
     assert HiveAcidChangesOperator(from_write_id=4, path="/out/y", **common).work(hook, engine)["empty"] is True
     assert len(engine.asked) == 2
     hook.close()
