@@ -225,7 +225,7 @@ class SiteExecutor:
             self.source.client, self.target.client, self.policy.name,
             {name: self.policy.target_database(name) for name in names}, self.policy.privileges,
             tables=lambda database, table: self.policy.selects(TableName(database, table)),
-            allowed=self.target.require_allowed,
+            whole=self.policy.owns, allowed=self.target.require_allowed,
         )  # fmt: skip
         named = (("granted", report.granted), ("revoked", report.revoked), ("kept", report.kept),
                  ("waiting", report.waiting))  # fmt: skip

@@ -163,6 +163,7 @@ def sync_privileges(
     mode: PrivilegeMode,
     *,
     tables: Callable[[str, str], bool] = lambda database, table: True,
+    whole: Callable[[str], bool] = lambda database: True,
     with_global: bool = False,
     allowed: Callable[[Connection], object] = lambda _conn: None,
 ) -> PrivilegeReport:
@@ -170,6 +171,8 @@ def sync_privileges(
 
     :param databases: the replica's database by the primary's.
     :param tables: which tables of a database (of the primary) the policy covers.
+    :param whole: whether it covers a whole database (of the primary). Otherwise privileges on it are left out:
+        at the replica they would hold for tables that are not the policy's.
     :param with_global: also privileges on the whole metastore: only for policies that replicate all of it.
     :param allowed: asked first in that transaction; what it raises ends it.
     :returns: what was done; ``waiting`` is for objects that have not been replicated yet.
@@ -177,7 +180,7 @@ def sync_privileges(
     if mode is PrivilegeMode.NONE or not databases:
         return PrivilegeReport()
     theirs = source.database.read(lambda conn: read_privileges(conn, sorted(databases)))
-    wanted = select_entries(theirs.entries, tables, with_global=with_global)
+    wanted = select_entries(theirs.entries, tables, whole=whole, with_global=with_global)
     wanted = {rename(entry, databases): value for entry, value in wanted.items()}
     covered = {v: k for k, v in databases.items()}
 
@@ -186,8 +189,9 @@ def sync_privileges(
         ours = read_privileges(conn, sorted(covered))
         before = _before(conn, policy, ours)
         here = select_entries(
-            ours.entries, lambda d, t: tables(covered[d], t), with_global=with_global, also=frozenset(before)
-        )
+            ours.entries, lambda d, t: tables(covered[d], t), whole=lambda d: whole(covered[d]),
+            with_global=with_global, also=frozenset(before),
+        )  # fmt: skip
         # A role that nothing at the replica needed yet is there all the same.
         here |= {e: v for e, v in ours.entries.items() if isinstance(e, Role | Member) and (e in wanted or e in before)}
         return _apply(conn, policy, compare(wanted, here, before, mode), ours, wanted, before)
@@ -199,6 +203,7 @@ def select_entries(
     entries: Entries,
     tables: Callable[[str, str], bool],
     *,
+    whole: Callable[[str], bool],
     with_global: bool,
     also: frozenset[Entry] = frozenset(),
 ) -> Entries:
@@ -210,7 +215,11 @@ def select_entries(
     for entry, value in entries.items():
         if isinstance(entry, Owner | Privilege):
             on = entry.on
-            if with_global if not on.database else not on.table or tables(on.database, on.table):
+            if not on.database:
+                is_covered = with_global
+            else:
+                is_covered = tables(on.database, on.table) if on.table else whole(on.database)
+            if is_covered:
                 chosen[entry] = value
     roles = {name for e, v in chosen.items() for name in _roles_named(e, v)}
     members = [e for e in entries if isinstance(e, Member)]

@@ -216,3 +216,22 @@ def test_a_role_that_others_use_is_not_dropped(both: tuple[Site, Site]) -> None:
     report = sync(both)
     assert report.kept == ("role analyst: others at the replica use it",)
     assert Role("analyst") in entries(replica)
+
+
+def test_privileges_on_a_database_follow_only_where_all_of_it_is_replicated(both: tuple[Site, Site]) -> None:
+    """At the replica they hold for tables, too, that are not the policy's; those there are its admin's."""
+    primary, replica = both
+    theirs = privilege(SALES, Principal("ann", "USER"))
+    on_table = privilege(ORDERS, Principal("ann", "USER"))
+    own = privilege(SALES, Principal("bob", "USER"))
+    put(primary, theirs)
+    put(primary, on_table)
+    put(replica, own)
+    sync_privileges(
+        primary.client, replica.client, "p", {"sales": "sales"}, PrivilegeMode.MIRROR, whole=lambda _name: False
+    )
+    found = entries(replica)
+    assert (theirs in found, on_table in found, own in found) == (False, True, True)
+    sync_privileges(primary.client, replica.client, "p", {"sales": "sales"}, PrivilegeMode.MIRROR)
+    found = entries(replica)
+    assert (theirs in found, on_table in found, own in found) == (True, True, False)
