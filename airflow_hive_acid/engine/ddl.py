@@ -1,7 +1,8 @@
 """CREATE and DROP of databases and tables: rows in the catalog, directories in the warehouse.
 
 Each is a txn with Hive's locks (metastore.md 4.4): CREATE TABLE shares its database, DROP has what it drops to itself.
-The catalog changes in the txn's commit; directories are made or removed after it. R4: under the lock nobody can be at
+The catalog changes in the txn's commit; directories are removed after it and, as in Hive, made before it, so that a
+warehouse that cannot be written leaves no database or table behind. R4: under the lock nobody can be at
 work on a table any more, so jobs that are left over on it are fenced before its rows are forgotten.
 """
 
@@ -62,11 +63,23 @@ def _settle_warehouse(context: Context) -> None:
 
 def _create_database(context: Context, statement: CreateDatabase) -> None:
     _settle_warehouse(context)
-    database = context.client.catalog.create_database(
+    catalog = context.client.catalog
+    if not _exists(context, statement.name):
+        for location in dict.fromkeys(catalog.plan_database(statement.name, statement.location)):
+            context.filesystem.make_directory(location)
+    database = catalog.create_database(
         statement.name, statement.location, statement.if_not_exists, description=statement.comment
     )
     for location in {database.location, database.managed_location}:
         context.filesystem.make_directory(location)
+
+
+def _exists(context: Context, database: str) -> bool:
+    try:
+        context.client.catalog.get_database(database)
+    except NoSuchObjectError:
+        return False
+    return True
 
 
 def _create_table(context: Context, statement: CreateTable) -> None:
@@ -101,6 +114,8 @@ def _create_table(context: Context, statement: CreateTable) -> None:
         if planned.location is not None and planned.properties.get("transactional") == "true":
             # What a former table left there would become rows of this one.
             require_empty(context, f"a new transactional table {name}", planned.location)
+        if planned.location is not None:
+            context.filesystem.make_directory(planned.location)
     with _locked(context, [database_lock(definition.db, LockType.SHARED_READ)]):
         table = catalog.create_table(definition, statement.if_not_exists)
     context.filesystem.make_directory(table.location)

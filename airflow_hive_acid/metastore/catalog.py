@@ -146,6 +146,21 @@ class Catalog(CatalogBase):
 
         return self._run(operation, IdKind.DATABASE)
 
+    def plan_database(self, name: str, location: str | None = None) -> tuple[str, str]:
+        """The directories that a new database would have, its own and that of its managed tables; nothing is created.
+
+        :raises InvalidArgumentsError: when the name or the location can be none, or no warehouse is known.
+        """
+        lowered = database_name(name)
+        given = None if location is None else check_location(location)
+
+        def operation(connection: Connection) -> tuple[str, str]:
+            managed = managed_default(connection, lowered)
+            where = given or f"{self._external_root(connection)}/{lowered}.db"
+            return where, managed or where
+
+        return self._database.read(operation)
+
     def get_database(self, name: str) -> Database:
         """A database.
 

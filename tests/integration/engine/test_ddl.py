@@ -64,6 +64,24 @@ def test_transactional_table_wants_an_empty_directory(engine, client, tmp_path):
         client.catalog.get_table("w.n")
 
 
+def test_what_gets_no_directory_is_not_in_the_catalog(engine, client, warehouse):
+    """A warehouse that cannot be written: nothing is left, and the same statement works when that is mended."""
+    root = path_of(client, "w.t").parent
+    in_the_way = [root / "n", root.parent / "fresh.db"]
+    statements = ["CREATE TABLE w.n (a INT) TBLPROPERTIES ('transactional'='false')", "CREATE DATABASE fresh"]
+    for file, statement in zip(in_the_way, statements, strict=True):
+        file.write_text("in the way")
+        with pytest.raises((OSError, HiveAcidError), match=file.name):
+            engine.run(statement)
+    assert "n" not in client.catalog.list_tables("w")
+    with pytest.raises(NoSuchObjectError):
+        client.catalog.get_database("fresh")
+    for file in in_the_way:
+        file.unlink()
+    engine.run(";".join(statements))
+    assert all(file.is_dir() for file in in_the_way)
+
+
 def test_default_directory_that_is_not_empty_is_refused_too(engine, client):
     stale = path_of(client, "w.t").parent / "n"
     (stale / "base_0000001").mkdir(parents=True)
