@@ -2,16 +2,16 @@
 
 The id is that of the drop's event. An object whose state id is not older came, or was exported, after that drop: it
 stays, and the result says so (HiveReplicationDevelopment, "DropTable"). What did not come by replication stays, too.
-Files are moved away with the commit and deleted after it (:mod:`graves`).
+Files go after the commit, under no lock: nobody can find them any more (:mod:`graves`).
 """
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CommitStateUnknownError
+from airflow_hive_acid.format import paths
 from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE
 from airflow_hive_acid.metastore.catalog_objects import ObjectRows
@@ -21,11 +21,11 @@ from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock, tab
 from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.replication.exporting import is_transactional, table_of
 from airflow_hive_acid.replication.fencing import fence_dead_job
-from airflow_hive_acid.replication.graves import Graves, bury
+from airflow_hive_acid.replication.graves import mark_dropped, remove_dropped, unmark
 from airflow_hive_acid.replication.state_ids import ObjectState, may_drop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
@@ -69,25 +69,35 @@ def drop_table(site: Site, table: str, event_id: int) -> DropResult:
         site.client, [table_lock(name, LockType.EXCLUSIVE)], agent_info=site.agent_info(f"drop {name} for replication")
     ) as ddl:
         _fence_dead(site, name)
-        if found.storage.location and _files_go(found):
-            bury(site, found.storage.location, str(name))
+        place = found.storage.location if _files_go(found) else None
 
-        def change(conn: Connection) -> str | None:
+        def change(conn: Connection) -> tuple[tuple[str, ...], str | None]:
             site.require_allowed(conn)
             now, again = _judge(site, conn, name, event_id, lock=True)
             if now is None or not again.accepted:
-                return again.reason
+                return (), again.reason
             dropped = site.client.catalog.drop_table_in(conn, name)
-            graves.take((location, str(name)) for location in (dropped.locations if dropped.delete_data else ()))
-            return None
+            return (dropped.locations if dropped.delete_data else ()), None
 
-        with _graves(site) as graves:
-            kept = ddl.commit(change)
-            if kept is not None:
-                graves.give_back()
+        if place:
+            mark_dropped(site, place, f"{name} was dropped at the source with event {event_id}")
+        try:
+            locations, kept = ddl.commit(change)
+        except CommitStateUnknownError:
+            raise  # R17: the mark means nothing as long as the table is there
+        except BaseException:
+            if place:
+                unmark(site, place)
+            raise
+        if kept is not None and place:
+            unmark(site, place)
     if kept is not None:
         return DropResult(str(name), event_id, kept=((str(name), kept),))
-    graves.clear()
+    for location in locations:
+        if location == place:
+            remove_dropped(site, location, str(name))
+        else:
+            _remove(site, location)
     return DropResult(str(name), event_id, dropped=(str(name),))
 
 
@@ -110,9 +120,6 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
     agent = site.agent_info(f"drop partitions of {name} for replication")
     with ddl_transaction(site.client, locks, agent_info=agent) as ddl:
         _fence_dead(site, name)
-        files_go = _files_go(found)
-        for location, about in _places(name, doomed if files_go else ()):
-            bury(site, location, about)
 
         def change(conn: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
             site.require_allowed(conn)
@@ -126,12 +133,13 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
             delete_storage(conn, delete_partitions(conn, ids))
             for stored in going:
                 forget_object(conn, *name, stored.object.name)
-            graves.take(_places(name, going if files_go else ()))
             return going, staying
 
-        with _graves(site) as graves:
-            gone, stayed = ddl.commit(change)
-    graves.clear()
+        gone, stayed = ddl.commit(change)
+    if _files_go(found):
+        for stored in gone:
+            if stored.object.storage.location:
+                _remove(site, stored.object.storage.location)
     names_gone = tuple(stored.object.name for stored in gone)
     return DropResult(str(name), event_id, names_gone, tuple(k for k in (*kept, *stayed) if k[0] not in names_gone))
 
@@ -199,19 +207,7 @@ def _fence_dead(site: Site, name: TableName) -> None:
         fence_dead_job(site, job)
 
 
-def _places(name: TableName, partitions: Iterable[StoredPartition]) -> list[tuple[str, str]]:
-    """Where partitions lie, and what they are called."""
-    return [(p.object.storage.location, f"{name}/{p.object.name}") for p in partitions if p.object.storage.location]
-
-
-@contextlib.contextmanager
-def _graves(site: Site) -> Iterator[Graves]:
-    """Around a commit; R17: after one of which nothing is known the next cycle drops again or finds nothing to drop."""
-    graves = Graves(site)
-    try:
-        yield graves
-    except CommitStateUnknownError:
-        raise
-    except BaseException:
-        graves.give_back()
-        raise
+def _remove(site: Site, location: str) -> None:
+    parent = location.rstrip("/").rpartition("/")[0]
+    if len(paths.parse_location(location).segments) > 1:
+        site.filesystem.delete(location, inside=parent)

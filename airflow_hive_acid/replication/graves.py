@@ -1,7 +1,8 @@
-"""Where directories of what is dropped wait to be deleted: beside them, hidden, one for each name.
+"""Where the directory of a dropped table waits to be deleted: beside it, hidden, one for each name.
 
-They go there in one step, just before the catalog forgets whose they are. So a kill leaves nothing in the place where
-the next table of that name goes, and whoever deletes late deletes nothing of that one (R17).
+Before the drop commits the directory gets a mark, after it the directory goes to its grave in one step and is deleted
+there. So a kill leaves what is known to be nobody's, and whoever deletes late sees that what lies in the old place has
+no mark: it is that of the next table of that name (R17).
 """
 
 from __future__ import annotations
@@ -14,62 +15,58 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import staging_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from airflow_hive_acid.replication.site import Site
+
+MARK = "_repl_dropped"
 
 
 def grave_of(location: str, name: str) -> str:
-    """The directory to which one goes that is dropped.
+    """The directory to which that of a dropped table goes.
 
-    :param name: ``db.table``, of a partition with its name behind it.
+    :param name: ``db.table``.
     """
     number = hashlib.sha256(name.encode()).hexdigest()[:32]
     return paths.join(location.rstrip("/").rpartition("/")[0], staging_name(f"repl-dropped-{number}"))
 
 
 def bury(site: Site, location: str, name: str) -> None:
-    """Delete what a killed drop has left."""
+    """Delete what a killed drop has left in the grave."""
     grave = grave_of(location, name)
     site.filesystem.delete(grave, inside=grave.rpartition("/")[0])
 
 
-class Graves:
-    """Directories that one drop takes away.
+def mark_dropped(site: Site, location: str, note: str) -> None:
+    """Say in a directory that its table is being dropped; under the table's exclusive lock.
 
-    On an object store they stay where they are to the end: there is no moving them in one step.
+    A mark without a drop, after a kill, means nothing: who drops next writes it again.
     """
+    with contextlib.suppress(FileNotFoundError):  # the directory is gone already
+        site.filesystem.write_text(f"{location}/{MARK}", note + "\n")
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._moved: dict[str, str] = {}
-        self._kept: set[str] = set()
 
-    def take(self, items: Iterable[tuple[str, str]]) -> None:
-        """Move directories away; what is not there was moved before.
+def unmark(site: Site, location: str) -> None:
+    """The drop did not happen."""
+    site.filesystem.delete(f"{location}/{MARK}", inside=location)
 
-        :param items: location and name of each, see :func:`grave_of`.
-        """
-        for location, name in items:
-            if len(paths.parse_location(location).segments) < 2:
-                continue  # a whole bucket or disk is nobody's table
-            if not self._site.filesystem.can_fence(location):
-                self._kept.add(location)
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                grave = grave_of(location, name)
-                self._site.filesystem.rename_directory(location, grave)
-                self._moved[location] = grave
 
-    def give_back(self) -> None:
-        """The drop did not happen."""
-        for location, grave in self._moved.items():
-            with contextlib.suppress(FileNotFoundError):
-                self._site.filesystem.rename_directory(grave, location)
-        self._moved.clear()
-        self._kept.clear()
+def remove_dropped(site: Site, location: str, name: str) -> bool:
+    """Delete the directory of a table that no catalog has any more, if it has the mark.
 
-    def clear(self) -> None:
-        """The drop happened."""
-        for location in sorted({*self._moved.values(), *self._kept}):
-            self._site.filesystem.delete(location, inside=location.rstrip("/").rpartition("/")[0])
+    :return: whether it had, and is gone.
+    """
+    if len(paths.parse_location(location).segments) < 2 or not site.filesystem.exists(f"{location}/{MARK}"):
+        return False  # a whole bucket or disk is nobody's table
+    parent = location.rstrip("/").rpartition("/")[0]
+    if not site.filesystem.can_fence(location):
+        return site.filesystem.delete(location, inside=parent)
+    grave = grave_of(location, name)
+    bury(site, location, name)
+    try:
+        site.filesystem.rename_directory(location, grave)
+    except FileNotFoundError:
+        return True
+    if not site.filesystem.exists(f"{grave}/{MARK}"):
+        site.filesystem.rename_directory(grave, location)  # it became the next table's in between
+        return False
+    site.filesystem.delete(grave, inside=parent)
+    return True

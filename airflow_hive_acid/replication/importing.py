@@ -51,7 +51,7 @@ from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.dump import Dump, Scope, read_dump
 from airflow_hive_acid.replication.dump import check_files as check_dump_files
 from airflow_hive_acid.replication.fencing import fence_dead_job
-from airflow_hive_acid.replication.graves import bury
+from airflow_hive_acid.replication.graves import bury, remove_dropped
 from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, outline, plan_import
 from airflow_hive_acid.replication.moving import copy
 
@@ -320,6 +320,7 @@ class _Import:
         if plan.in_place:
             return
         if plan.location and self._dump.state_id is not None:
+            remove_dropped(self._site, plan.location, str(self._name))
             bury(self._site, plan.location, str(self._name))
         # A directory is no rows (one that was killed may have left it), but in an ACID table it says something.
         plain = self._dump.write_ids is None
