@@ -490,6 +490,8 @@ def test_rows_arrive_exactly_once_though_processes_are_killed_at_random_moments(
             rows = engine.query(read).rows
             assert rows == [[n, 10, 10, 10 * n] for n in range(len(rows))]
         assert len(rows) == added
-        assert client.streams.find("s").batches == added
+        # A query that was stopped between the source's note of a file and its own leaves two to one micro-batch.
+        found = client.streams.find("s")
+        assert found.batches == found.batch + 1 <= added
     finally:
         servers.kill()
