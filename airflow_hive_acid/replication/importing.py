@@ -314,9 +314,7 @@ class _Import:
         """A new table takes a directory that holds nothing, and that is nobody's."""
         owner = self._client.database.read(lambda conn: read_owner_of(conn, plan.location, around=True))
         if owner is not None:
-            raise InvalidArgumentsError(
-                f"{plan.location} would share files with table {owner}; choose another LOCATION"
-            )
+            raise InvalidArgumentsError(f"{plan.location} would share files with table {owner}; choose another LOCATION")
         if plan.in_place:
             return
         if plan.location and self._dump.state_id is not None:
@@ -325,7 +323,7 @@ class _Import:
         # A directory is no rows (one that was killed may have left it), but in an ACID table it says something.
         plain = self._dump.write_ids is None
         found = list_many(self._filesystem, [plan.location], plain, descend=lambda i: not is_hidden(i.name))
-        there = [info for info in found[plan.location] or () if not is_hidden(info.name)]
+        there = (info for info in found[plan.location] or () if not is_hidden(info.name))
         if taken := [info.relative for info in there if not (plain and info.is_dir)]:
             raise AlreadyExistsError(
                 f"{plan.location} is not empty: it holds {taken[0]}, which would become rows of {self._name}; move it "
