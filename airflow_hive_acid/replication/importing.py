@@ -314,7 +314,7 @@ class _Import:
         """A new table takes a directory that holds nothing, and that is nobody's."""
         owner = self._client.database.read(lambda conn: read_owner_of(conn, plan.location, around=True))
         if owner is not None:
-            raise InvalidArgumentsError(f"{plan.location} would share files with table {owner}; choose another LOCATION")
+            raise InvalidArgumentsError(f"{plan.location} would share files with {owner}; choose another LOCATION")
         if plan.in_place:
             return
         if plan.location and self._dump.state_id is not None:
