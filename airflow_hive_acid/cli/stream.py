@@ -48,7 +48,7 @@ def run(
     except BaseException:
         runner.cancel()
         raise
-    say(f"{done.micro_batches} micro-batches were committed")
+    say(str(done))
 
 
 @app.command()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid.engine.stream_server import StreamServer
-from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
+from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.format.streams import SPOOL
 from airflow_hive_acid.maintenance.worker_jobs import Application
@@ -35,11 +35,20 @@ class StreamRun:
     """What an application has committed before it ended by itself.
 
     :param micro_batches: of all its streams.
-    :param streams: conversations, of which one that was begun anew counts twice.
+    :param streams: conversations, of which one that was begun anew counts twice; a stream to which nothing new came
+        begins none.
     """
 
     micro_batches: int
     streams: int
+
+    def __str__(self) -> str:
+        if not self.streams:
+            return (
+                "no micro-batch was written: nothing new had come, or the program does not write through "
+                "hive_acid_sink(…)"
+            )
+        return f"{self.micro_batches} micro-batches were committed"
 
     def to_document(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -108,10 +117,6 @@ class StreamRunner:
             raise JobFailedError(
                 f"the streaming application ended with code {code}; {committed} micro-batches were committed, and a "
                 f"later run goes on after them\n{tail}"
-            )
-        if not served:
-            raise InvalidArgumentsError(
-                f"{script} ended without writing a micro-batch through hive_acid_sink(…): no stream was opened\n{tail}"
             )
         return StreamRun(committed, len(served))
 

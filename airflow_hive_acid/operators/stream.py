@@ -140,7 +140,7 @@ class HiveAcidStreamOperator(HiveAcidOperator):
             fail_task(error)
         finally:
             self._runner = None
-        self.log.info("%s micro-batches were committed", done.micro_batches)
+        self.log.info("%s", done)
         return done.to_document()
 
     def program(self) -> tuple[str, list[str], dict[str, str]]:
