@@ -155,8 +155,8 @@ class Pins:
             self.settle()
         elif there is not None:
             raise PinExistsError(
-                f"{there} is there: it pins {', '.join(there.tables)} until {there.until}; end it first ('hive-acid pin "
-                "drop'), or choose another name"
+                f"{there} is there: it pins {', '.join(there.tables)} until {there.until}; end it first ('hive-acid "
+                "pin drop'), or choose another name"
             )
 
     def _partitions(self, table: Table) -> str | None:
