@@ -18,10 +18,10 @@ from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 from airflow_hive_acid.metastore.pin_rules import PinState
 from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS, TXNS
+from tests.integration.maintenance.batch_model import ModelSpark, compact_model, local, rows_in
+from tests.integration.maintenance.steps import change, pass_time, rows
 
-from .batch_model import ModelSpark, compact_model, local, rows_in
-from .steps import change, pass_time, rows
-from .test_batches import TABLES, engine_of
+from .world import TABLES, engine_of
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.batches import TransactionBatch
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 SCHEDULES = int(os.environ.get("HIVE_ACID_BATCH_SCHEDULES", "3"))
 STEPS = 30
 OFTEN = ("commit", "compact", "clean")
-
-
-@pytest.fixture
-def settings(settings: dict[str, str]) -> dict[str, str]:
-    return {**settings, "hive.compactor.abortedtxn.threshold": "0"}
 
 
 class Schedule:
