@@ -420,9 +420,10 @@ class _OpenBatch:
                 self._context.client.write_events.acid_written(conn, txn_id, told)
 
         names = {d.partition for d in manifest.directories}
-        # Again, for a txn that has written nothing.
-        partitions = (partial(add_written, txn_id=txn_id, table=self._key, names=names),)
-        return CommitHooks(checks=(check,), partitions=partitions if self._table.is_partitioned else (), claims=claims)
+        # A txn that has written something has named its partitions before that; another one has none.
+        unnamed = self._table.is_partitioned and not names
+        partitions = (partial(add_written, txn_id=txn_id, table=self._key, names=()),) if unnamed else ()
+        return CommitHooks(checks=(check,), partitions=partitions, claims=claims)
 
     def _add_partitions(self, conn: Connection, write_id: int, manifest: Manifest) -> None:
         """Those the catalog does not know. Another txn of the batch may have been the first to write one, and have been

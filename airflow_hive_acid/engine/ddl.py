@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.locking import is_legacy
+from airflow_hive_acid.engine.locking import database_exists, is_legacy
 from airflow_hive_acid.engine.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
@@ -64,22 +64,16 @@ def _settle_warehouse(context: Context) -> None:
 def _create_database(context: Context, statement: CreateDatabase) -> None:
     _settle_warehouse(context)
     catalog = context.client.catalog
-    if not _exists(context, statement.name):
-        for location in dict.fromkeys(catalog.plan_database(statement.name, statement.location)):
+    made: set[str] = set()
+    if not database_exists(context, statement.name):
+        made.update(catalog.plan_database(statement.name, statement.location))
+        for location in made:
             context.filesystem.make_directory(location)
     database = catalog.create_database(
         statement.name, statement.location, statement.if_not_exists, description=statement.comment
     )
-    for location in {database.location, database.managed_location}:
+    for location in {database.location, database.managed_location} - made:
         context.filesystem.make_directory(location)
-
-
-def _exists(context: Context, database: str) -> bool:
-    try:
-        context.client.catalog.get_database(database)
-    except NoSuchObjectError:
-        return False
-    return True
 
 
 def _create_table(context: Context, statement: CreateTable) -> None:
@@ -109,16 +103,19 @@ def _create_table(context: Context, statement: CreateTable) -> None:
     )
     name = str(statement.table)
     catalog = context.client.catalog
+    made: str | None = None
     if not catalog.find_tables([name]):
         planned = catalog.plan_table(definition)
-        if planned.location is not None and planned.properties.get("transactional") == "true":
+        made = planned.location
+        if made is not None and planned.properties.get("transactional") == "true":
             # What a former table left there would become rows of this one.
-            require_empty(context, f"a new transactional table {name}", planned.location)
-        if planned.location is not None:
-            context.filesystem.make_directory(planned.location)
+            require_empty(context, f"a new transactional table {name}", made)
+        if made is not None:
+            context.filesystem.make_directory(made)
     with _locked(context, [database_lock(definition.db, LockType.SHARED_READ)]):
         table = catalog.create_table(definition, statement.if_not_exists)
-    context.filesystem.make_directory(table.location)
+    if table.location != made:
+        context.filesystem.make_directory(table.location)
 
 
 def require_empty(context: Context, what: str, location: str) -> None:

@@ -111,7 +111,7 @@ def planned_legacy_ddl_locks(context: Context, statement: DdlStatement) -> tuple
     if not locks or not isinstance(statement, DropDatabase) or not statement.cascade:
         return locks
     database = statement.name
-    tables = sorted(context.client.catalog.list_tables(database)) if _exists(context, database) else ()
+    tables = sorted(context.client.catalog.list_tables(database)) if database_exists(context, database) else ()
     return (*locks, *(LegacyLock((database, table), LegacyMode.EXCLUSIVE, "drop database") for table in tables))
 
 
@@ -240,7 +240,8 @@ def _declared_legacy(context: Context, operations: Mapping[str, str]) -> tuple[L
     return tuple(planned)
 
 
-def _exists(context: Context, database: str) -> bool:
+def database_exists(context: Context, database: str) -> bool:
+    """Whether the catalog has a database of that name."""
     try:
         context.client.catalog.get_database(database)
     except NoSuchObjectError:
