@@ -27,6 +27,23 @@ class MetastoreUnavailableError(HiveAcidError):
     retryable = True
 
 
+class StorageUnavailableError(HiveAcidError, OSError):
+    """A storage did not answer a question, or not so that it can be believed: nothing follows from it (R17).
+
+    Only a storage that says "there is no such file" says so. A standby name node, a closed port, a refused login or a
+    bucket that is not there are this error, whatever was asked.
+    """
+
+    retryable = True
+
+
+class WarehouseMissingError(StorageUnavailableError):
+    """A warehouse or a table's directory is not there, or is another one: not mounted, moved, or a wrong disk (R17).
+
+    Names what is missing. Nothing was concluded from its absence, and nothing was changed.
+    """
+
+
 class SchemaVersionError(HiveAcidError):
     """The database is no Hive 4.0, 4.1 or 4.2 metastore, or lacks our extension tables."""
 

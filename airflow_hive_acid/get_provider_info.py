@@ -139,6 +139,12 @@ _SCHEDULE = "A cron expression, a preset such as @hourly, or never. Empty: every
 def _options() -> dict[str, Any]:
     return {
         "conn_id": _option("string", "Connection the maintenance DAGs work on.", default="hive_acid_default"),
+        "deployment_id": _option(
+            "string",
+            "Name of this Airflow, the same for all its parts, where several Airflows use one metastore. Changed while "
+            "tasks run, a retry of them counts as new work.",
+            example="production",
+        ),
         "hive_site": _option(
             "string",
             "Path of a hive-site.xml; settings that are given nowhere else are taken from it.",

@@ -26,6 +26,8 @@ _UNITS_MS = {
     "ms": 1, "msec": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
     "d": 86_400_000, "day": 86_400_000,
 }  # fmt: skip
+_LARGEST = 10**15
+"""Largest number of a setting; in milliseconds that is 30,000 years, and may be added to any clock."""
 _DURATION = re.compile(r"^(-?\d+)\s*([a-z]*)$")
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 #: Prefixes under which Hive itself accepts overrides in table and request properties.
@@ -189,6 +191,8 @@ def _parse(setting: Setting, text: str, origin: str) -> int | float | bool | str
         value = _convert(setting, text.strip())
     except ValueError as error:
         raise InvalidArgumentsError(f"{setting.key} = {text!r} ({origin}): {error}") from None
+    if not isinstance(value, str) and not -_LARGEST <= value <= _LARGEST:  # NaN is neither
+        raise InvalidArgumentsError(f"{setting.key} = {text[:80]!r} ({origin}): is out of range")
     if setting.minimum is not None and not isinstance(value, str) and value < setting.minimum:
         raise InvalidArgumentsError(f"{setting.key} = {text!r} ({origin}): must be at least {setting.minimum}")
     if setting.choices and value not in setting.choices:

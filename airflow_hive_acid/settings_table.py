@@ -136,6 +136,9 @@ _ROWS = (
              minimum=1),
     _integer("hive.acid.rows.max.bytes", 67108864,
              "Ours: records that a program hands over may take so many bytes as JSON in one txn.", minimum=1),
+    _integer("hive.acid.select.max.bytes", 67108864,
+             "Ours: the rows of one SELECT may take so many bytes as JSON; more do not come into a worker's memory.",
+             minimum=1),
     _text("hive.acid.lease.mirror", "auto",
           "Ours: leases stand in Hive's lock table too, so that writers without one wait. auto: unless embedded.",
           hive="off", choices=("auto", "on", "off")),
@@ -163,7 +166,8 @@ _ROWS = (
               "A txn without heartbeat for this long is aborted. On a shared metastore it must equal Hive's.",
               minimum=1000),
     _duration("hive.repl.txn.timeout", "11d", "d", "The same for txns opened by replication.", minimum=1000),
-    _duration("hive.txn.opentxn.timeout", "1000ms", "ms", "An open that takes longer is undone and repeated."),
+    _duration("hive.txn.opentxn.timeout", "1000ms", "ms", "An open that takes longer is undone and repeated.",
+              minimum=1),
     _integer("hive.txn.heartbeat.threadpool.size", 5, "Threads that send heartbeats.", minimum=1),
     _duration("hive.timedout.txn.reaper.start", "100s", "ms", "Delay of the first look for timed-out txns."),
     _duration("hive.timedout.txn.reaper.interval", "180s", "ms", "Time between two looks for timed-out txns.",
@@ -273,9 +277,16 @@ _ROWS = (
     _text("hive.metastore.uris", "",
           "Addresses of Hive's metastore service. Nothing is asked there; the first one names the tables in lineage, "
           "as other engines name them. Empty: host and port of its database."),
+    # Files
+    _flag("hive.acid.sync.files", True,
+          "Ours: files on a local disk, and their directories, are synced before the commit that makes them visible. "
+          "Off: a loss of power may take committed rows.", hive=False),
     # Spark jobs
     _text("hive.acid.spark.accelerator", "auto",
           "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", hive=""),
+    _text("hive.acid.job.environment", "",
+          "Ours: variables of the environment that Spark jobs get beside those of docs/security.md, comma separated; "
+          "AWS_* means all that begin so.", hive=""),
     # Notification log
     _flag("hive.metastore.event.db.listener.on", True,
           "Write the events that Hive's DbNotificationListener would write.", hive=False),
@@ -290,6 +301,9 @@ _ROWS = (
           "Ours: who tells Airflow's assets of commits. watcher: those that watch a table, of every engine's commits; "
           "operators: our operators, of their own, when they succeed, and watchers tell nothing.",
           choices=("watcher", "operators")),
+    _flag("hive.acid.shared.locations", False,
+          "Ours: directories of tables may be the same or lie in one another. Two such tables read, and may delete, "
+          "each other's files; DROP then leaves the files where they are.", hive=True),
     # The metastore cache
     _flag("hive.acid.cache.enabled", True,
           "Ours: services that run for long keep tables and partitions in memory, as fresh as their write ids. Off: "

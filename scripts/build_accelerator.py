@@ -57,7 +57,7 @@ def find_javac() -> str | None:
 
 def build(javac: str) -> bool:
     """Make the jar; whether there was anything to do."""
-    sources = sorted(SOURCES.rglob("*.java"))
+    sources = _sources()
     properties = _properties(sources)
     if JAR.is_file() and _built_from(JAR) == properties:
         return False
@@ -88,17 +88,42 @@ def spark_jars() -> Path:
     return Path(spec.origin).parent / "jars"
 
 
-def _properties(sources: list[Path]) -> str:
-    """What a jar is made of; equal texts, equal jars."""
+def fault_of_jar() -> str | None:
+    """What is wrong with the jar in the tree, None when it was made from these sources; needs neither JDK nor Spark."""
+    where = JAR.relative_to(ROOT)
+    if not JAR.is_file():
+        return f"({where}) is missing"
+    lines = (_built_from(JAR) or "").splitlines()
+    if f"version={_version()}" not in lines:
+        return f"({where}) is not of version {_version()}"
+    if f"sources={_digest(_sources())}" not in lines:
+        return f"({where}) was not built from the sources in accelerator/src"
+    return None
+
+
+def _sources() -> list[Path]:
+    return sorted(SOURCES.rglob("*.java"))
+
+
+def _version() -> str:
+    text = (ROOT / "airflow_hive_acid" / "__init__.py").read_text()
+    (version,) = re.findall(r'__version__ = "([^"]+)"', text)
+    return str(version)
+
+
+def _digest(sources: list[Path]) -> str:
     digest = hashlib.sha256()
     for path in sources:
         digest.update(path.relative_to(SOURCES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    text = (ROOT / "airflow_hive_acid" / "__init__.py").read_text()
-    (version,) = re.findall(r'__version__ = "([^"]+)"', text)
+    return digest.hexdigest()
+
+
+def _properties(sources: list[Path]) -> str:
+    """What a jar is made of; equal texts, equal jars."""
     core = next(spark_jars().glob("spark-core_*.jar")).stem.rpartition("-")[2]
     return (
-        f"spark={'.'.join(core.split('.')[:2])}\nversion={version}\ncompiled-against={core}\n"
-        f"sources={digest.hexdigest()}\n"
+        f"spark={'.'.join(core.split('.')[:2])}\nversion={_version()}\ncompiled-against={core}\n"
+        f"sources={_digest(sources)}\n"
     )
 
 

@@ -1,4 +1,7 @@
-"""``hive-acid doctor``: looks for what is wrong with a live warehouse, and says how to repair it; changes nothing."""
+"""``hive-acid doctor``: looks for what is wrong with a live warehouse, and says how to repair it.
+
+It changes nothing, but that a warehouse that is seen for the first time gets its marker.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,20 @@ def doctor(
         list[str] | None, typer.Argument(metavar="[DATABASE.TABLE]…", show_default="all transactional tables")
     ] = None,
     files: Annotated[bool, typer.Option(help="Look at the directories of the tables, too.")] = True,
+    accept_place: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Take this warehouse as it is for the known one: it was moved or restored."),
+    ] = None,
     form: Annotated[Format, typer.Option("--format", help="How the findings are printed.")] = Format.TABLE,
 ) -> None:
-    """Check locks, transactions, compactions, time-outs and directories; reads only.
+    """Check locks, transactions, compactions, time-outs and directories; reads only, but for marks of warehouses.
 
     Exit code 0: nothing was found; 3: something was; 1: it could not be checked.
     """
     session: CliSession = context.obj
+    if accept_place is not None:
+        _accept(session, accept_place)
+        return
     count = 0
 
     def rows() -> Iterator[list[str]]:
@@ -45,6 +55,15 @@ def doctor(
         say(f"{count} findings")
         raise typer.Exit(FOUND)
     say("nothing found")
+
+
+def _accept(session: CliSession, location: str) -> None:
+    from airflow_hive_acid.maintenance.places import Places
+
+    client = session.bare_client()
+    client.check_schema()
+    place_id = Places(client, session.filesystem()).accept(location)
+    say(f"{location} is known now, as {place_id}")
 
 
 def _findings(session: CliSession, tables: list[str] | None, *, files: bool) -> Iterator[Finding]:

@@ -123,9 +123,15 @@ class CliSession:
     def launcher(self) -> JobLauncher:
         """What starts Spark applications."""
         from airflow_hive_acid.engine import SparkSubmitLauncher
+        from airflow_hive_acid.engine.job_environment import names_of
 
-        accelerator = self.settings().string("hive.acid.spark.accelerator")
-        return SparkSubmitLauncher(self.spark_master, conf=self.spark_conf, accelerator=accelerator)
+        settings = self.settings()
+        return SparkSubmitLauncher(
+            self.spark_master,
+            conf=self.spark_conf,
+            accelerator=settings.string("hive.acid.spark.accelerator"),
+            passed_on=names_of(settings.string("hive.acid.job.environment")),
+        )
 
     def warehouse_of(self, client: MetastoreClient) -> str | None:
         """The warehouse in force, set now if nobody has said where it is and we may.

@@ -1,6 +1,7 @@
 """ABORT TRANSACTIONS and ABORT COMPACTIONS.
 
-R4: the jobs of a txn are fenced before it is marked aborted, so that nothing of it can be published later.
+R4: a txn is given up, then its jobs are fenced, then it is marked aborted; so nothing of it can be published later, and
+nothing that its commit has made visible is touched.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.results import Rows
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.maintenance.fences import end_txns
 from airflow_hive_acid.metastore.codes import AbortReason
 from airflow_hive_acid.sql.statements import ShowKind
 
@@ -33,6 +34,7 @@ def abort(context: Context, statement: Abort) -> Rows:
         **dict.fromkeys(done.aborted, ("Successful", "aborted")),
         **dict.fromkeys(done.already_aborted, ("Successful", "was aborted before")),
         **dict.fromkeys(done.committed, ("Error", "is committed, and stays so")),
+        **dict.fromkeys(done.ending, ("Successful", "cannot commit any more; the reaper moves its files back")),
         **dict.fromkeys(done.missing, ("Error", "No such transaction, or it is no longer listed")),
     }
     return _rows("txnid", [[txn_id, *said[txn_id]] for txn_id in statement.ids])
@@ -41,13 +43,11 @@ def abort(context: Context, statement: Abort) -> Rows:
 def abort_txns(
     client: MetastoreClient, filesystem: Filesystem, txn_ids: Sequence[int], why: AbortReason | str
 ) -> AbortedTxns:
-    """Fence the jobs of txns and abort those that are open (R4).
+    """Give up those of the txns that are open, fence their jobs and abort them (R4); what is committed stays (R17).
 
     :param why: kept with the txns.
     """
-    text = "a query command" if why is AbortReason.QUERY else str(why)
-    fence_jobs_of(client, filesystem, txn_ids, f"its txn is ended: {text}")
-    return client.abort_txns(txn_ids, why)
+    return end_txns(client, filesystem, txn_ids, why)
 
 
 def _rows(name: str, rows: list[list[object]]) -> Rows:

@@ -13,7 +13,6 @@ from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration
-from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE
 from airflow_hive_acid.sql import alterations as alter
 from airflow_hive_acid.sql.pruning import PartitionFilter
 
@@ -138,12 +137,10 @@ def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:
     for name, location in locations.items() if table.is_transactional else ():
         # LOAD DATA by another name: what lies there has no row ids, or those of another table.
         require_empty(context, f"partition {name} of the transactional table {table.qualified_name}", location)
-    added = context.client.catalog.add_locked_partitions(
+    context.client.catalog.add_locked_partitions(
         table.qualified_name, specs, locations=locations, if_not_exists=statement.if_not_exists,
-        agent_info=context.agent_info,
+        files=WarehouseFiles(context.client, context.filesystem), agent_info=context.agent_info,
     )  # fmt: skip
-    for partition in added:
-        context.filesystem.make_directory(partition.location)
 
 
 def _drop_partitions(context: Context, statement: alter.DropPartitions) -> None:
@@ -160,11 +157,9 @@ def _drop_partitions(context: Context, statement: alter.DropPartitions) -> None:
             agent_info=context.agent_info,
         )  # fmt: skip
         return
-    chosen = catalog.drop_plain_partitions(table.qualified_name, names, files=files, agent_info=context.agent_info)
-    purged = statement.purge or (table.property("external.table.purge") or "").lower() == "true"
-    if table.type == MANAGED_TABLE or purged:
-        for partition in chosen:
-            context.filesystem.delete(partition.location, inside=partition.location.rstrip("/").rpartition("/")[0])
+    catalog.drop_plain_partitions(
+        table.qualified_name, names, files=files, purge=statement.purge, agent_info=context.agent_info
+    )
 
 
 def _chosen(context: Context, table: Table, statement: alter.DropPartitions) -> list[Partition]:

@@ -43,11 +43,13 @@ from airflow_hive_acid.filesystem.batch_publishing import (
     seal_batch,
 )
 from airflow_hive_acid.filesystem.publishing import Manifest, Target, new_partitions
+from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import Append, CloseBatch, Column, Insert, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import delta_name, staging_name
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.maintenance.places import require_directory
 from airflow_hive_acid.metastore.batches import (
     BatchHeartbeat,
     add_written,
@@ -58,6 +60,7 @@ from airflow_hive_acid.metastore.batches import (
     require_anchor,
 )
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
+from airflow_hive_acid.metastore.catalog_statistics import RowChange, count_rows
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.commits import CommitHooks
 from airflow_hive_acid.metastore.objects import table_name
@@ -303,6 +306,7 @@ class _OpenBatch:
         self._heartbeat = BatchHeartbeat(context.client, (self._txns.anchor, *self._txns.txns))
         self._free = list(self._txns.txns)
         self._published = PublishedBatch()
+        self._rows: dict[str, RowChange] = {}
         self.ended = False
         try:
             # Again, now that the lock keeps it as it is.
@@ -358,6 +362,7 @@ class _OpenBatch:
     def _write(self, txn_id: int, write_id: int, text: str) -> Manifest:
         context, table, job_id = self._context, self._table, str(uuid.uuid4())
         staging = paths.join(table.location, staging_name(job_id))
+        require_directory(context.filesystem, table.qualified_name, table.location)  # R17
         context.client.jobs.start(
             job_id=job_id,
             txn_id=txn_id,
@@ -371,6 +376,7 @@ class _OpenBatch:
         )
         filesystem = context.filesystem
         result = self._session.run(self._spec(job_id, staging, text, write_id))
+        self._rows = {d.partition: RowChange(sum(f.rows for f in d.files)) for d in result.directories}
         started, target = time.monotonic(), self._target(write_id, result)
         name = delta_name(self._txns.low, self._txns.high)
         manifest = read_batch_staging(filesystem, staging, result, target, name, self._published)
@@ -379,6 +385,7 @@ class _OpenBatch:
             # Whoever cleans up must know where rows of it may lie, also if this process gets no further (R12).
             name_partitions(context.client, txn_id, self._key, {d.partition for d in manifest.directories})
         publish_batch(filesystem, staging, manifest, table.location, self._published)
+        sync(context.client.settings, [d.uri for d in manifest.directories], table.location)
         for partition, values in new_partitions(target, [manifest]).items():
             self._partitions.made(PartitionRef(partition, target.place_of(partition), values))
         sizes = [size for directory in manifest.directories for _, size in directory.files]
@@ -414,8 +421,9 @@ class _OpenBatch:
             require_anchor(conn, self._txns.anchor)
             check_batch(self._context.filesystem, self._published, {d.uri: d for d in manifest.directories})
             check_not_hidden(self._context.filesystem, manifest.directories, self._txns.high)
-            self._add_partitions(conn, write_id, manifest)
+            new = self._add_partitions(conn, write_id, manifest)
             if manifest.directories:
+                count_rows(conn, self._table.id, self._rows, new)
                 told = writes(self._key, write_id, [manifest])
                 self._context.client.write_events.acid_written(conn, txn_id, told)
 
@@ -425,16 +433,17 @@ class _OpenBatch:
         partitions = (partial(add_written, txn_id=txn_id, table=self._key, names=()),) if unnamed else ()
         return CommitHooks(checks=(check,), partitions=partitions, claims=claims)
 
-    def _add_partitions(self, conn: Connection, write_id: int, manifest: Manifest) -> None:
-        """Those the catalog does not know. Another txn of the batch may have been the first to write one, and have been
+    def _add_partitions(self, conn: Connection, write_id: int, manifest: Manifest) -> list[str]:
+        """Those the catalog did not know. Another txn of the batch may have been the first to write one, and have been
         aborted."""
         names = {d.partition for d in manifest.directories if d.partition}
         unknown = names - find_partitions(conn, self._table, sorted(names)).keys() if names else set()
         if not unknown:
-            return
+            return []
         new = self._context.client.catalog.add_partitions_in(conn, self._key, sorted(unknown), write_id=write_id)
         others = find_partitions(conn, self._table, sorted(unknown - set(new)))
         require_same_places({name: self._partitions[name] for name in others}, others)
+        return new
 
     def _failed(self, txn_id: int, failure: BaseException) -> None:
         """After a failure while a txn was written or committed; the failure is what the caller should hear of."""

@@ -8,18 +8,19 @@ lives on.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.events import AppliedBefore, EarlierTryFenced
 from airflow_hive_acid.engine.results import StatementResult
-from airflow_hive_acid.errors import HiveAcidError, NoSuchTxnError
-from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.maintenance.fences import end_txns
 from airflow_hive_acid.metastore.claim_rules import Recorded, Rerun, Wish
-from airflow_hive_acid.metastore.claims import digest_of
+from airflow_hive_acid.metastore.claims import Unit, digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -60,6 +61,11 @@ class Freely:
         """What the commit has to do besides; raises to refuse it."""
         return None
 
+    @contextlib.contextmanager
+    def changing(self, result: StatementResult) -> Iterator[None]:
+        """Around what changes the catalog only, and has this result."""
+        yield
+
     def done(self, result: StatementResult) -> None:
         """It needed no txn, and is applied."""
 
@@ -93,6 +99,25 @@ class Applying(Freely):
         documents = [result.to_record() for result in results]
         return self._context.client.claims.at_commit(self._claim, txn_id, documents)
 
+    @contextlib.contextmanager
+    def changing(self, result: StatementResult) -> Iterator[None]:
+        """Around what changes the catalog only: its change and the record that it is applied are one commit.
+
+        :raises ClaimLostError: when another try has taken the unit over; nothing was changed.
+        """
+        claims, documents = self._context.client.claims, [result.to_record()]
+
+        def in_commit(txn_id: int | None) -> Callable[[Connection], None]:
+            if txn_id is None:
+                return claims.in_change(self._claim, documents)
+            return claims.at_commit(self._claim, txn_id, documents)
+
+        unit = Unit(self.begun, in_commit)
+        with claims.applying(unit):
+            yield
+        if not unit.committed:
+            self.done(result)
+
     def done(self, result: StatementResult) -> None:
         """It needed no txn, and is applied.
 
@@ -116,7 +141,7 @@ class Applying(Freely):
         try:
             settled = client.claims.settle(self._claim)
             if settled is None and self._txn_id is not None:
-                _abort(self._context, [self._txn_id], "its commit did not reach the metastore")
+                _end(self._context, [self._txn_id], "its commit did not reach the metastore")
         except HiveAcidError as problem:
             lost.add_note(f"it could not be looked up either: {problem}")
             raise lost from problem
@@ -145,8 +170,7 @@ def take(context: Context, once: Once, unit: int, texts: Sequence[str]) -> Apply
     if taken.earlier_txns:
         why = f"a later try has taken over {wish}"
         # R4: fenced before it is aborted. What cannot be fenced at once keeps its components until it is.
-        fence_jobs_of(context.client, context.filesystem, taken.earlier_txns, why)
-        aborted = _abort(context, taken.earlier_txns, why)
+        aborted = _end(context, taken.earlier_txns, why)
         claims.fenced(taken)
         context.emit(EarlierTryFenced(str(wish), aborted))
     return Applying(context, taken)
@@ -159,12 +183,7 @@ def _resumed(context: Context, unit: int) -> str | None:
     return str(claim["owner"]) if claim.get("unit") == unit else None
 
 
-def _abort(context: Context, txn_ids: Sequence[int], why: str) -> tuple[int, ...]:
-    aborted = []
-    for txn_id in txn_ids:
-        try:
-            context.client.abort_txn(txn_id, why)
-        except NoSuchTxnError:
-            continue  # it was aborted before, and is forgotten; committed it cannot be, its claim says so
-        aborted.append(txn_id)
-    return tuple(aborted)
+def _end(context: Context, txn_ids: Sequence[int], why: str) -> tuple[int, ...]:
+    """The txns, without those that are forgotten; committed they cannot be, their claim says so."""
+    done = end_txns(context.client, context.filesystem, txn_ids, why)
+    return tuple(sorted((*done.aborted, *done.already_aborted, *done.ending)))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.engine.applications import SharedApplication
+    from airflow_hive_acid.engine.ctas import Creation
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.engine.members import Membership
     from airflow_hive_acid.filesystem import StreamingFilesystem
@@ -29,6 +30,7 @@ class Context:
     :param agent_info: how our txns and locks name us in the metastore.
     :param views: temporary views of the session, by lower-case name.
     :param patience: how long statements that write wait for locks here; None for as long as the settings say.
+    :param creations: tables that are made in the commit of what is run now, by name.
     :param member: while statements run in a transaction of several tasks: the part of this one.
     """
 
@@ -42,10 +44,12 @@ class Context:
     filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
     patience: Patience | None = None
     member: Membership | None = None
+    creations: dict[str, Creation] = field(default_factory=dict)
 
     def table(self, name: str) -> Table:
         """A table of the catalog.
 
         :raises NoSuchObjectError: naming the tables that are spelt like it.
         """
-        return self.client.catalog.get_table(name)
+        creation = self.creations.get(name)
+        return self.client.catalog.get_table(name) if creation is None else creation.table

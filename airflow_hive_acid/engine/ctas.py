@@ -1,16 +1,35 @@
-"""CREATE TABLE … AS: the columns of a query as those of a new table, in Hive's types."""
+"""CREATE TABLE … AS: the columns of a query as those of a new table, and the table made in the commit of its rows.
+
+Until that commit the table is a value of this process, its directory a record of the txn (decision 40): whoever dies
+before leaves no table, and whoever gives the txn up takes the files along. Jobs, write ids and locks go by the name
+that the table will have, as in Hive.
+"""
 
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.ddl import mark_place, require_place, settle_warehouse
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.metastore.catalog_rows import preview
+from airflow_hive_acid.metastore.catalog_statistics import forget
 from airflow_hive_acid.metastore.catalog_types import normalise_type
+from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.sql.statements import ColumnDefinition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.results import StatementResult
+    from airflow_hive_acid.metastore.catalog_model import Table, TableDefinition
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_]+")
 _OF_SPARK = {"timestamp_ntz": "timestamp", "void": "string"}
@@ -32,3 +51,69 @@ def columns_of(result: StatementResult) -> tuple[ColumnDefinition, ...]:
             raise InvalidArgumentsError(f"the query gives two columns called {name}; give one of them an alias")
         found.append(ColumnDefinition(name, normalise_type(_OF_SPARK.get(column.type, column.type))))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """A table that is made in the commit of the transaction which fills it.
+
+    :param table: as it will be, for planning and writing; its id is 0.
+    """
+
+    definition: TableDefinition
+    table: Table
+
+
+@contextmanager
+def creating(context: Context, definition: TableDefinition) -> Iterator[Table]:
+    """While a block plans and runs what fills a table that does not exist yet.
+
+    :raises InvalidArgumentsError: when something lies in its directory already.
+    """
+    settle_warehouse(context)
+    require_place(context, definition)
+    planned = context.client.catalog.plan_table(definition)
+    table = preview(planned)
+    context.creations[table.qualified_name] = Creation(replace(definition, location=planned.location), table)
+    try:
+        yield table
+    finally:
+        del context.creations[table.qualified_name]
+    mark_place(context, table)
+
+
+class Creations:
+    """The tables that one transaction makes.
+
+    :param tables: names of those that it writes.
+    """
+
+    def __init__(self, context: Context, txn_id: int, tables: Iterable[str]) -> None:
+        self._context = context
+        self._txn_id = txn_id
+        self._wanted = {name: context.creations[name] for name in tables if name in context.creations}
+        self._files = WarehouseFiles(context.client, context.filesystem)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._wanted
+
+    def begin(self) -> None:
+        """Make their directories, on record."""
+        for name, creation in self._wanted.items():
+            self._context.client.catalog.reserve_table_ids()
+            self._files.make(self._txn_id, table_name(name), [creation.table.location])
+
+    def create_in(self, connection: Connection, write_ids: Mapping[str, int]) -> dict[str, Table]:
+        """Inside the commit: the tables are there, and nobody takes them for empty."""
+        made: dict[str, Table] = {}
+        for name, creation in self._wanted.items():
+            made[name] = self._context.client.catalog.create_table_in(connection, creation.definition)
+            forget(connection, [(made[name].id, None, write_ids.get(name))])
+        return made
+
+    def give_up(self) -> None:
+        """Before the txn is aborted: nothing of it stays in a place that may be another table's next."""
+        if self._wanted:
+            context = self._context
+            fence_jobs_of(context.client, context.filesystem, [self._txn_id], "its statement failed")
+            self._files.clear(self._txn_id)

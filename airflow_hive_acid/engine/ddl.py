@@ -8,29 +8,37 @@ work on a table any more, so jobs that are left over on it are fenced before its
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.locking import database_exists, is_legacy
 from airflow_hive_acid.engine.read_only import require_writable
-from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError, UnsupportedStatementError
-from airflow_hive_acid.format import paths
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    InvalidArgumentsError,
+    NoSuchObjectError,
+    UnsupportedStatementError,
+)
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
-from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.ddl_files import NO_TABLE, WarehouseFiles
+from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.metastore.catalog_drop import check_droppable
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, table_lock
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.sql.statements import CreateDatabase, CreateTable, DropDatabase, DropTable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.metastore.catalog_model import DroppedTable
+    from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.metastore.ddl import DdlTransaction
     from airflow_hive_acid.metastore.locks.interface import LockComponent
+
+log = logging.getLogger(__name__)
 
 DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable
 
@@ -55,18 +63,20 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
             _drop_table(context, statement)
 
 
-def _settle_warehouse(context: Context) -> None:
+def settle_warehouse(context: Context) -> None:
     """Tell a new metastore where its tables go."""
     if context.warehouse is not None and context.client.catalog.warehouse() is None:
         context.client.catalog.set_warehouse(context.warehouse)
 
 
 def _create_database(context: Context, statement: CreateDatabase) -> None:
-    _settle_warehouse(context)
-    catalog = context.client.catalog
+    settle_warehouse(context)
+    catalog, places = context.client.catalog, Places(context.client, context.filesystem)
     made: set[str] = set()
     if not database_exists(context, statement.name):
         made.update(catalog.plan_database(statement.name, statement.location))
+        for location in made:
+            places.before_create(statement.name, location)
         for location in made:
             context.filesystem.make_directory(location)
     database = catalog.create_database(
@@ -74,10 +84,15 @@ def _create_database(context: Context, statement: CreateDatabase) -> None:
     )
     for location in {database.location, database.managed_location} - made:
         context.filesystem.make_directory(location)
+    for location in {database.location, database.managed_location}:
+        places.created(database.name, location)
 
 
-def _create_table(context: Context, statement: CreateTable) -> None:
-    _settle_warehouse(context)
+def definition_of(context: Context, statement: CreateTable) -> TableDefinition:
+    """The table that a statement describes.
+
+    :raises UnsupportedStatementError: for an ACID table while there are no transactions.
+    """
     comments = {c.name: c.comment for c in (*statement.columns, *statement.partition_columns) if c.comment}
     properties = dict(statement.properties)
     if statement.comment is not None:
@@ -87,7 +102,7 @@ def _create_table(context: Context, statement: CreateTable) -> None:
             f"{statement.table} would be an ACID table, and DummyTxnManager has no transactions; say TBLPROPERTIES "
             "('transactional'='false'), or set hive.txn.manager to DbTxnManager"
         )
-    definition = TableDefinition(
+    return TableDefinition(
         db=statement.table.database,
         name=statement.table.name,
         columns=tuple(Column(c.name, c.type) for c in statement.columns),
@@ -101,21 +116,46 @@ def _create_table(context: Context, statement: CreateTable) -> None:
         external=statement.external,
         stored_as=statement.stored_as,
     )
-    name = str(statement.table)
-    catalog = context.client.catalog
-    made: str | None = None
-    if not catalog.find_tables([name]):
-        planned = catalog.plan_table(definition)
-        made = planned.location
-        if made is not None and planned.properties.get("transactional") == "true":
-            # What a former table left there would become rows of this one.
-            require_empty(context, f"a new transactional table {name}", made)
-        if made is not None:
-            context.filesystem.make_directory(made)
-    with _locked(context, [database_lock(definition.db, LockType.SHARED_READ)]):
-        table = catalog.create_table(definition, statement.if_not_exists)
-    if table.location != made:
-        context.filesystem.make_directory(table.location)
+
+
+def _create_table(context: Context, statement: CreateTable) -> None:
+    settle_warehouse(context)
+    definition = definition_of(context, statement)
+    catalog, name = context.client.catalog, str(statement.table)
+    there = catalog.find_tables([name]).get(name)
+    if there is not None:
+        if not statement.if_not_exists:
+            raise AlreadyExistsError(f"table {name} exists already, at {there.location}")
+        return
+    place = require_place(context, definition)
+    catalog.reserve_table_ids()
+    files = WarehouseFiles(context.client, context.filesystem)
+    with (
+        _locked(context, [database_lock(definition.db, LockType.SHARED_READ)]) as ddl,
+        files.making(ddl.txn_id, table_name(name), [place]),
+    ):
+        table = ddl.commit(lambda connection: catalog.create_table_in(connection, definition, statement.if_not_exists))
+    mark_place(context, table)
+
+
+def mark_place(context: Context, table: Table) -> None:
+    """R17: by its marker the directory of a new table is known to be there."""
+    if table.type == "MANAGED_TABLE":
+        Places(context.client, context.filesystem).created(table.db, table.location)
+
+
+def require_place(context: Context, definition: TableDefinition) -> str:
+    """Where a new table will lie.
+
+    :raises InvalidArgumentsError: when what a former table left there would become rows of a transactional one.
+    """
+    planned = context.client.catalog.plan_table(definition)
+    if planned.location is None:
+        raise AssertionError("a planned table without a location")
+    Places(context.client, context.filesystem).before_create(definition.db, planned.location)
+    if planned.properties.get("transactional") == "true":
+        require_empty(context, f"a new transactional table {definition.db}.{definition.name}", planned.location)
+    return planned.location
 
 
 def require_empty(context: Context, what: str, location: str) -> None:
@@ -144,13 +184,33 @@ def _drop_table(context: Context, statement: DropTable) -> None:
     if statement.if_exists and not catalog.find_tables([name]):
         return
     key = table_name(name)
-    catalog.get_table(name)  # before anything is locked: a name that is none leaves no trace
+    table = catalog.get_table(name)  # before anything is locked: a name that is none leaves no trace
+    if table.type != "VIRTUAL_VIEW":
+        _require_places(context, table)
     context.client.pins.require_unpinned([name], "dropping it")
     locks = [database_lock(key.database, LockType.SHARED_READ), table_lock(key, LockType.EXCLUSIVE)]
     with _locked(context, locks) as ddl:
         _fence(context, [name])
-        dropped = ddl.commit(lambda connection: catalog.drop_table_in(connection, key, purge=statement.purge))
-    _remove_files(context, dropped)
+        going = _going(context, [name], purge=statement.purge)
+        with WarehouseFiles(context.client, context.filesystem).moving(ddl.txn_id, key, going):
+            ddl.commit(
+                lambda connection: catalog.drop_table_in(connection, key, purge=statement.purge, besides=ddl.txn_id)
+            )
+
+
+def _going(context: Context, names: list[str], *, purge: bool = False, whole: bool = False) -> list[tuple[str, str]]:
+    """The directories that go with tables, each moved to no name.
+
+    The locks keep out whoever reads or writes there, so they may be taken away before the commit: what is deleted after
+    it is nobody's then, even if there is a table of that name again.
+    """
+    dropped = context.client.catalog.plan_drop(names, purge=purge)
+    places = [place for one in dropped if one.delete_data for place in one.locations]
+    db, _, table = names[0].partition(".") if names else ("", "", "")
+    shared = context.client.catalog.shared_places(places, db, None if whole else table)
+    for place, other in shared.items():  # an older version, or a Hive, has let them
+        log.warning("the files in %s were not removed with the table: they are shared with %s", place, other)
+    return [(place, "") for place in places if place not in shared]
 
 
 def _drop_database(context: Context, statement: DropDatabase) -> None:
@@ -165,15 +225,21 @@ def _drop_database(context: Context, statement: DropDatabase) -> None:
     check_droppable(database.name, catalog.list_tables(database.name), cascade=statement.cascade)
     everything = [f"{database.name}.{table}" for table in catalog.list_tables(database.name)]
     context.client.pins.require_unpinned(everything, "dropping its database")
+    for found in catalog.find_tables(everything).values():
+        _require_places(context, found)
     with _locked(context, [database_lock(database.name, LockType.EXCLUSIVE)]) as ddl:
-        _fence(context, [f"{database.name}.{table}" for table in catalog.list_tables(database.name)])
-        dropped = ddl.commit(
-            lambda connection: catalog.drop_database_in(connection, database.name, cascade=statement.cascade)
-        )
-    for table in dropped:
-        _remove_files(context, table)
-    for location in {database.location, database.managed_location}:
-        _remove_if_empty(context, location)
+        everything = [f"{database.name}.{table}" for table in catalog.list_tables(database.name)]
+        _fence(context, everything)
+        files, key = WarehouseFiles(context.client, context.filesystem), TableName(database.name, NO_TABLE)
+        with (
+            files.emptying(ddl.txn_id, key, [database.location, database.managed_location]),
+            files.moving(ddl.txn_id, key, _going(context, everything, whole=True)),
+        ):
+            ddl.commit(
+                lambda connection: catalog.drop_database_in(
+                    connection, database.name, cascade=statement.cascade, besides=ddl.txn_id
+                )
+            )
 
 
 def _locked(context: Context, locks: list[LockComponent]) -> AbstractContextManager[DdlTransaction]:
@@ -187,24 +253,10 @@ def _fence(context: Context, tables: list[str]) -> None:
         files.fence(context.client.jobs.unfenced_of(table))
 
 
-def _remove_files(context: Context, dropped: DroppedTable) -> None:
-    """The catalog has forgotten the table; whoever still reads it by an old snapshot was refused by the lock."""
-    if not dropped.delete_data:
-        return
-    for location in dropped.locations:
-        context.filesystem.delete(location, inside=_parent(location))
+def _require_places(context: Context, table: Table) -> None:
+    """R17: a drop that finds nothing, or the table of another warehouse's disk, must not make the catalog forget it.
 
-
-def _remove_if_empty(context: Context, location: str) -> None:
-    filesystem = context.filesystem
-    try:
-        if not filesystem.list_files(location):
-            filesystem.delete(location, inside=_parent(location))
-    except FileNotFoundError:
-        return
-
-
-def _parent(location: str) -> str:
-    parent = location.rstrip("/").rpartition("/")[0]
-    paths.require_inside(parent, location)
-    return parent
+    A table whose directory alone is gone can be dropped.
+    """
+    if table.type == "MANAGED_TABLE" or (table.property("external.table.purge") or "").lower() == "true":
+        Places(context.client, context.filesystem).require(table.db, table.location)

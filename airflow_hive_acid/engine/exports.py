@@ -198,7 +198,7 @@ class _Place:
         uri = f"{self.uri}/{SUCCESS}"
         try:
             mark = json.loads(self._context.filesystem.read_range(uri, 0, _LARGEST_MARK))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         ours = isinstance(mark, dict) and mark.get("made_by") == _MAKER and isinstance(mark.get("result"), dict)
         return mark if ours and set(Exported.__slots__) <= set(mark["result"]) else None

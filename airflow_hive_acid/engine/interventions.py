@@ -1,8 +1,8 @@
 """What people on call do to others' work: abort a txn, cancel or ask for a compaction, drop a lease, withdraw a lock.
 
 The command line and SQL have these verbs; here each is safe to do twice: the second time changes nothing and says so.
-R4: the jobs of a txn are fenced before it is marked aborted. A lease or lock is named by its id, never by its object,
-because what somebody saw a while ago may have a new holder by now.
+R4: a txn is given up, then its jobs are fenced, then it is aborted. A lease or lock is named by its id, never by its
+object, because what somebody saw a while ago may have a new holder by now.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ def abort_txn(client: MetastoreClient, filesystem: Filesystem, txn_id: int, pers
         )
     if done.committed:
         raise ActionRefusedError(f"txn {txn_id} is committed, and stays so")
+    if done.ending:
+        return Outcome(True, False, f"txn {txn_id} cannot commit any more; the reaper moves its files back and ends it")
     if done.already_aborted:
         return Outcome(True, True, f"txn {txn_id} was aborted before")
     return Outcome(True, False, f"txn {txn_id} is aborted; what it has written will be cleaned up")

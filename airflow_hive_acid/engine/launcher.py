@@ -14,7 +14,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -25,8 +24,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid import resources
 from airflow_hive_acid.engine.java import find_spark_submit, require_java
+from airflow_hive_acid.engine.job_environment import job_environment
 from airflow_hive_acid.engine.packages import cache_directory, cluster_package
 from airflow_hive_acid.engine.spark_conf import configuration, is_local, with_application, write_properties
+from airflow_hive_acid.engine.spark_defaults import old_spark_submit, require_upload_path
 from airflow_hive_acid.engine.spool import Driver, SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem import open_filesystem
@@ -42,8 +43,6 @@ _LOG_TAIL_LINES = 30
 _FRAME = re.compile(r"\s*at [\w$./<>-]+\(.*\)|[\w$./<>-]+\([\w$]+\.(java|scala):\d+\)|\s*\.\.\. \d+ more")
 _LOGS_KEPT = 20
 _ANY = Application()
-# A job needs neither the metastore nor Airflow; what could open them does not go into its environment.
-_PRIVATE_VARIABLES = ("HIVE_ACID_METASTORE_URL", "AIRFLOW_CONN_", "AIRFLOW__")
 
 
 class JobSession(Protocol):
@@ -114,6 +113,7 @@ class SparkSubmitLauncher:
     :param start_seconds: how long an application may wait for its place and start.
     :param idle_seconds: after how long without a sign of us the driver leaves by itself.
     :param accelerator: ``hive.acid.spark.accelerator``: ``auto``, ``off``, or the path of the jar.
+    :param passed_on: names of variables that jobs get beside those they always get (``hive.acid.job.environment``).
     """
 
     master: str
@@ -126,12 +126,13 @@ class SparkSubmitLauncher:
     idle_seconds: int = 60
     program: str | None = None
     accelerator: str = "auto"
+    passed_on: tuple[str, ...] = ()
 
     def start(self, application: Application = _ANY) -> JobSession:
         """Start an application in the background.
 
-        :raises ConfigurationError: no Java, no spark-submit, a cluster without a spool it can reach, or one that
-            cannot run our driver.
+        :raises ConfigurationError: no Java, no spark-submit, a cluster without a spool it can reach, without a place
+            for our files (Kubernetes), or one that cannot run our driver.
         """
         job = str(resources.spark_job("session"))
         driver, spool = self._submit(
@@ -158,17 +159,18 @@ class SparkSubmitLauncher:
                 f"deploy mode cluster on {self.master} needs a spool directory that the cluster can reach; "
                 "set it to a URI on shared storage, for example hdfs:///tmp/hive-acid"
             )
-        environment = job_environment(self.master, self.deploy_mode) | dict(self.environment)
+        environment = job_environment(self.master, self.deploy_mode, self.passed_on) | dict(self.environment)
         require_java(environment)
         program = self.program or find_spark_submit(environment)
         conf = with_application(self.master, self.conf, application)
+        require_upload_path(self.master, self.deploy_mode, conf, environment, program)
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
         try:
             spool = f"{self.spool.rstrip('/')}/session-{uuid.uuid4()}" if self.spool else f"file://{scratch}/spool"
-            open_filesystem(spool).make_directory(spool)
+            make_spool(spool, private=self.deploy_mode == "client" or application.user is None)
             job, more = program_of(spool)
             properties = scratch / "spark.properties"
-            settings = configuration(self.master, str(scratch), {**conf, **more}, self.accelerator)
+            settings = configuration(self.master, str(scratch), {**conf, **more}, self.accelerator, self.deploy_mode)
             write_properties(properties, settings)
             command = [*self._command(program, properties, application), *job]
             return SubprocessDriver(command, environment, scratch, self._open_log()), spool
@@ -205,16 +207,18 @@ def require_driver_place(master: str, deploy_mode: str, where: str = "") -> None
         )
 
 
-def job_environment(master: str, deploy_mode: str) -> dict[str, str]:
-    """The environment for spark-submit: this process's, without what a job must not have, with what it needs."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(_PRIVATE_VARIABLES)}
-    if deploy_mode == "client":
-        environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if is_local(master):
-        environment["PYSPARK_PYTHON"] = sys.executable
-        # Spark asks for this host's name otherwise, which may resolve to nothing or to a card that is down.
-        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return environment
+def make_spool(uri: str, *, private: bool) -> None:
+    """Make the spool directory of one application: specs may hold passwords of sources, so on disks it is ours alone.
+
+    :param private: nobody else may look; not where the driver is another user on the cluster.
+    """
+    filesystem = open_filesystem(uri)
+    path = filesystem.local_path(uri)
+    if path is None or not private:
+        filesystem.make_directory(uri)
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.mkdir(path, 0o700)
 
 
 class SubprocessDriver:
@@ -273,6 +277,9 @@ class SubprocessDriver:
     def log_tail(self) -> str:
         """The last lines of the log that say something, and where the rest is."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
+        refusal = old_spark_submit(text.splitlines())
+        if refusal is not None:
+            return f"{refusal}. The whole log: {self.log}"
         lines = [line for line in text.splitlines() if line.strip() and not _FRAME.fullmatch(line)][-_LOG_TAIL_LINES:]
         return "\n".join([*(f"  | {line[:500]}" for line in lines), f"The whole log: {self.log}"])
 

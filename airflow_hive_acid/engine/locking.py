@@ -26,6 +26,7 @@ from airflow_hive_acid.sql.legacy_locks import (
 )
 from airflow_hive_acid.sql.lock_rules import LockSettings, PlannedLock, merged
 from airflow_hive_acid.sql.locks import ctas_locks, data_locks, declared_locks
+from airflow_hive_acid.sql.masking import hide_secrets
 from airflow_hive_acid.sql.statements import DropDatabase
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _legacy_locks_of(
     planned = legacy_data_locks(plans, _names(listed), concurrency=on)
     for statement in truncates:
         planned = (*planned, *planned_legacy_ddl_locks(context, statement))
-    query = "; ".join(dict.fromkeys([*(p.statement.text for p in plans), *(t.text for t in truncates)]))
+    query = hide_secrets("; ".join(dict.fromkeys([*(p.statement.text for p in plans), *(t.text for t in truncates)])))
     # S and X of one object are asked for as X.
     strongest = {lock.path: lock for lock in sorted(planned, key=lambda lock: lock.mode is LegacyMode.EXCLUSIVE)}
     kept = tuple(lock for lock in planned if strongest[lock.path] is lock)
@@ -168,7 +169,7 @@ def legacy_locks_of_ddl(context: Context, statement: DdlStatement) -> Locks:
     """What DDL locks beside the catalog's own locks: with DummyTxnManager S and X, otherwise nothing."""
     if not is_legacy(context):
         return Locks(())
-    return LegacyLocks((), planned=planned_legacy_ddl_locks(context, statement), query=statement.text)
+    return LegacyLocks((), planned=planned_legacy_ddl_locks(context, statement), query=hide_secrets(statement.text))
 
 
 def locks_of_ddl(context: Context, statement: DdlStatement) -> Locks:
@@ -180,7 +181,7 @@ def locks_of_ddl(context: Context, statement: DdlStatement) -> Locks:
 
 
 def locks_of_ctas(context: Context, table: TableName, query: Plan, *, transactional: bool) -> PlannedLocks:
-    """What the filling of a new table locks; two of one name fail at once (``hive.txn.xlock.ctas``)."""
+    """What making and filling a new table locks; two of one name fail at once (``hive.txn.xlock.ctas``)."""
     settings = LockSettings.of(context.settings)
 
     def again(whole: bool) -> PlannedLocks:
@@ -188,12 +189,10 @@ def locks_of_ctas(context: Context, table: TableName, query: Plan, *, transactio
             on = concurrency(context)
             listed = read_partitions(context, [query], every=True) if on else {}
             modes = legacy_ctas_locks(table, query, _names(listed), concurrency=on)
-            return LegacyLocks((), listed=listed, again=again, planned=modes, query=query.statement.text)
+            return LegacyLocks((), listed=listed, again=again, planned=modes, query=hide_secrets(query.statement.text))
         listed = {} if whole else read_partitions(context, [query])
         planned = ctas_locks(table, query, settings, _names(listed), transactional=transactional)
-        # The database is shared while the table is made, not while it is filled.
-        of_tables = [lock for lock in planned if lock.component.table is not None]
-        return _by_partition(of_tables, listed, again, ctas=settings.exclusive_ctas)
+        return _by_partition(planned, listed, again, ctas=settings.exclusive_ctas)
 
     return again(False)
 

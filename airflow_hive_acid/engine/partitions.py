@@ -35,14 +35,17 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
     As a mapping it answers for single names with one look-up each, which is remembered; going through it loads all.
 
     :param listed: answers that were given under the locks and are given again, by what was asked for.
+    :param is_new: the table is made in the same commit; the catalog does not know it yet.
     """
 
     def __init__(
-        self, catalog: Catalog, table: Table, listed: Mapping[PartitionFilter, list[PartitionRef]] | None = None
-    ) -> None:
+        self, catalog: Catalog, table: Table, listed: Mapping[PartitionFilter, list[PartitionRef]] | None = None,
+        *, is_new: bool = False,
+    ) -> None:  # fmt: skip
         self._catalog = catalog
         self._table = table
         self._listed = listed or {}
+        self._is_new = is_new
         self._found: dict[str, PartitionRef | None] = {}
         self._made: dict[str, PartitionRef] = {}
 
@@ -50,6 +53,8 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
         """Those that may hold rows that matter."""
         if not self._table.is_partitioned:
             return []
+        if self._is_new:
+            return [ref for ref in self._made.values() if keep.keeps(ref.values)]
         listed = self._listed.get(keep)
         if listed is None:
             found = self._catalog.list_partitions(self._table.qualified_name, condition_of(keep), keeps=keep.keeps)
@@ -61,7 +66,9 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
     def look_up(self, names: Iterable[str]) -> None:
         """Ask for several at once; those known already are not asked for again."""
         wanted = [name for name in dict.fromkeys(names) if name not in self._found and name not in self._made]
-        if wanted and self._table.is_partitioned:
+        if wanted and self._table.is_partitioned and self._is_new:
+            self._found |= dict.fromkeys(wanted)
+        elif wanted and self._table.is_partitioned:
             found = self._catalog.find_partitions(self._table.qualified_name, wanted)
             self._found |= dict.fromkeys(wanted) | {r.name: r for r in partition_refs(self._readable(found.values()))}
 
@@ -88,7 +95,7 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
         return ref
 
     def __iter__(self) -> Iterator[str]:
-        if self._table.is_partitioned:
+        if self._table.is_partitioned and not self._is_new:
             listed = partition_refs(self._readable(self._catalog.list_partitions(self._table.qualified_name)))
             self._found |= {ref.name: ref for ref in listed}
         return iter([name for name, ref in (self._found | self._made).items() if ref is not None])

@@ -10,9 +10,17 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError
-from airflow_hive_acid.filesystem.plain_publishing import PlainManifest, check_files, plan_moves, publish_files, undo
+from airflow_hive_acid.errors import HiveAcidError, JobsAliveError
+from airflow_hive_acid.filesystem.plain_publishing import (
+    PlainManifest,
+    check_files,
+    plan_moves,
+    publish_files,
+    undo,
+    undo_fenced,
+)
 from airflow_hive_acid.filesystem.publishing import read_staging
+from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
 from airflow_hive_acid.metastore.catalog_statistics import forget
 from airflow_hive_acid.metastore.objects import table_name
@@ -62,6 +70,9 @@ class PlainWrites:
         touched = {d.partition: d.values for d in staged.directories}
         self._published.append(_Published(table, staging, manifest, touched))
         publish_files(filesystem, staging, manifest)
+        # What was moved out is gone by the directories that are synced.
+        moved = [file.uri for file in manifest.files]
+        sync(self.context.client.settings, [*moved, *manifest.replaced], table.location)
         return manifest, staged
 
     def check_and_register(self, connection: Connection) -> None:
@@ -80,14 +91,40 @@ class PlainWrites:
                 known = find_partitions(connection, table, sorted(touched))
                 forget(connection, [(table.id, p.id, None) for p in known.values()])
 
-    def undo(self) -> None:
-        """Give everything back as it was, the last job first."""
-        filesystem = self.context.filesystem
-        while self._published:
-            last = self._published[-1]
-            undo(filesystem, last.staging, last.manifest, last.table.location)
-            filesystem.delete(last.staging, inside=last.table.location)
-            self._published.pop()
+    def created(self, table: Table) -> None:
+        """A table that is made in the same commit has its id now."""
+        for published in self._published:
+            if published.table.qualified_name == table.qualified_name:
+                published.table = table
+
+    def undo(self, txn_id: int, reason: str) -> None:
+        """Give everything back as it was, the last job first, when the txn cannot commit any more.
+
+        Somebody else may be at it as well, who has given the txn up before; files are moved back once.
+
+        :raises JobsAliveError: when not all could be moved back; the txn keeps its locks, and the reaper goes on.
+        """
+        if not self._published:
+            return
+        client, filesystem = self.context.client, self.context.filesystem
+        given_up = client.give_up_txns([txn_id], reason).given_up
+        if not given_up:  # R17
+            raise JobsAliveError(f"txn {txn_id} is committed, and what it has written stays")
+        note = f"its txn {txn_id} was given up: {reason}"
+        try:
+            while self._published:
+                last = self._published[-1]
+                # Where a file does not fence nobody else undoes anything, and the job itself has answered.
+                if not undo_fenced(filesystem, last.staging, last.manifest, last.table.location, note):
+                    undo(filesystem, last.staging, last.manifest, last.table.location)
+                client.jobs.mark_fenced(last.manifest.job_id, note)
+                filesystem.delete(last.staging, inside=last.table.location)
+                self._published.pop()
+        except (HiveAcidError, OSError) as problem:
+            raise JobsAliveError(
+                f"what txn {txn_id} has moved into {last.table.qualified_name} could not be moved back yet: {problem}. "
+                "It cannot commit any more and keeps its locks until the reaper has moved it back"
+            ) from problem
 
     def finish(self) -> None:
         """After the commit: what was replaced goes. A failure leaves hidden files behind, and that is all."""

@@ -44,7 +44,8 @@ def run_query(
 
     :param limit: at most so many rows; 0 for the columns alone.
     :param document: of a reader opened earlier (``ReaderSnapshot.to_document()``): read what that reader sees.
-    :raises InvalidArgumentsError: when that reader was not opened for a table of the query.
+    :raises InvalidArgumentsError: when that reader was not opened for a table of the query, and when the rows take
+        more than ``hive.acid.select.max.bytes``.
     """
     started = time.monotonic()
     session = context.application.ready()
@@ -58,12 +59,18 @@ def run_query(
         views = looks.views(plan, snapshots)
         job_id = str(uuid.uuid4())
         uri = session.rows_uri(job_id)
-        result = session.run(JobSpec(job_id, plan.step(rows_uri=uri, limit=limit), views, plan.sources))
+        step = plan.step(rows_uri=uri, limit=limit, max_bytes=most_bytes(context))
+        result = session.run(JobSpec(job_id, step, views, plan.sources))
         rows = Rows.of(result.columns, session.read_rows(uri))
         looks.require_kept()
         txn_id = None if reader is None else reader.txn_id
     context.emit(JobFinished("select", None, 0, 0, 0, result.rows, result.seconds))
     return StatementResult(plan.statement.text, "select", rows=rows, txn_id=txn_id, seconds=time.monotonic() - started)
+
+
+def most_bytes(context: Context) -> int:
+    """How much of a query's rows may come into this process."""
+    return context.settings.integer("hive.acid.select.max.bytes")
 
 
 @contextlib.contextmanager

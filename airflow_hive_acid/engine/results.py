@@ -47,7 +47,7 @@ class Rows:
 class StatementResult:
     """What a statement did.
 
-    :param statement: its text.
+    :param statement: its text, without the values of secrets.
     :param kind: ``insert``, ``update``, ``delete``, ``merge``, ``select``, ``show``, ``create_table``, ``begin``, ….
     :param inserted: rows inserted, updated and deleted, as a user counts them: an update is one update.
     :param rows: of a query, None for everything else.
@@ -67,6 +67,13 @@ class StatementResult:
     write_ids: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     directories: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Results become XComs, records of the metastore and lines of logs.
+        # Its room brings the parser, which commands that show something do without.
+        from airflow_hive_acid.sql.masking import hide_secrets
+
+        object.__setattr__(self, "statement", hide_secrets(self.statement))
 
     def to_document(self) -> dict[str, Any]:
         """As plain values, without the rows, and with the beginning of a long statement: small enough for an XCom."""

@@ -16,8 +16,8 @@ from airflow_hive_acid.engine.alter import run_alter
 from airflow_hive_acid.engine.blocks import Block, kind_of
 from airflow_hive_acid.engine.claiming import FREELY, Applying, Freely, take
 from airflow_hive_acid.engine.concatenate import rewriting
-from airflow_hive_acid.engine.ctas import columns_of
-from airflow_hive_acid.engine.ddl import run_ddl
+from airflow_hive_acid.engine.ctas import columns_of, creating
+from airflow_hive_acid.engine.ddl import definition_of, run_ddl
 from airflow_hive_acid.engine.events import StatementFinished, StatementStarted
 from airflow_hive_acid.engine.explain import explain, explain_locks
 from airflow_hive_acid.engine.leases import drop_force_lease, show_lease
@@ -48,6 +48,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.sql import plan
 from airflow_hive_acid.sql.alterations import Alteration, Concatenate
+from airflow_hive_acid.sql.masking import hide_secrets
 from airflow_hive_acid.sql.multi_insert import in_order
 from airflow_hive_acid.sql.plans import STRENGTH, combine_operations
 from airflow_hive_acid.sql.statements import (
@@ -139,7 +140,7 @@ class Script:
                 self._numbered(statement, lambda s=statement: _run_planned(self._context, transaction, s))  # type: ignore[misc]
 
     def _create_table_as(self, statement: CreateTable, applying: Freely) -> StatementResult:
-        """The table, then its rows in a transaction; a failure of the second takes the first back."""
+        """The table and its rows, in one commit."""
         context, query = self._context, statement.query
         if query is None:
             raise AssertionError("CREATE TABLE … AS without a query")
@@ -152,21 +153,11 @@ class Script:
             return StatementResult(statement.text, kind_of(statement))
         planned = plan_of(context, select)
         columns = columns_of(run_query(context, planned, limit=0))
-        run_ddl(context, dataclasses.replace(statement, columns=columns, query=None, if_not_exists=False))
-        try:
-            transactional = context.table(name).is_transactional
-            locks = locks_of_ctas(context, statement.table, planned, transactional=transactional)
-            # Waited for here: a request that waits elsewhere would be for a table that is dropped again.
+        definition = definition_of(context, dataclasses.replace(statement, columns=columns, query=None))
+        with creating(context, definition) as table:
+            locks = locks_of_ctas(context, statement.table, planned, transactional=table.is_transactional)
             with _waiting_here(context):
                 written = _run_write(context, Insert(statement.table, query, **origin), locks, applying)
-        except CommitStateUnknownError:
-            raise
-        except BaseException as failure:
-            try:
-                run_ddl(context, DropTable(statement.table, if_exists=True, purge=True, **origin))
-            except HiveAcidError as second:
-                failure.add_note(f"the empty table {name} could not be dropped again: {second}")
-            raise
         return dataclasses.replace(written, kind=kind_of(statement))
 
     def _explain(self, statement: PlainStatement, *, locks: bool) -> Rows:
@@ -245,7 +236,9 @@ class Script:
         self._number += 1
         started = time.monotonic()
         self._context.emit(
-            StatementStarted(self._number, self._total, kind_of(statement), statement.line, statement.text)
+            StatementStarted(
+                self._number, self._total, kind_of(statement), statement.line, hide_secrets(statement.text)
+            )
         )
         with named(statement):
             result = dataclasses.replace(action(), seconds=time.monotonic() - started)
@@ -289,13 +282,14 @@ def _concatenate(context: Context, statement: Concatenate, applying: Freely) -> 
 
 
 def _run_ddl_once(context: Context, statement: Statement, applying: Freely) -> StatementResult:
-    rows = None
     if isinstance(statement, ReplicationStatement):
         rows = transfer(context, statement)
-    else:
+        result = StatementResult(statement.text, kind_of(statement), rows=rows)
+        applying.done(result)
+        return result
+    result = StatementResult(statement.text, kind_of(statement))
+    with applying.changing(result):
         _run_without_result(context, statement)
-    result = StatementResult(statement.text, kind_of(statement), rows=rows)
-    applying.done(result)
     return result
 
 
@@ -434,7 +428,7 @@ def named(statement: Statement) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        note = f"in the statement on line {statement.line}: {_shortened(statement.text)}"
+        note = f"in the statement on line {statement.line}: {_shortened(hide_secrets(statement.text))}"
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
         raise

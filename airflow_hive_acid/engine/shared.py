@@ -36,7 +36,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.filesystem.publishing import Manifest
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import parse_directory
-from airflow_hive_acid.maintenance.fences import fence_jobs
+from airflow_hive_acid.maintenance.fences import fence
 from airflow_hive_acid.maintenance.shared_txns import LIMIT_ERROR, give_up
 from airflow_hive_acid.metastore.claims import Claim
 from airflow_hive_acid.metastore.handover import hand_over
@@ -341,9 +341,9 @@ def _undo(context: Context, txn: SharedTxn, token: str, members: Sequence[Member
     if not members:
         return
     client, filesystem = context.client, context.filesystem
-    wanted = {job_id for m in members for job_id in m.jobs}
-    jobs = [job for job in client.jobs.of_txn(txn.txn_id) if job.job_id in wanted]
-    report = fence_jobs(client, filesystem, jobs, f"its try in {txn} was given up")
+    given_up = client.shared_txns.give_up_half_done(txn.txn_id, token, {m.member for m in members})
+    jobs = given_up.jobs
+    report = fence(client, filesystem, [given_up], f"its try in {txn} was given up")
     if report.alive:
         job, why = report.alive[0]
         raise JobsAliveError(f"job {job.job_id} of an earlier try may still write to {job.table}: {why}")

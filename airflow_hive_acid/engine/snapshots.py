@@ -59,7 +59,7 @@ def table_snapshot(
         columns=tuple(Column(c.name, c.type, c.required) for c in table.columns),
         partition_columns=tuple(Column(c.name, c.type) for c in table.partition_columns),
         partitions=refs,
-        write_ids="" if write_ids is None else str(write_ids),
+        write_ids="" if write_ids is None else write_ids.short_text(),
         txns="" if txns is None else str(txns),
         transactional=table.is_transactional,
         properties=writer_properties(table),

@@ -8,12 +8,13 @@ the process list.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid import resources
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.maintenance.worker_jobs import DRIVER_MEMORY, EXECUTOR_MEMORY
-from airflow_hive_acid.spark.conf import JAVA_OPTIONS, SMALL_JVM
+from airflow_hive_acid.spark.conf import ACCELERATOR_KEY, JAVA_OPTIONS, SMALL_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ ALWAYS = {
     "spark.log.level": "WARN",
 }
 _JARS = "spark.jars"
+_PYTHON, _DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 
 
 def is_local(master: str) -> bool:
@@ -36,14 +38,21 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def configuration(master: str, scratch: str, conf: Mapping[str, str], accelerator: str = "off") -> dict[str, str]:
+def configuration(
+    master: str, scratch: str, conf: Mapping[str, str], accelerator: str = "off", deploy_mode: str = "client"
+) -> dict[str, str]:
     """All settings of an application.
 
     :param scratch: directory on this machine that vanishes with the application; used by local masters.
     :param conf: the user's settings; they win, and Java options are put behind those that must stay.
     :param accelerator: value of ``hive.acid.spark.accelerator``.
+    :param deploy_mode: ``client``: the driver is this machine's, and runs with this Python.
     """
     settings = dict(ALWAYS)
+    if deploy_mode == "client":
+        # Stronger than PYSPARK_DRIVER_PYTHON, as is a spark.pyspark.python in the site's spark-defaults.conf, which
+        # names the Python of the executors and may have neither pyspark nor us.
+        settings[_DRIVER_PYTHON] = sys.executable
     if is_local(master):
         settings |= {
             "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {SMALL_JVM}",
@@ -52,10 +61,13 @@ def configuration(master: str, scratch: str, conf: Mapping[str, str], accelerato
             "spark.sql.shuffle.partitions": str(local_cores(master)),
             "spark.local.dir": f"{scratch}/local",
             "spark.sql.warehouse.dir": f"{scratch}/spark-warehouse",
+            _PYTHON: sys.executable,
         }
     for key, value in conf.items():
         # The time zone stays; our tuning goes, because two garbage collectors would stop the JVM from starting.
         settings[key] = f"{ALWAYS[key]} {value}" if key.endswith(".extraJavaOptions") and key in ALWAYS else value
+    if accelerator.lower() == "off":
+        settings.setdefault(ACCELERATOR_KEY, "off")
     jar = accelerator_jar(accelerator)
     if jar is not None:
         settings[_JARS] = ",".join([*filter(None, [settings.get(_JARS)]), jar])

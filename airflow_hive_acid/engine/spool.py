@@ -1,8 +1,9 @@
 """The control plane's end of a Spark session: specs in, results out, through a directory (decision 1).
 
-``NNNN.spec.json`` goes in, ``NNNN.result.json`` comes back, ``ready.json`` says that the driver is there, ``alive``
-that we are, ``close`` that we are done. Every file appears whole or not at all. How the driver was started, and how
-it is stopped, is the business of a :class:`Driver`; so one session serves a subprocess here and a cluster elsewhere.
+``NNNN.spec.json`` goes in, ``NNNN.result.json`` comes back, ``ready.json`` says that the driver is there, ``here``
+that it still is, ``alive`` that we are, ``close`` that we are done. Every file appears whole or not at all. How the
+driver was started, and how it is stopped, is the business of a :class:`Driver`; so one session serves a subprocess
+here and a cluster elsewhere.
 """
 
 from __future__ import annotations
@@ -13,18 +14,26 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_hive_acid import errors
-from airflow_hive_acid.errors import HiveAcidError, JobFailedError
-from airflow_hive_acid.format.jobs import result_from_json, to_json
+from airflow_hive_acid.errors import JobFailedError
+from airflow_hive_acid.format.job_documents import result_from_json, to_json
+from airflow_hive_acid.format.job_errors import reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from airflow_hive_acid.errors import HiveAcidError
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.format.jobs import JobError, JobResult, JobSpec
 
 #: How often ``alive`` changes; the driver waits many times as long before it believes that we are gone.
 ALIVE_SECONDS = 5.0
+#: A driver whose ``here`` stands still for so long is gone, whatever became of the program that started it: a
+#: spark-submit may outlive its driver for ever. Many times what it takes a driver to write it.
+SILENT_SECONDS = 180.0
+#: Between two looks at ``here``.
+_LOOK_SECONDS = 10.0
+#: So long may the thread that says that we are here take to end; its storage may hang.
+_JOIN_SECONDS = 10.0
 #: First and longest pause between two looks at the spool.
 POLL_SECONDS = (0.005, 0.1)
 
@@ -56,6 +65,7 @@ class SpoolSession:
     :param driver: the application that reads it.
     :param start_seconds: how long the application may take until it is ready.
     :param close_seconds: how long it may take to leave when asked to.
+    :param silent_seconds: after how long without a sign of life it is gone, once it has given one.
     """
 
     def __init__(
@@ -66,12 +76,16 @@ class SpoolSession:
         *,
         start_seconds: float = 300.0,
         close_seconds: float = 10.0,
+        silent_seconds: float = SILENT_SECONDS,
     ) -> None:
         self._filesystem = filesystem
         self._uri = uri.rstrip("/")
         self._driver = driver
         self._start_seconds = start_seconds
         self._close_seconds = close_seconds
+        self._silent_seconds = silent_seconds
+        self._sign: str | None = None
+        self._heard = self._looked = time.monotonic()
         self._started = time.monotonic()
         self._ready: dict[str, Any] | None = None
         self._number = 0
@@ -102,7 +116,7 @@ class SpoolSession:
         if self._ready is None:
             deadline = self._started + self._start_seconds
             text = self._await("ready.json", deadline, "while it started")
-            self._ready = json.loads(text)
+            self._ready = {"application_id": _application_of(text)}
         return str(self._ready["application_id"])
 
     def run(self, spec: JobSpec) -> JobResult:
@@ -157,13 +171,14 @@ class SpoolSession:
         finally:
             self._ended.set()
             self._driver.stop()
-            self._alive.join()
+            self._alive.join(_JOIN_SECONDS)
             self._driver.release()
             self._filesystem.delete(self._uri, inside=self._uri.rpartition("/")[0])
 
     def _await(self, name: str, deadline: float | None, doing: str) -> str:
         """The text of a file that the driver writes."""
         uri, pause = f"{self._uri}/{name}", POLL_SECONDS[0]
+        self._heard = self._looked = time.monotonic()
         while True:
             # The order matters: what is written before the end must be seen after the end.
             code = self._driver.exit_code()
@@ -173,6 +188,12 @@ class SpoolSession:
                 raise JobFailedError(f"the Spark application was cancelled {doing}")
             if code is not None:
                 raise JobFailedError(f"the Spark application ended with code {code} {doing}\n{self._driver.log_tail()}")
+            if self._is_silent():
+                self.cancel()
+                raise JobFailedError(
+                    f"the Spark driver has given no sign of life for {self._silent_seconds:.0f} s {doing} and was "
+                    f"stopped; the program that started it had not ended\n{self._driver.log_tail()}"
+                )
             if deadline is not None and time.monotonic() > deadline:
                 self.cancel()
                 raise JobFailedError(
@@ -181,6 +202,20 @@ class SpoolSession:
                 )
             self._ended.wait(pause)
             pause = min(pause * 1.5, POLL_SECONDS[1])
+
+    def _is_silent(self) -> bool:
+        """Whether the driver has not been heard of for too long, by our own clock; looks only now and then."""
+        now = time.monotonic()
+        if now - self._looked < min(_LOOK_SECONDS, self._silent_seconds / 4):
+            return False
+        self._looked = now
+        try:
+            sign = self._filesystem.read_text(f"{self._uri}/here")
+        except FileNotFoundError:
+            return False  # it has not started, which has a bound of its own
+        if sign != self._sign:
+            self._sign, self._heard = sign, now
+        return now - self._heard > self._silent_seconds
 
     def _checked(self, spec: JobSpec, text: str) -> JobResult:
         try:
@@ -214,9 +249,18 @@ class SpoolSession:
         self._filesystem.write_text(f"{self._uri}/alive", str(number))
 
 
+def _application_of(text: str) -> str:
+    """What ``ready.json`` says."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise JobFailedError(f"what the Spark application says of itself cannot be read: {error}") from None
+    found = said.get("application_id") if isinstance(said, dict) else None
+    if not isinstance(found, str):
+        raise JobFailedError("the Spark application does not say its id in ready.json")
+    return found
+
+
 def error_of(error: JobError) -> HiveAcidError:
-    """The exception a job's error stands for; one of a class we do not know is a ``JobFailedError``."""
-    known = getattr(errors, error.type, None)
-    if isinstance(known, type) and issubclass(known, HiveAcidError):
-        return known(error.message)
-    return JobFailedError(f"{error.type}: {error.message}")
+    """The exception a job's error stands for; one that a job may not report is a ``JobFailedError``."""
+    return reported(error.type, error.message)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.format import streams
-from airflow_hive_acid.format.jobs import result_from_json, to_json
+from airflow_hive_acid.format.job_documents import result_from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +77,10 @@ class Channel:
         self._forget(self._number)
         self._number += 1
         self._heard = self._clock()
-        question = json.loads(text)
+        try:
+            question = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise JobFailedError(f"{uri} is no question of a stream: {error}") from None
         if not isinstance(question, dict) or "ask" not in question:
             raise JobFailedError(f"{uri} is no question of a stream")
         return question

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.engine.claiming import FREELY
+from airflow_hive_acid.engine.ctas import Creations
 from airflow_hive_acid.engine.events import Published, TransactionAborted, TransactionCommitted, TransactionOpened
 from airflow_hive_acid.engine.legacy_hold import begin_locked
 from airflow_hive_acid.engine.listed import buckets_in_bases, finished, published, require_same_places, writes
@@ -23,6 +24,7 @@ from airflow_hive_acid.engine.locking import locks_declared, require_manager
 from airflow_hive_acid.engine.looks import Looks
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.engine.plain_writes import PlainWrites
+from airflow_hive_acid.engine.queries import most_bytes
 from airflow_hive_acid.engine.read_only import databases_of, require_writable
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.engine.snapshots import table_snapshot
@@ -37,12 +39,15 @@ from airflow_hive_acid.filesystem.publishing import (
     publish,
     read_staging,
 )
+from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.buckets import MAX_STATEMENT
 from airflow_hive_acid.format.jobs import Insert, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import staging_name
 from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.maintenance.places import require_directory
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
+from airflow_hive_acid.metastore.catalog_statistics import count_rows
 from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.sql.plans import STRENGTH
 
@@ -91,8 +96,10 @@ class StatementTransaction:
                 self._txn.abort("others added partitions that it reads while it waited for its locks")
             wanted = grown.request
         self._listed = grown.listed
+        self._creations = Creations(context, self.txn_id, operations)
         try:
             applying.begun(self.txn_id)
+            self._creations.begin()
             context.emit(
                 TransactionOpened(self.txn_id, self._operations, dict(self._txn.write_ids), time.monotonic() - started)
             )
@@ -109,6 +116,7 @@ class StatementTransaction:
         self._partitions: dict[str, KnownPartitions] = {}
         self._ended = False
         self._plain = PlainWrites(context)
+        self._creations = Creations(context, 0, ())
         self._plain_statements = 0
 
     def _under(self, locks: Locks, tries_left: int) -> Grown:
@@ -180,7 +188,7 @@ class StatementTransaction:
         looks = Looks(self._context)
         views = looks.views(plan, {read.view: self._read_snapshot(read, looks) for read in plan.reads})
         if plan.write is None:
-            step = plan.step(rows_uri=session.rows_uri(job_id))
+            step = plan.step(rows_uri=session.rows_uri(job_id), max_bytes=most_bytes(self._context))
             result = session.run(JobSpec(job_id, step, views, plan.sources))
             rows = Rows.of(result.columns, session.read_rows(session.rows_uri(job_id)))
             self._hold.require()
@@ -235,11 +243,12 @@ class StatementTransaction:
         if self._ended:
             return
         self._ended = True
-        # While the locks are held: nobody may see half of it. What cannot be undone here the reaper undoes.
-        try:
-            self._plain.undo()
-        finally:
-            with self._hold.ending():
+        # While the locks are held: nobody may see half of it. What cannot be undone here the reaper undoes under them.
+        with self._hold.ending():
+            try:
+                self._plain.undo(self.txn_id, reason)
+                self._creations.give_up()
+            finally:
                 self._txn.abort(reason)
         self._context.emit(TransactionAborted(self.txn_id, reason.splitlines()[0] if reason else "no reason given"))
 
@@ -311,8 +320,10 @@ class StatementTransaction:
             # A second overwrite takes the place of the first: both are the base of one write id.
             again = frozenset(d.uri for d in manifest.directories) if replaces_base else frozenset()
             publish(filesystem, staging, manifest, table.location, written.without(again))
+        sync(context.client.settings, [d.uri for d in manifest.directories], table.location)
         written.statement_ids += ids
         written.manifests.append(manifest)
+        written.count(result.directories, joins_base=joins_base)
         written.partitions[write.operation] |= {d.partition for d in manifest.directories}
         written.truncated -= {d.partition for d in manifest.directories}
         self._learn_partitions(table, target, manifest)
@@ -349,6 +360,8 @@ class StatementTransaction:
     ) -> None:
         """R4: a job is on record before it starts."""
         name = table.qualified_name
+        # R17: what is written into the mount point of a disk that is not mounted is lost when it is. One look per job.
+        require_directory(self._context.filesystem, name, table.location)
         self._context.client.jobs.start(
             job_id=job_id,
             txn_id=self.txn_id,
@@ -398,8 +411,10 @@ class StatementTransaction:
         written = self._written.setdefault(name, Written(table))
         again = written.without(frozenset(d.uri for d in manifest.directories))
         publish(context.filesystem, staging, manifest, table.location, again)
+        sync(context.client.settings, [d.uri for d in manifest.directories], table.location)
         written.statement_ids.append(statement)
         written.manifests.append(manifest)
+        written.count(result.directories)
         written.truncated |= {d.partition for d in manifest.directories}
         written.partitions["overwrite"] |= {d.partition for d in manifest.directories}
         return tuple(directory.uri for directory in manifest.directories)
@@ -443,7 +458,8 @@ class StatementTransaction:
         name = table.qualified_name
         if name not in self._partitions:
             listed = {keep: refs for (of, keep), refs in self._listed.items() if of == name}
-            self._partitions[name] = KnownPartitions(self._context.client.catalog, table, listed)
+            is_new = name in self._creations
+            self._partitions[name] = KnownPartitions(self._context.client.catalog, table, listed, is_new=is_new)
         return self._partitions[name]
 
     def _learn_partitions(self, table: Table, target: Target, manifest: Manifest) -> None:
@@ -473,17 +489,23 @@ class StatementTransaction:
     def _check_and_add_partitions(self, connection: Connection) -> None:
         """Inside the commit, before any global lock (R15): do the manifests hold, and does the catalog know all?"""
         context = self._context
+        for name, created in self._creations.create_in(connection, self._txn.write_ids).items():
+            self._plain.created(created)
+            if name in self._written:
+                self._written[name].table = created
         self._plain.check_and_register(connection)
         for name, written in self._written.items():
             table = written.table
             target = self._target(table, tuple(written.statement_ids), ())
             check_published(context.filesystem, target, written.manifests)
             made = {p: self._known_partitions(table)[p] for p in written.made}
+            new: list[str] = []
             if made:
                 key, write_id = table_name(name), self._txn.write_ids[name]
                 catalog = context.client.catalog
                 new = catalog.add_partitions_in(connection, key, list(made), write_id=write_id)
                 others = find_partitions(connection, table, sorted(set(made) - set(new)))
                 require_same_places(made, others)
+            count_rows(connection, table.id, written.rows, new)
             told = writes(table_name(name), self._txn.write_ids[name], written.manifests)
             context.client.write_events.acid_written(connection, self.txn_id, told)

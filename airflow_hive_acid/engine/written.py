@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Manifest
+from airflow_hive_acid.format.names import parse_directory
+from airflow_hive_acid.metastore.catalog_statistics import RowChange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from airflow_hive_acid.format.jobs import WrittenDirectory
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.plans import TableWrite
 
@@ -27,6 +30,7 @@ class Written:
     :param partitions: names of the partitions touched, by operation; of a table without partitions the empty name.
     :param truncated: those of them that hold nothing but the mark of TRUNCATE.
     :param made: those of them that the catalog does not know yet.
+    :param rows: what that does to their numbers of rows.
     """
 
     table: Table
@@ -35,6 +39,19 @@ class Written:
     partitions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     truncated: set[str] = field(default_factory=set)
     made: set[str] = field(default_factory=set)
+    rows: dict[str, RowChange] = field(default_factory=dict)
+
+    def count(self, directories: Iterable[WrittenDirectory], *, joins_base: bool = False) -> None:
+        """Count what a statement has written.
+
+        :param joins_base: into a base of this transaction.
+        """
+        for directory in directories:
+            named = parse_directory(directory.name)
+            if named is not None:
+                rows = sum(file.rows for file in directory.files)
+                change = RowChange.of(named, rows, joins_base=joins_base)
+                self.rows[directory.partition] = self.rows.get(directory.partition, RowChange()).then(change)
 
     def replaces_base(self, write: TableWrite) -> bool:
         """Whether a write makes the base of its place, if there is one: an overwrite, and the first rows after a
@@ -82,6 +99,7 @@ class Written:
             "partitions": {operation: sorted(names) for operation, names in sorted(self.partitions.items())},
             "truncated": sorted(self.truncated),
             "made": sorted(self.made),
+            "rows": {name: [change.rows, change.replaced] for name, change in sorted(self.rows.items())},
         }
 
     @classmethod
@@ -93,6 +111,9 @@ class Written:
         for operation, names in document["partitions"].items():
             written.partitions[operation] = set(names)
         written.truncated, written.made = set(document["truncated"]), set(document["made"])
+        written.rows = {
+            name: RowChange(int(rows), bool(replaced)) for name, (rows, replaced) in document["rows"].items()
+        }
         return written
 
     def _place(self, write: TableWrite) -> str | None:

@@ -10,21 +10,27 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError, WarehouseMissingError
 from airflow_hive_acid.format import paths
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_hive_acid.filesystem.protocol import Filesystem
 
 _ATTEMPTS = 20
 
 
-def fence_staging(filesystem: Filesystem, staging: str, *, inside: str, note: str) -> bool:
+def fence_staging(
+    filesystem: Filesystem, staging: str, *, inside: str, note: str, absent: Callable[[], None] | None = None
+) -> bool:
     """Replace a staging directory by a plain file of its name.
 
     :param staging: URI of ``<table>/_tmp_<job id>``; it need not exist.
     :param inside: URI of the table directory.
     :param note: text of the file, for whoever finds it.
+    :param absent: called before anything follows from there being no staging, or no table directory: raises when
+        that is no answer, because its disk is not mounted here (R17). Without it a table directory must be there.
     :return: True when the writer is fenced; False on an object store, where the staging is only removed and the
         caller must make sure that the application is dead before it forgets the write id.
     :raises UnsafePathError: when ``staging`` is no staging directory of this table, or cannot be fenced because
@@ -38,7 +44,12 @@ def fence_staging(filesystem: Filesystem, staging: str, *, inside: str, note: st
         filesystem.delete(staging, inside=inside)
         return False
     if not filesystem.exists(inside):
+        if absent is None:
+            raise WarehouseMissingError(f"{inside} is not there, so {staging} cannot be fenced; is its disk mounted?")
+        absent()
         return True  # without a table directory there is nothing a rename could reach
+    if absent is not None and not filesystem.exists(staging):
+        absent()
     for _ in range(_ATTEMPTS):
         try:
             filesystem.create_file(staging, note + "\n")

@@ -57,12 +57,12 @@ class LocalFilesystem:
 
     def exists(self, uri: str) -> bool:
         """See the protocol."""
-        return os.path.lexists(local_path(uri))
+        return _mode(local_path(uri)) is not None
 
     def rename_directory(self, source: str, target: str) -> None:
         """See the protocol. ``mkdir`` claims the name; renaming onto an empty directory of our own is atomic."""
         source_path, target_path = local_path(source), local_path(target)
-        if not os.path.isdir(source_path):
+        if not _is_directory(source_path):
             raise FileNotFoundError(f"{source} is no directory; it cannot become {target}")
         try:
             os.mkdir(target_path)
@@ -78,7 +78,7 @@ class LocalFilesystem:
     def rename(self, source: str, target: str) -> None:
         """See the protocol. A second link claims the name of a file; without links, looking first must do."""
         source_path, target_path = local_path(source), local_path(target)
-        if os.path.isdir(source_path) and not os.path.islink(source_path):
+        if stat.S_ISDIR(_mode(source_path) or 0):
             self.rename_directory(source, target)
             return
         try:
@@ -86,7 +86,7 @@ class LocalFilesystem:
         except FileExistsError:
             raise FileExistsError(f"{target} exists already; {source} was left where it is") from None
         except PermissionError:
-            if os.path.lexists(target_path):
+            if _mode(target_path) is not None:
                 raise FileExistsError(f"{target} exists already; {source} was left where it is") from None
             os.rename(source_path, target_path)
         else:
@@ -109,6 +109,21 @@ class LocalFilesystem:
                 os.unlink(path)
         except FileNotFoundError:
             return False
+        return True
+
+    def delete_empty(self, uri: str, *, inside: str) -> bool:
+        """See the protocol. The operating system looks and deletes in one step."""
+        paths.require_inside(inside, uri)
+        path = local_path(uri)
+        _refuse_links(path, local_path(inside), uri)
+        try:
+            os.rmdir(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
         return True
 
     def read_text(self, uri: str) -> str:
@@ -171,6 +186,26 @@ class LocalFilesystem:
         return local_path(uri)
 
 
+def _mode(path: str) -> int | None:
+    """What a name stands for, links not followed; None when there is nothing of that name.
+
+    ``os.path`` answers "no" to whatever goes wrong, a stale handle of NFS or a directory that may not be searched.
+
+    :raises OSError: when it is not known.
+    """
+    try:
+        return os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def _describe(base: str, prefix: str, entry: os.DirEntry[str]) -> FileInfo | None:
     relative = prefix + entry.name
     try:
@@ -186,7 +221,7 @@ def _refuse_links(path: str, root: str, uri: str) -> None:
     current = root
     for part in os.path.relpath(path, root).split(os.sep):
         current = os.path.join(current, part)
-        if os.path.islink(current):
+        if stat.S_ISLNK(_mode(current) or 0):
             raise UnsafePathError(
                 f"{uri} leads over the symbolic link {current}; nothing was deleted. If it is meant, remove it by hand."
             )

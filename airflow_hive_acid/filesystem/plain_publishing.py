@@ -18,7 +18,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLAIN_FILES, is_hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from airflow_hive_acid.filesystem.protocol import FileInfo, Filesystem
     from airflow_hive_acid.filesystem.publishing import Manifest
@@ -145,17 +145,27 @@ def undo(filesystem: Filesystem, aside: str, manifest: PlainManifest, location: 
         filesystem.rename(place, kept[place])
 
 
-def undo_fenced(filesystem: Filesystem, staging: str, manifest: PlainManifest, location: str, note: str) -> bool:
+def undo_fenced(
+    filesystem: Filesystem,
+    staging: str,
+    manifest: PlainManifest,
+    location: str,
+    note: str,
+    absent: Callable[[], None] | None = None,
+) -> bool:
     """Fence a job that may still be publishing, then undo what it did (R4).
 
     The staging directory goes to another name first: from then on the job can neither move files out of it nor
     into it.
 
+    :param absent: as for :func:`~airflow_hive_acid.filesystem.fencing.fence_staging`.
     :return: False where a file does not fence; then nothing was undone, and the application must be dead first.
     """
     if not filesystem.can_fence(staging):
         return False
     aside = f"{staging.rstrip('/')}{_SET_ASIDE}"
+    if absent is not None and not filesystem.exists(staging):
+        absent()
     # Set aside, or fenced, in an earlier pass: go on from there.
     with contextlib.suppress(FileNotFoundError, FileExistsError):
         if not _is_file(filesystem, staging):

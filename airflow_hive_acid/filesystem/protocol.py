@@ -92,6 +92,13 @@ class Filesystem(Protocol):
         :raises UnsafePathError: when ``uri`` is ``inside`` itself, outside it, or behind a symbolic link.
         """
 
+    def delete_empty(self, uri: str, *, inside: str) -> bool:
+        """Delete a directory in which nothing lies, not even a hidden file.
+
+        :param inside: the directory that must contain it.
+        :return: False when there was none, or something lies in it.
+        """
+
     def read_text(self, uri: str) -> str:
         """The UTF-8 text of a file."""
 

@@ -6,6 +6,9 @@ read ``[`` and ``*`` in names as patterns, and s3fs's bulk delete says nothing o
 
 HDFS is reached through libhdfs, or through WebHDFS where fsspec's configuration of ``webhdfs`` names the gateways:
 ``{"namenodes": {"nn1:8020": "nn1:9870"}}``, the authorities of ``hdfs:`` URIs and where they are served.
+
+Only FileNotFoundError means absent (R17). fsspec's own ``exists``, ``isdir`` and ``isfile`` answer "no" to any error,
+so none of them is asked here: :mod:`airflow_hive_acid.filesystem.answers` asks, and says what an error means.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import fsspec
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.filesystem.answers import DIRECTORY, FILE, Answers, Proof
 from airflow_hive_acid.filesystem.protocol import FileInfo
 from airflow_hive_acid.filesystem.uris import FSSPEC_PROTOCOLS, OBJECT_STORES, scheme_of
 from airflow_hive_acid.format import paths
@@ -44,6 +48,7 @@ class FsspecFilesystem:
         self._gateway = _gateway(self._scheme, self._authority)
         protocol = FSSPEC_PROTOCOLS[self._scheme]
         self._is_object_store = protocol in OBJECT_STORES
+        proof = Proof.LISTED_PARENT if protocol == "hdfs" and self._gateway is None else Proof.SAID
         try:
             self._fs = _open(self._translate(uri), options)
         except (ImportError, ValueError, OSError) as error:
@@ -53,6 +58,7 @@ class FsspecFilesystem:
             # libhdfs lists each place where it has looked for a JVM, a line for one.
             said = str(error).partition("\n")[0]
             raise ConfigurationError(f"{uri}: fsspec cannot open {protocol!r} ({said}); {remedy}") from error
+        self._answers = Answers(self._fs, proof)
 
     def can_fence(self, uri: str) -> bool:
         """See the protocol."""
@@ -75,7 +81,7 @@ class FsspecFilesystem:
             prefix = pending.pop()
             where = self._path(f"{base}/{prefix}")
             try:
-                entries = self._fs.ls(where, detail=True)
+                entries = self._answers.listing(where)
             except FileNotFoundError:
                 if not prefix:
                     raise
@@ -93,29 +99,32 @@ class FsspecFilesystem:
 
     def exists(self, uri: str) -> bool:
         """See the protocol."""
-        return bool(self._fs.exists(self._path(uri)))
+        return self._answers.kind(self._path(uri)) is not None
 
     def rename_directory(self, source: str, target: str) -> None:
         """See the protocol. Not atomic on object stores; nothing there is visible before the commit anyway."""
         source_path, target_path = self._path(source), self._path(target)
-        if not self._fs.isdir(source_path):
+        if self._answers.kind(source_path) != DIRECTORY:
             raise FileNotFoundError(f"{source} is no directory; it cannot become {target}")
-        if self._fs.exists(target_path):
+        if self._answers.kind(target_path) is not None:
             raise FileExistsError(f"{target} exists already; {source} was left where it is")
-        self._move(source_path, target_path)
+        with self._answers.of(f"renaming {source} to {target}"):
+            self._move(source_path, target_path, is_directory=True)
 
     def rename(self, source: str, target: str) -> None:
         """See the protocol. Not atomic on object stores."""
         source_path, target_path = self._path(source), self._path(target)
-        if self._fs.exists(target_path):
+        if self._answers.kind(target_path) is not None:
             raise FileExistsError(f"{target} exists already; {source} was left where it is")
-        if not self._fs.exists(source_path):
+        kind = self._answers.kind(source_path)
+        if kind is None:
             raise FileNotFoundError(f"there is no {source}; it cannot become {target}")
-        self._move(source_path, target_path)
+        with self._answers.of(f"renaming {source} to {target}"):
+            self._move(source_path, target_path, is_directory=kind == DIRECTORY)
 
-    def _move(self, source: str, target: str) -> None:
+    def _move(self, source: str, target: str, *, is_directory: bool) -> None:
         if not self._is_object_store:
-            self._fs.mv(source, target, recursive=self._fs.isdir(source))
+            self._fs.mv(source, target, recursive=is_directory)
             return
         names = self._objects(source)
         copies = [(name, target + name[len(source) :]) for name in names if not name.endswith("/")]
@@ -130,27 +139,41 @@ class FsspecFilesystem:
                 f"{source} cannot take the place of {target} in one step; that needs a local file system, or HDFS "
                 "through WebHDFS"
             )
-        self._fs.replace(self._path(source), self._path(target))
+        with self._answers.of(f"renaming {source} to {target}"):
+            self._fs.replace(self._path(source), self._path(target))
 
     def delete(self, uri: str, *, inside: str) -> bool:
         """See the protocol."""
         paths.require_inside(inside, uri)
         path = self._path(uri)
         if self._is_object_store:
-            names = self._objects(path)
-            there = bool(names) or bool(self._fs.exists(path))
-            self._delete_objects(path, names)
+            with self._answers.of(f"deleting {uri}"):
+                names = self._objects(path)
+                there = bool(names) or self._answers.kind(path) is not None
+                self._delete_objects(path, names)
             return there
-        try:
-            self._fs.rm(path, recursive=True)
-        except FileNotFoundError:
-            return False
+        with self._answers.of(f"deleting {uri}"):
+            try:
+                self._fs.rm(path, recursive=True)
+            except FileNotFoundError:
+                if self._answers.kind(path) is not None:
+                    raise OSError(f"it says that there is no {uri}, and there is") from None
+                return False
         return True
+
+    def delete_empty(self, uri: str, *, inside: str) -> bool:
+        """See the protocol. Here looking and deleting are two steps."""
+        try:
+            if self.list_files(uri):
+                return False
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return self.delete(uri, inside=inside)
 
     def _objects(self, path: str) -> list[str]:
         """Names of the object ``path`` and of all below it, with those that stand for directories (``…/``)."""
         try:
-            return [str(name) for name in self._fs.find(path)]
+            return self._answers.objects(path)
         except FileNotFoundError:
             return []
 
@@ -159,7 +182,7 @@ class FsspecFilesystem:
         # Behind them an object of the directory's own name shows, and what a writer put there meanwhile.
         self._for_each(self._delete_object, self._objects(path) if names else ())
         # Some stores keep directories beside the objects.
-        if self._fs.isdir(path) and not self._objects(path):
+        if self._answers.kind(path) == DIRECTORY and not self._objects(path):
             self._fs.rm(path, recursive=True)
 
     def _delete_object(self, name: str) -> None:
@@ -179,46 +202,54 @@ class FsspecFilesystem:
 
     def read_text(self, uri: str) -> str:
         """See the protocol."""
-        return bytes(self._fs.cat_file(self._path(uri))).decode("utf-8")
+        with self._answers.of(f"reading {uri}", self._path(uri)):
+            content = bytes(self._fs.cat_file(self._path(uri)))
+        return content.decode("utf-8")
 
     def read_range(self, uri: str, start: int, end: int) -> bytes:
         """See the protocol."""
-        return bytes(self._fs.cat_file(self._path(uri), start=start, end=end))
+        with self._answers.of(f"reading {uri}", self._path(uri)):
+            return bytes(self._fs.cat_file(self._path(uri), start=start, end=end))
 
     def write_text(self, uri: str, text: str) -> None:
         """See the protocol. One PUT is atomic on an object store; elsewhere a rename makes it so."""
         path = self._path(uri)
-        if self._is_object_store:
-            self._fs.pipe_file(path, text.encode("utf-8"))
-            return
-        directory, _, name = path.rpartition("/")
-        temporary = f"{directory}/.{name}.{uuid.uuid4().hex}.tmp"
-        self._fs.pipe_file(temporary, text.encode("utf-8"))
-        if self._fs.exists(path):
-            self._fs.rm_file(path)
-        self._fs.mv(temporary, path)
+        with self._answers.of(f"writing {uri}"):
+            if self._is_object_store:
+                self._fs.pipe_file(path, text.encode("utf-8"))
+                return
+            directory, _, name = path.rpartition("/")
+            temporary = f"{directory}/.{name}.{uuid.uuid4().hex}.tmp"
+            self._fs.pipe_file(temporary, text.encode("utf-8"))
+            if self._answers.kind(path) is not None:
+                self._fs.rm_file(path)
+            self._fs.mv(temporary, path)
 
     def create_file(self, uri: str, text: str) -> None:
         """See the protocol. HDFS refuses a file where a directory is; the check before covers files."""
         path = self._path(uri)
-        if self._fs.exists(path):
+        if self._answers.kind(path) is not None:
             raise FileExistsError(f"{uri} exists already")
-        self._fs.pipe_file(path, text.encode("utf-8"))
+        with self._answers.of(f"writing {uri}"):
+            self._fs.pipe_file(path, text.encode("utf-8"))
 
     def make_directory(self, uri: str) -> None:
         """See the protocol."""
         path = self._path(uri)
-        if self._fs.isfile(path):
+        if self._answers.kind(path) == FILE:
             raise FileExistsError(f"{uri} is a file, not a directory")
-        self._fs.makedirs(path, exist_ok=True)
+        with self._answers.of(f"making the directory {uri}"):
+            self._fs.makedirs(path, exist_ok=True)
 
     def open_input(self, uri: str) -> BinaryIO:
         """See the protocol."""
-        return cast("BinaryIO", self._fs.open(self._path(uri), "rb", block_size=_BLOCK))
+        with self._answers.of(f"opening {uri}", self._path(uri)):
+            return cast("BinaryIO", self._fs.open(self._path(uri), "rb", block_size=_BLOCK))
 
     def open_output(self, uri: str) -> BinaryIO:
         """See the protocol."""
-        return cast("BinaryIO", self._fs.open(self._path(uri), "wb", block_size=_BLOCK))
+        with self._answers.of(f"opening {uri}", self._path(uri)):
+            return cast("BinaryIO", self._fs.open(self._path(uri), "wb", block_size=_BLOCK))
 
     def local_path(self, uri: str) -> str | None:
         """See the protocol."""

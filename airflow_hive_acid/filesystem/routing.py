@@ -85,6 +85,10 @@ class AnyFilesystem:
         """See the protocol."""
         return self.at(uri).delete(uri, inside=inside)
 
+    def delete_empty(self, uri: str, *, inside: str) -> bool:
+        """See the protocol."""
+        return self.at(uri).delete_empty(uri, inside=inside)
+
     def read_text(self, uri: str) -> str:
         """See the protocol."""
         return self.at(uri).read_text(uri)

@@ -297,5 +297,5 @@ def _file_name(path: str) -> str:
 
 
 def _shorten(write_ids: ValidWriteIdList) -> str:
-    text = str(write_ids)
+    text = write_ids.short_text()
     return text if len(text) <= 80 else text[:80] + "…"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import ChangesNotCompleteError, InvalidArgumentsError
@@ -85,7 +86,7 @@ class PartitionChanges:
 
 def complete_up_to(write_ids: ValidWriteIdList, first: int = 1) -> int:
     """The largest write id up to which all from ``first`` on have ended; those that are open may still be committed."""
-    return min((i for i in write_ids.open if i >= first), default=write_ids.high_watermark + 1) - 1
+    return (write_ids.open_ids.between(first, write_ids.high_watermark).first or write_ids.high_watermark + 1) - 1
 
 
 def checked_range(table: str, write_ids: ValidWriteIdList, first: int, last: int | None) -> int:
@@ -102,8 +103,8 @@ def checked_range(table: str, write_ids: ValidWriteIdList, first: int, last: int
     if last is None:
         return max(complete, first - 1)
     if last > complete:
-        open_ids = sorted(w for w in write_ids.open if first <= w <= last)
-        what = f"write ids {', '.join(map(str, open_ids[:5]))} are open" if open_ids else "later ones are not given yet"
+        open_ids = list(islice(write_ids.open_ids.between(first, last), 5))
+        what = f"write ids {', '.join(map(str, open_ids))} are open" if open_ids else "later ones are not given yet"
         now = f"read up to {complete} now" if complete >= first else "nothing of it can be read yet"
         raise ChangesNotCompleteError(
             f"changes of {table} up to write id {last} are not complete: {what}; {now}, or wait for their commit or "
@@ -116,8 +117,8 @@ def as_of(write_ids: ValidWriteIdList, last: int) -> ValidWriteIdList:
     """What a reader saw when ``last`` was the newest write id."""
     return ValidWriteIdList(
         last,
-        frozenset(i for i in write_ids.open if i <= last),
-        frozenset(i for i in write_ids.aborted if i <= last),
+        write_ids.open_ids.up_to(last),
+        write_ids.aborted_ids.up_to(last),
         None,
         write_ids.table,
     )

@@ -2,19 +2,15 @@
 
 A spec holds everything a job needs (snapshot, write id, statement ids, locations, schema, expressions), so the job
 never sees the metastore database. A result says what was written; the control plane compares it with a listing
-before anything is published. Both travel as JSON; unknown keys are refused, so that two versions never half-understand
-each other.
+before anything is published. Both travel as JSON, see ``format/job_documents.py``.
 """
 
 from __future__ import annotations
 
-import json
-import typing
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from airflow_hive_acid.format.changes import Changes  # noqa: TC001 - a field's type, looked up when JSON is read
-from airflow_hive_acid.format.plain_values import build
 
 SPEC_VERSION = 1
 FETCH_DELETED_ROWS = "acid.fetch.deleted.rows"
@@ -273,12 +269,14 @@ class Select:
     """Run a query; its rows go to ``rows_uri`` as JSON lines, its columns into the result.
 
     :param limit: at most this many rows are fetched; None for all.
+    :param max_bytes: rows that take more, as JSON, are an error; None for no bound.
     """
 
     kind: ClassVar[str] = "select"
     query: str
     rows_uri: str
     limit: int | None = None
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,41 +447,3 @@ class JobResult:
     def counts(self) -> dict[str, int]:
         """Rows by what became of them."""
         return {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
-
-
-T = TypeVar("T")
-
-
-def to_json(document: JobSpec | JobResult) -> str:
-    """The document as JSON text, with its version."""
-    body = asdict(document)
-    if isinstance(document, JobSpec):
-        body["step"]["kind"] = document.step.kind
-    return json.dumps({"version": SPEC_VERSION, **body}, ensure_ascii=False, separators=(",", ":"))
-
-
-def spec_from_json(text: str) -> JobSpec:
-    """Parse a job spec.
-
-    :raises ValueError: when the text is no spec of this version; names the field.
-    """
-    return _from_document(JobSpec, text)
-
-
-def result_from_json(text: str) -> JobResult:
-    """Parse a result document.
-
-    :raises ValueError: when the text is no result of this version; names the field.
-    """
-    return _from_document(JobResult, text)
-
-
-def _from_document(cls: type[T], text: str) -> T:
-    body = json.loads(text)
-    version = body.pop("version", None)
-    if version != SPEC_VERSION:
-        raise ValueError(
-            f"{cls.__name__} of version {version!r}; this side understands {SPEC_VERSION}. "
-            "Run the same release of airflow-hive-acid on both sides."
-        )
-    return typing.cast(T, build(cls, body, cls.__name__))

@@ -21,6 +21,8 @@ METADATA_FILE = "_metadata_acid"
 TRUNCATED = '{"thisFileVersion":"0","dataFormat":"truncated"}'
 """Content of that file in a truncated base."""
 FLUSH_LENGTH_SUFFIX = "_flush_length"
+PLACE_MARKER = "_hive_acid_place"
+"""File by which a warehouse is known to be there; hidden from readers."""
 STAGING_PREFIX = "_tmp_"
 PLAIN_FILES = "files"
 """In staging, the directory of files that go into a table without bases and deltas."""
@@ -32,8 +34,11 @@ _DIRECTORY = re.compile(
     r"(?:_v(?P<visibility>[0-9]+))?"
 )
 _LOOKS_LIKE_ACID = re.compile(r"(?:base|delta|delete_delta)_")
-_BUCKET_FILE = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
-_ORIGINAL_FILE = re.compile(r"([0-9]+)_[0-9]+(?:_copy_([0-9]+))?")
+_BUCKET_FILE = re.compile(r"bucket_([0-9]{1,40})(?:_([0-9]{1,40}))?")
+_ORIGINAL_FILE = re.compile(r"([0-9]{1,40})_[0-9]+(?:_copy_([0-9]{1,40}))?")
+_MOST_DIGITS = 40
+_IDS = 1 << 63
+"""Ids are Java's long; a name with another number is none of a base or delta."""
 _HIDDEN_PREFIXES = ("_", ".", "-tmp.")
 _SIDE_FILES = (ACID_VERSION_FILE, METADATA_FILE)
 
@@ -96,6 +101,8 @@ def parse_directory(name: str) -> AcidDirectory | None:
     match = _DIRECTORY.fullmatch(name)
     if match is None:
         return None
+    if any(len(text) > _MOST_DIGITS or not -_IDS <= int(text) < _IDS for text in match.groups() if _is_number(text)):
+        return None
     visibility = int(match["visibility"] or 0)
     if match["base"]:
         write_id = int(match["write_id"])
@@ -105,6 +112,10 @@ def parse_directory(name: str) -> AcidDirectory | None:
         return None
     statement = None if match["statement"] is None else int(match["statement"])
     return AcidDirectory(DirectoryKind(match["kind"]), low, high, statement, visibility)
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and text[-1].isdigit()
 
 
 def looks_like_acid_directory(name: str) -> bool:

@@ -1,8 +1,9 @@
 """What the end of an ACID file says about its events, without an ORC library.
 
 Hive's writers leave ``hive.acid.stats`` ("inserts,updates,deletes") in the footer's user metadata. The control plane
-has no ORC reader, and needs only this: a file in which an older Hive updates or deletes rows in place wants a major
-compaction (Hive 3's warning about upgrades). Layout: the ORC specification's postscript and footer, protobuf messages.
+has no ORC reader, and needs only two things: whether an older Hive updates or deletes rows in place, which wants a
+major compaction (Hive 3's warning about upgrades), and whether the end of a file is damaged. Layout: the ORC
+specification's postscript and footer, protobuf messages.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _STATISTICS = b"hive.acid.stats"
 _NONE, _ZLIB = 0, 1
 _POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION = 1, 2
 _FOOTER_METADATA, _ITEM_NAME, _ITEM_VALUE = 5, 1, 2
+_FOOTER_STRIPE, _STRIPE_ROWS = 3, 5
+_FOOTER_ROWS = 6
+_FOOTER_STATISTICS, _STATISTICS_COUNT = 7, 1
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CHUNK_HEADER = 3
 _ORIGINAL_CHUNK = 1
@@ -53,19 +57,61 @@ def event_counts(tail: bytes) -> EventCounts | None:
         return None
 
 
+def damage_in(tail: bytes, size: int) -> str | None:
+    """What the end of a file shows to be wrong with it.
+
+    :param tail: its last bytes, ``TAIL_BYTES`` or the whole file.
+    :param size: bytes of the file.
+    :return: None when it is sound, or when that cannot be said: a footer that is compressed otherwise than with zlib,
+        or is longer than ``tail``.
+    """
+    try:
+        footer = _footer(tail)
+        rows = [_number(value) for field, value in _fields(footer) if field == _FOOTER_ROWS]
+        stripes = [dict(_fields(_text(value))) for field, value in _fields(footer) if field == _FOOTER_STRIPE]
+        counts = [dict(_fields(_text(value))) for field, value in _fields(footer) if field == _FOOTER_STATISTICS]
+    except _UnknownError:
+        return None
+    except (ValueError, LookupError, zlib.error) as error:
+        return f"its {size} bytes do not end in the footer of an ORC file ({error})"
+    said = {"its footer": rows[-1]} if rows else {}
+    if rows:
+        said["its stripes"] = sum(_number(stripe.get(_STRIPE_ROWS, 0)) for stripe in stripes)
+    if rows and counts:
+        said["its statistics"] = _number(counts[0].get(_STATISTICS_COUNT, 0))
+    noted = event_counts(tail)
+    if rows and noted is not None:
+        said["its writer's note"] = sum(noted)
+    if len(set(said.values())) > 1:
+        return "the numbers of its rows differ: " + ", ".join(f"{who} says {count}" for who, count in said.items())
+    return None
+
+
+class _UnknownError(ValueError):
+    """A footer that cannot be read here, and may be sound."""
+
+
 def _metadata(tail: bytes) -> dict[bytes, bytes]:
     """User metadata of the footer."""
-    length = tail[-1]
-    postscript = dict(_fields(tail[-1 - length : -1]))
-    if not tail[-1 - length : -1].endswith(_MAGIC):
-        raise ValueError("no ORC file")
-    size = _number(postscript[_POSTSCRIPT_FOOTER_LENGTH])
-    if size + length + 1 > len(tail):
-        raise ValueError("the footer is longer than what was read")
-    stored = tail[-1 - length - size : -1 - length]
-    footer = _plain(stored, _number(postscript.get(_POSTSCRIPT_COMPRESSION, _NONE)))
+    footer = _footer(tail)
     items = (dict(_fields(_text(value))) for field, value in _fields(footer) if field == _FOOTER_METADATA)
     return {_text(item[_ITEM_NAME]): _text(item[_ITEM_VALUE]) for item in items}
+
+
+def _footer(tail: bytes) -> bytes:
+    if not tail:
+        raise ValueError("no ORC file")
+    length = tail[-1]
+    if not tail[-1 - length : -1].endswith(_MAGIC):
+        raise ValueError("no ORC file")
+    postscript = dict(_fields(tail[-1 - length : -1]))
+    size = _number(postscript[_POSTSCRIPT_FOOTER_LENGTH])
+    if size + length + 1 > len(tail):
+        if len(tail) < TAIL_BYTES:
+            raise ValueError("a part of the footer is missing")
+        raise _UnknownError("the footer is longer than what was read")
+    stored = tail[-1 - length - size : -1 - length]
+    return _plain(stored, _number(postscript.get(_POSTSCRIPT_COMPRESSION, _NONE)))
 
 
 def _plain(stored: bytes, compression: int) -> bytes:
@@ -80,7 +126,7 @@ def _plain(stored: bytes, compression: int) -> bytes:
         at += header >> 1
         if not header & _ORIGINAL_CHUNK:
             if compression != _ZLIB:
-                raise ValueError(f"compression {compression} is not known here")
+                raise _UnknownError(f"compression {compression} is not known here")
             chunk = zlib.decompress(chunk, -zlib.MAX_WBITS)
         found.append(chunk)
     return b"".join(found)

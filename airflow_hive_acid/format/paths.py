@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 
+OBJECT_STORE_SCHEMES = frozenset({"abfs", "abfss", "gs", "memory", "oss", "s3", "s3a", "s3n", "wasb", "wasbs"})
+"""Where a directory is what its objects' names say: one without objects is none."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -89,3 +91,44 @@ def relative_to(root: str, path: str) -> str | None:
     if not same_tree or below.segments[:depth] != above.segments:
         return None
     return "/".join(below.segments[depth:])
+
+
+_SAME_SCHEMES = (("s3a", "s3", "s3n"), ("abfss", "abfs"), ("wasbs", "wasb"))
+"""Schemes by which one store is called; what lies there is the same."""
+_DEFAULT_PORTS = {"hdfs": "8020"}
+
+
+def heads(location: str) -> tuple[str, ...]:
+    """All that a metastore may have in front of the path of a place, slashes counted once.
+
+    :return: without the slash that begins the path; the first is the usual spelling.
+    :raises UnsafePathError: when the text does not name exactly one place.
+    """
+    parsed = parse_location(location)
+    if parsed.scheme == "file" and not parsed.authority:
+        return ("file:", "", "file:/localhost")
+    schemes = next((same for same in _SAME_SCHEMES if parsed.scheme in same), (parsed.scheme,))
+    hosts = [parsed.authority]
+    if (port := _DEFAULT_PORTS.get(parsed.scheme)) is not None and parsed.authority:
+        host = parsed.authority.lower().removesuffix(f":{port}")
+        hosts = [host, f"{host}:{port}", parsed.authority]
+    return tuple(dict.fromkeys(f"{scheme}:/{host}" if host else f"{scheme}:" for scheme in schemes for host in hosts))
+
+
+def spellings(location: str) -> tuple[str, ...]:
+    """How a metastore may spell a place, slashes counted once and one at the end.
+
+    :raises UnsafePathError: when the text does not name exactly one place.
+    """
+    path = "".join(f"{segment}/" for segment in parse_location(location).segments)
+    return tuple(f"{head}/{path}" for head in heads(location))
+
+
+def spellings_around(location: str) -> tuple[str, ...]:
+    """The same for every directory in which a place lies, the root of its filesystem included.
+
+    :raises UnsafePathError: when the text does not name exactly one place.
+    """
+    segments = parse_location(location).segments
+    paths = ["".join(f"{segment}/" for segment in segments[:end]) for end in range(len(segments))]
+    return tuple(f"{head}/{path}" for head in heads(location) for path in paths)

@@ -9,16 +9,17 @@ was not seen in TXNS when the snapshot was taken, can be counted as open.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.id_ranges import NO_IDS, IdRanges
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from collections.abc import Set as AbstractSet
 
 MAX_ID = 2**63 - 1
 """Stands for "no open id" and "no high-water mark" in the texts."""
@@ -26,7 +27,6 @@ TXN_TYPE_DEFAULT = 0
 TXN_TYPE_READ_ONLY = 2
 _READ_ONLY = frozenset({TXN_TYPE_READ_ONLY})
 _RANGE_LENGTH = 5
-_NO_IDS: frozenset[int] = frozenset()
 
 
 class RangeValidity(Enum):
@@ -42,23 +42,43 @@ class _IdList:
     """What txn lists and write id lists share.
 
     :param high_watermark: nothing above it is valid.
-    :param open: ids at or below the high-water mark that were open when the snapshot was taken.
+    :param open: ids at or below the high-water mark that were open when the snapshot was taken; kept as ranges, so
+        that a wide gap costs nothing.
     :param aborted: ids at or below the high-water mark that are aborted.
     :param min_open: smallest open id; may be given where the list itself no longer holds it (a compactor's list).
     """
 
     high_watermark: int
-    open: frozenset[int] = _NO_IDS
-    aborted: frozenset[int] = _NO_IDS
+    open: AbstractSet[int] = NO_IDS
+    aborted: AbstractSet[int] = NO_IDS
     min_open: int | None = None
 
     def __post_init__(self) -> None:
-        if self.min_open is None and self.open:
-            object.__setattr__(self, "min_open", min(self.open))
+        opened = IdRanges.of(self.open)
+        object.__setattr__(self, "open", opened)
+        object.__setattr__(self, "aborted", IdRanges.of(self.aborted))
+        if self.min_open is None:
+            object.__setattr__(self, "min_open", opened.first)
+
+    @property
+    def open_ids(self) -> IdRanges:
+        """The open ids as what they are kept as."""
+        return IdRanges.of(self.open)
+
+    @property
+    def aborted_ids(self) -> IdRanges:
+        """The aborted ids as what they are kept as."""
+        return IdRanges.of(self.aborted)
+
+    @property
+    def first_open_or_next(self) -> int:
+        """The smallest listed open id, or the one after the high-water mark."""
+        first = self.open_ids.first
+        return self.high_watermark + 1 if first is None else first
 
     def is_valid(self, id_: int) -> bool:
         """Whether what this id wrote may be seen."""
-        return id_ <= self.high_watermark and id_ not in self.open and id_ not in self.aborted
+        return id_ <= self.high_watermark and id_ not in self.exceptions
 
     def is_aborted(self, id_: int) -> bool:
         """Whether this id is known to be aborted."""
@@ -73,26 +93,22 @@ class _IdList:
 
     def is_range_aborted(self, low: int, high: int) -> bool:
         """Whether every id of ``low``..``high`` is aborted, so that nobody will ever see what they wrote."""
-        return _count_between(self._aborted_sorted, low, high) == high - low + 1
+        return self.aborted_ids.count_between(low, high) == high - low + 1
 
     def is_fully_valid(self, low: int, high: int) -> bool:
         """Whether no id of ``low``..``high`` is hidden, whatever the list is for: rows need no test of their own."""
         return self._count_invalid(low, high) == 0
 
     @cached_property
-    def exceptions(self) -> tuple[int, ...]:
+    def exceptions(self) -> IdRanges:
         """Open and aborted ids, ascending."""
-        return tuple(sorted(self.open | self.aborted))
-
-    @cached_property
-    def _aborted_sorted(self) -> tuple[int, ...]:
-        return tuple(sorted(self.aborted))
+        return self.open_ids | self.aborted_ids
 
     def _count_invalid(self, low: int, high: int) -> int:
         if low > high:
             raise InvalidArgumentsError(f"the range {low}..{high} is empty")
         above = max(0, high - max(low - 1, self.high_watermark))
-        return above + _count_between(self.exceptions, low, min(high, self.high_watermark))
+        return above + self.exceptions.count_between(low, min(high, self.high_watermark))
 
     def _min_open_text(self) -> int:
         """Hive prints the smallest open id only if there are exceptions at all."""
@@ -109,7 +125,7 @@ class ValidTxnList(_IdList):
         return cls(*_parse_fields(text, text.split(":") if text else []))
 
     def __str__(self) -> str:
-        opened, aborted = _with_ranges(self.open), _with_ranges(self.aborted)
+        opened, aborted = _with_ranges(self.open_ids), _with_ranges(self.aborted_ids)
         return f"{self.high_watermark}:{self._min_open_text()}:{opened}:{aborted}"
 
 
@@ -130,7 +146,14 @@ class ValidWriteIdList(_IdList):
         return cls(*fields, None if table in ("", "null") else table)
 
     def __str__(self) -> str:
-        opened, aborted = ",".join(map(str, sorted(self.open))), ",".join(map(str, self._aborted_sorted))
+        """Every id of its own: Hive's ValidReaderWriteIdList reads no ranges."""
+        return self._text(",".join(map(str, self.open)), ",".join(map(str, self.aborted)))
+
+    def short_text(self) -> str:
+        """The same with runs as ``a-b``, as txn lists have them: for our own jobs and messages, which read both."""
+        return self._text(_with_ranges(self.open_ids), _with_ranges(self.aborted_ids))
+
+    def _text(self, opened: str, aborted: str) -> str:
         return f"{self.table or 'null'}:{self.high_watermark}:{self._min_open_text()}:{opened}:{aborted}"
 
     def is_valid_base(self, write_id: int) -> bool:
@@ -146,10 +169,10 @@ class ValidWriteIdList(_IdList):
 
         So nothing but the database can answer it before the txn ends (Hive's ``locallyCommitWriteId``).
         """
-        between = frozenset(range(self.high_watermark + 1, write_id))
+        between = IdRanges([(self.high_watermark + 1, write_id - 1)])
         return ValidWriteIdList(
             max(self.high_watermark, write_id),
-            (self.open | between) - {write_id},
+            (self.open_ids | between) - {write_id},
             self.aborted - {write_id},
             None,
             self.table,
@@ -158,8 +181,8 @@ class ValidWriteIdList(_IdList):
     def for_compactor(self) -> ValidCompactorWriteIdList:
         """The list a compactor works with: it stops below the first open id, so only aborted ids remain."""
         high = self.high_watermark if self.min_open is None else min(self.high_watermark, self.min_open - 1)
-        aborted = frozenset(i for i in self.aborted if i <= high)
-        return ValidCompactorWriteIdList(high, _NO_IDS, aborted, self.min_open, self.table)
+        aborted = self.aborted_ids.up_to(high)
+        return ValidCompactorWriteIdList(high, NO_IDS, aborted, self.min_open, self.table)
 
     def for_cleaner(self, highest_write_id: int | None = None) -> ValidCleanerWriteIdList:
         """The list a Cleaner works with.
@@ -168,7 +191,7 @@ class ValidWriteIdList(_IdList):
             become obsolete in its name.
         """
         high = self.high_watermark if highest_write_id is None else min(self.high_watermark, highest_write_id)
-        opened, aborted = (frozenset(i for i in ids if i <= high) for ids in (self.open, self.aborted))
+        opened, aborted = self.open_ids.up_to(high), self.aborted_ids.up_to(high)
         return ValidCleanerWriteIdList(high, opened, aborted, self.min_open, self.table)
 
 
@@ -190,25 +213,19 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
         return RangeValidity.NONE if high > self.high_watermark else super().range_validity(low, high)
 
 
-class ListedTxn(NamedTuple):
-    """A txn that is not committed: open or aborted, with its TXN_TYPE."""
-
-    txn_id: int
-    aborted: bool
-    type: int
-
-
 @dataclass(frozen=True, slots=True)
 class OpenTxns:
     """What getOpenTxns answers.
 
-    :param listed: open and aborted txns ascending; ids that may still appear below a young row count as open.
+    :param open: the open txns; ids that may still appear below a young row count as open.
+    :param aborted: the aborted txns.
     :param high_watermark: largest txn id seen.
     :param min_open: smallest open txn, the excluded types included; None when nothing is open.
     :param low_boundary: ids below it that are missing were never opened or are long gone (R11).
     """
 
-    listed: tuple[ListedTxn, ...]
+    open: IdRanges
+    aborted: IdRanges
     high_watermark: int
     min_open: int | None
     low_boundary: int
@@ -228,15 +245,16 @@ def fold_open_txns(
     :param gap_timeout_ms: ``hive.txn.opentxn.timeout``.
     :param exclude_types: types left out of the list; they still hold back ``min_open``.
     """
-    listed: list[ListedTxn] = []
+    opened: list[tuple[int, int]] = []
+    aborted: list[int] = []
     bound = mark = low_boundary = 0
     min_open: int | None = None
     for txn_id, state, txn_type, age_ms in rows:
         mark = txn_id
         if age_ms < gap_timeout_ms:
-            listed.extend(ListedTxn(missing, False, TXN_TYPE_DEFAULT) for missing in range(bound + 1, txn_id))
-            if min_open is None and txn_id > bound + 1:
-                min_open = bound + 1
+            if txn_id > bound + 1:
+                opened.append((bound + 1, txn_id - 1))
+                min_open = bound + 1 if min_open is None else min_open
         else:
             low_boundary = txn_id
         bound = txn_id
@@ -244,9 +262,13 @@ def fold_open_txns(
             continue
         if state == "o" and min_open is None:
             min_open = txn_id
-        if (txn_type or TXN_TYPE_DEFAULT) not in exclude_types:
-            listed.append(ListedTxn(txn_id, state == "a", txn_type or TXN_TYPE_DEFAULT))
-    return OpenTxns(tuple(listed), mark, min_open, low_boundary)
+        if (txn_type or TXN_TYPE_DEFAULT) in exclude_types:
+            continue
+        if state == "o":
+            opened.append((txn_id, txn_id))
+        else:
+            aborted.append(txn_id)
+    return OpenTxns(IdRanges(opened), IdRanges.of(aborted), mark, min_open, low_boundary)
 
 
 def read_txn_list(open_txns: OpenTxns, current_txn: int = 0) -> ValidTxnList:
@@ -254,16 +276,10 @@ def read_txn_list(open_txns: OpenTxns, current_txn: int = 0) -> ValidTxnList:
 
     :param current_txn: the reader's own txn: its own writes are visible to it, later txns are not; 0 outside a txn.
     """
-    exceptions = open_txns.listed
-    mark = open_txns.high_watermark
+    mark, last = open_txns.high_watermark, open_txns.high_watermark
     if current_txn > 0:
-        mark = min(current_txn, mark)
-        exceptions = tuple(txn for txn in exceptions if txn.txn_id < current_txn)
-    return ValidTxnList(
-        mark,
-        frozenset(txn.txn_id for txn in exceptions if not txn.aborted),
-        frozenset(txn.txn_id for txn in exceptions if txn.aborted),
-    )
+        mark, last = min(current_txn, mark), current_txn - 1
+    return ValidTxnList(mark, open_txns.open.up_to(last), open_txns.aborted.up_to(last))
 
 
 def fold_write_ids(
@@ -299,14 +315,10 @@ def fold_write_ids(
         # Ids below the lowest listed one may be older than what TXN_TO_WRITE_ID still remembers: show nothing above.
         mark = min(opened[:1] + aborted[:1])
         opened, aborted = ([mark], []) if mark in opened else ([], [mark])
-    return ValidWriteIdList(mark, frozenset(opened), frozenset(aborted), None, table)
+    return ValidWriteIdList(mark, IdRanges.of(opened), IdRanges.of(aborted), None, table)
 
 
-def _count_between(ascending: tuple[int, ...], low: int, high: int) -> int:
-    return max(0, bisect_right(ascending, high) - bisect_left(ascending, low))
-
-
-_Fields = tuple[int, frozenset[int], frozenset[int], int | None]
+_Fields = tuple[int, IdRanges, IdRanges, int | None]
 
 
 def _parse_fields(text: str, fields: list[str]) -> _Fields:
@@ -326,29 +338,21 @@ def _parse_fields(text: str, fields: list[str]) -> _Fields:
         raise _unreadable(text) from None
 
 
-def _parse_ids(text: str) -> frozenset[int]:
+def _parse_ids(text: str) -> IdRanges:
     if not text:
-        return _NO_IDS
+        return NO_IDS
     if "-" not in text:
-        return frozenset(map(int, text.split(",")))
-    ids: set[int] = set()
-    for part in text.split(","):
-        low, dash, high = part.partition("-")
-        ids.update(range(int(low), int(high) + 1) if dash else (int(low),))
-    return frozenset(ids)
+        return IdRanges.of(map(int, text.split(",")))
+    runs = (part.partition("-") for part in text.split(","))
+    return IdRanges((int(low), int(high if dash else low)) for low, dash, high in runs)
 
 
-def _with_ranges(ids: frozenset[int]) -> str:
-    """Ids ascending, runs of five and more as ``a-b``: only txn lists are written so."""
+def _with_ranges(ids: IdRanges) -> str:
+    """Ids ascending, runs of five and more as ``a-b``."""
     parts: list[str] = []
-    ascending = sorted(ids)
-    start = 0
-    for end in range(1, len(ascending) + 1):
-        if end < len(ascending) and ascending[end] == ascending[end - 1] + 1:
-            continue
-        run = ascending[start:end]
-        parts.extend([f"{run[0]}-{run[-1]}"] if len(run) >= _RANGE_LENGTH else map(str, run))
-        start = end
+    for low, high in ids.runs:
+        long = high - low + 1 >= _RANGE_LENGTH
+        parts.extend([f"{low}-{high}"] if long else map(str, range(low, high + 1)))
     return ",".join(parts)
 
 

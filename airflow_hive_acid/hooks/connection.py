@@ -56,7 +56,7 @@ def read_connection(connection: Connection) -> HiveAcidConnection:
     name = f"connection {connection.conn_id!r}"
     if connection.conn_type != "hive_acid":
         raise InvalidArgumentsError(f"{name} is of type {connection.conn_type!r}; make it one of type 'hive_acid'")
-    extra: dict[str, Any] = {k: v for k, v in connection.extra_dejson.items() if v not in (None, "")}
+    extra = _extra(name, connection)
     settings = _take(extra, ("hive.", "metastore."))
     spark_conf = _take(extra, ("spark.",))
     _refuse_unknown(name, extra)
@@ -81,6 +81,16 @@ def require_warehouse(connection: HiveAcidConnection) -> str:
             f'connection {connection.conn_id!r} names no warehouse; put "warehouse": "/path/or/URI" into its extra'
         )
     return connection.warehouse
+
+
+def _extra(name: str, connection: Connection) -> dict[str, Any]:
+    try:
+        given: object = connection.extra_dejson
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentsError(f"{name}: its extra cannot be read as JSON ({type(error).__name__})") from None
+    if not isinstance(given, dict):
+        raise InvalidArgumentsError(f'{name}: its extra must be a JSON object, for example {{"warehouse": "/path"}}')
+    return {key: value for key, value in given.items() if value not in (None, "")}
 
 
 def _take(extra: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, str]:

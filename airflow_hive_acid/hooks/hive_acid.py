@@ -16,6 +16,7 @@ from airflow.sdk import BaseHook, conf
 from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
 
+from airflow_hive_acid.engine.job_environment import names_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.hooks import stats
@@ -147,6 +148,7 @@ class HiveAcidHook(BaseHook):
             spool=self.connection.spool,
             share=conf.getboolean(SECTION, "share_spark", fallback=False),
             accelerator=self.settings.string("hive.acid.spark.accelerator"),
+            passed_on=names_of(self.settings.string("hive.acid.job.environment")),
         )
 
     def get_engine(self, *, agent_info: str = "airflow", on_event: Callable[[Event], None] | None = None) -> Engine:
@@ -285,24 +287,24 @@ class HiveAcidHook(BaseHook):
     def withdraw(self, agent_info: str, reason: str) -> list[int]:
         """End the open txns of a task that was killed: fence its jobs, abort, and so withdraw what it waits for (R4).
 
-        Uses connections of its own: the task may have been interrupted anywhere.
+        Only those that this hook has opened or taken over: a task of another Airflow may be called the same. Uses
+        connections of its own: the task may have been interrupted anywhere. What has committed meanwhile stays (R17).
 
         :return: the txns that were aborted.
         """
-        from airflow_hive_acid.maintenance.fences import fence_jobs_of
+        from airflow_hive_acid.maintenance.fences import end_txns
 
+        own = set() if self._client is None else set(self._client.own_txns)
         with MetastoreClient(self.connection.metastore_url, settings=self.settings) as client:
             mine = client.database.read(
                 lambda conn: [
                     txn.txn_id
                     for txn in shown.stream_transactions(conn)
-                    if txn.state is TxnState.OPEN and txn.agent_info == agent_info
+                    if txn.state is TxnState.OPEN and txn.agent_info == agent_info and txn.txn_id in own
                 ]
             )
-            fence_jobs_of(client, self.get_filesystem(), mine, reason)
-            for txn_id in mine:
-                client.abort_txn(txn_id, reason)
-        return mine
+            done = end_txns(client, self.get_filesystem(), mine, reason)
+        return sorted((*done.aborted, *done.ending))
 
     def acknowledge(self, once: Once) -> None:
         """The task has done all it had to do: run anew on purpose, it would do it again (R14).

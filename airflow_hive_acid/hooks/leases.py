@@ -162,7 +162,7 @@ def _read(sealed: object) -> Mapping[str, Any]:
     text, found = sealed, sealed
     if isinstance(text, str):
         for read in readers:
-            with contextlib.suppress(ValueError, SyntaxError):
+            with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
                 found = read(text)
                 break
     if isinstance(found, Mapping):

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, field
@@ -28,11 +29,12 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from airflow_hive_acid import resources
 from airflow_hive_acid.engine.java import find_spark_submit, require_java
-from airflow_hive_acid.engine.launcher import job_environment, require_driver_place, session_of
+from airflow_hive_acid.engine.job_environment import job_environment
+from airflow_hive_acid.engine.launcher import make_spool, require_driver_place, session_of
 from airflow_hive_acid.engine.packages import cluster_package
 from airflow_hive_acid.engine.spark_conf import configuration, is_local, with_application, write_properties
+from airflow_hive_acid.engine.spark_defaults import old_spark_submit, require_upload_path
 from airflow_hive_acid.errors import ConfigurationError
-from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.maintenance.worker_jobs import QUEUE, Application
 
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 _LOG_TAIL_LINES = 30
 _ANY = Application()
 _KINIT_SECONDS = 60
+#: So long is output read after the end of spark-submit; then it has ended, whoever holds its output open.
+_OUTPUT_SECONDS = 5.0
+_STOP_SECONDS = 10.0
 _PROPERTIES = "spark.properties"
 
 
@@ -59,6 +64,7 @@ class AirflowSparkLauncher:
     :param start_seconds: how long an application may wait for its place and start.
     :param idle_seconds: after how long without a sign of us the driver leaves by itself.
     :param accelerator: ``hive.acid.spark.accelerator``: ``auto``, ``off``, or the path of the jar.
+    :param passed_on: names of variables that jobs get beside those they always get (``hive.acid.job.environment``).
     :param share: take and give back applications within this process, see :mod:`airflow_hive_acid.hooks.shared_spark`.
     """
 
@@ -70,6 +76,7 @@ class AirflowSparkLauncher:
     idle_seconds: int = 60
     share: bool = False
     accelerator: str = "auto"
+    passed_on: tuple[str, ...] = ()
 
     def start(self, application: Application = _ANY) -> JobSession:
         """Start an application in the background.
@@ -77,12 +84,13 @@ class AirflowSparkLauncher:
         :param application: its name, and what it must be like; an application that another task has given back serves
             whatever it is called.
         :raises ConfigurationError: no such connection, no Java, no spark-submit, a driver on the cluster without a
-            spool it can reach, or on one that cannot run it.
+            spool it can reach, without a place for its files (Kubernetes), or on one that cannot run it.
         """
         target = spark_target(self.spark_conn_id)
         if not self.share:
             return self._start(target, application)
-        settings = (*sorted(self._conf(target, application).items()), ("accelerator", self.accelerator))
+        own = (("accelerator", self.accelerator), ("environment", self.passed_on))
+        settings = (*sorted(self._conf(target, application).items()), *own)
         key = (target, self.spark_conn_id, application.user, self.spool, settings)
         return shared_spark.take(key, lambda: self._start(target, application))
 
@@ -121,17 +129,25 @@ class AirflowSparkLauncher:
                 'results need a directory that both sides reach; put "spool": "hdfs:///tmp/hive-acid" or another URI '
                 "on shared storage into the extra of the hive_acid connection"
             )
-        environment = job_environment(target.master, target.deploy_mode)
+        environment = job_environment(target.master, target.deploy_mode, self.passed_on)
         require_java(environment)
+        require_upload_path(
+            target.master,
+            target.deploy_mode,
+            self._conf(target, application),
+            environment,
+            target.spark_binary,
+            "the Spark settings (spark_conf) of the hive_acid connection",
+        )
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
         try:
             below = scratch.as_uri() if self.spool is None else self.spool.rstrip("/")
             spool = f"{below}/session-{uuid.uuid4()}"
-            open_filesystem(spool).make_directory(spool)
+            make_spool(spool, private=target.deploy_mode == "client" or application.user is None)
             job, arguments, more = program_of(spool)
             properties = scratch / _PROPERTIES
             conf = {**self._conf(target, application), **more}
-            settings = configuration(target.master, str(scratch), conf, self.accelerator)
+            settings = configuration(target.master, str(scratch), conf, self.accelerator, target.deploy_mode)
             write_properties(properties, settings)
             hook = self._hook(target, scratch, arguments, application)
             if application.user is not None:
@@ -243,6 +259,7 @@ class HookDriver:
         self._scratch = scratch
         self._owner = os.getpid()
         self._code: int | None = None
+        self._ended_at: float | None = None
         self._failure = ""
         self._stopped = False
         self._thread = threading.Thread(target=self._submit, name="hive-acid-spark-submit", daemon=True)
@@ -250,7 +267,14 @@ class HookDriver:
 
     def exit_code(self) -> int | None:
         """None while it runs."""
-        return None if self._thread.is_alive() else self._code
+        if not self._thread.is_alive():
+            return self._code
+        # The thread reads the output to its end, which a process that spark-submit has left behind may keep open.
+        code = self._hook.exit_code()
+        if code is None:
+            return None
+        self._ended_at = self._ended_at or time.monotonic()
+        return code if time.monotonic() - self._ended_at > _OUTPUT_SECONDS else None
 
     def wait(self, seconds: float) -> bool:
         """Wait for it to end by itself; whether it did."""
@@ -269,10 +293,13 @@ class HookDriver:
         if group is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
-        self._thread.join()
+        # A process that has left the group may hold the output open; the thread ends with it, or with us.
+        self._thread.join(_STOP_SECONDS)
 
     def log_tail(self) -> str:
         """The last lines of its output; all of it is in the task's log."""
+        if self._hook.refusal is not None:
+            return self._hook.refusal
         lines = [f"  | {line[:500]}" for line in self._hook.last_lines if line.strip()]
         return "\n".join([*lines, *([self._failure] if not lines else [])])
 
@@ -304,12 +331,17 @@ class _TappedSparkSubmitHook(SparkSubmitHook):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.last_lines: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
+        self.refusal: str | None = None
         self.started = threading.Event()
 
     @property
     def process_group(self) -> int | None:
         """The process group of spark-submit, None when it was never started."""
         return None if self._submit_sp is None else int(self._submit_sp.pid)
+
+    def exit_code(self) -> int | None:
+        """That of spark-submit itself, None while it runs and before."""
+        return None if self._submit_sp is None else self._submit_sp.poll()
 
     def close_output(self) -> None:
         """The program has ended; the hook itself never closes its end of the pipe."""
@@ -362,4 +394,6 @@ class _TappedSparkSubmitHook(SparkSubmitHook):
     def _tapped(self, lines: Iterable[Any]) -> Iterator[Any]:
         for line in lines:
             self.last_lines.append(str(line).rstrip())
+            # The usage that follows is longer than what is kept.
+            self.refusal = self.refusal or old_spark_submit([str(line)])
             yield line

@@ -53,21 +53,29 @@ def worker_id(context: Mapping[str, Any]) -> str:
     return worker_name(_fitting(f"airflow-{task}", _LONGEST_WORKER))
 
 
-def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
-    """What all tries of a task instance have in common (R14).
+def task_scope(context: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a task instance is called among those of its run: the same in all its tries."""
+    instance = context["ti"]
+    index = -1 if instance.map_index is None else instance.map_index
+    return ("airflow", instance.dag_id, instance.run_id, instance.task_id, str(index))
 
-    Clearing a task gives it more tries than it had before; retries do not. So their highest number tells a deliberate
-    re-run from a retry.
+
+def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
+    """What all tries of a task instance have in common, and no other task instance has (R14).
+
+    Names alone do not tell a DAG run from one that was deleted, nor from that of another Airflow: the life of the run
+    and the deployment belong to the key. Clearing a task gives it more tries than it had before; retries do not. So
+    their highest number tells a deliberate re-run from a retry.
 
     :param on_rerun: ``apply`` or ``skip``.
     """
     from airflow_hive_acid.engine.claiming import Once  # the SQL parser; triggers and sensors do without
+    from airflow_hive_acid.hooks.lives import deployment_id, run_life
     from airflow_hive_acid.metastore.claim_rules import Rerun
 
-    instance = context["ti"]
-    index = -1 if instance.map_index is None else instance.map_index
-    scope = ("airflow", instance.dag_id, instance.run_id, instance.task_id, str(index))
-    return Once(scope, life=str(instance.max_tries), on_rerun=Rerun(on_rerun))
+    unique = ".".join(part for part in (deployment_id(), run_life(context)) if part)
+    scope = task_scope(context) + ((unique,) if unique else ())
+    return Once(scope, life=str(context["ti"].max_tries), on_rerun=Rerun(on_rerun))
 
 
 def patience(settings: Settings, waiting: Mapping[str, Any] | None) -> Patience:

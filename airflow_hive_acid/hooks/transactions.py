@@ -16,7 +16,7 @@ from airflow.sdk import get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
-from airflow_hive_acid.hooks.tasks import agent_info, fail_task, longest_wait, once_of
+from airflow_hive_acid.hooks.tasks import agent_info, fail_task, longest_wait, task_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ def read_transaction(given: object) -> int:
     document = given
     if isinstance(given, str):
         for read in (json.loads, ast.literal_eval):
-            with contextlib.suppress(ValueError, SyntaxError):
+            with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
                 document = read(given)
                 break
     if not isinstance(document, Mapping) or not isinstance(document.get("txn_id"), int):
@@ -70,7 +70,7 @@ def read_transaction(given: object) -> int:
 
 def member_name(context: Mapping[str, Any]) -> tuple[str, ...]:
     """What a task instance is called in a transaction: the same in all its tries."""
-    return once_of(context, "apply").scope
+    return task_scope(context)
 
 
 def member_key(context: Mapping[str, Any]) -> str:

@@ -7,17 +7,19 @@ directories is left (R4). Only directories whose names prove that every row in t
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import parse_directory
+from airflow_hive_acid.format.partitions import readings
 from airflow_hive_acid.maintenance.cleaner_rules import aborted_directories, retry_pause_ms, write_ids_in_batches
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter
-from airflow_hive_acid.maintenance.fences import fence_jobs
+from airflow_hive_acid.maintenance.fences import fence_aborted
+from airflow_hive_acid.maintenance.places import Places, require_directory
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted, read_holder
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.decisions import Number
     from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.metastore.compaction_queue_horizon import AbortedTxn
     from airflow_hive_acid.metastore.compaction_queue_model import AbortedWrites
 
@@ -35,16 +38,23 @@ log = logging.getLogger(__name__)
 
 
 def clean_aborted_writes(
-    client: MetastoreClient, filesystem: Filesystem, thresholds: CleanerThresholds, writes: AbortedWrites
+    client: MetastoreClient,
+    filesystem: Filesystem,
+    thresholds: CleanerThresholds,
+    writes: AbortedWrites,
+    places: Places | None = None,
 ) -> CleaningOutcome:
-    """Remove what aborted txns have left in one table or partition; a failure is recorded for a later try."""
+    """Remove what aborted txns have left in one table or partition; a failure is recorded for a later try.
+
+    :param places: of this pass of the Cleaner, which looks once whether a warehouse is there.
+    """
     numbers: dict[str, Number] = {"components": writes.components}
     try:
         pause = _pause_left(client, writes)
         if pause > 0:
             reason = f"it failed before; trying again in {pause // 1000} s"
             return CleaningOutcome(writes.resource, Kind.WAITING, reason, numbers)
-        return _clean(client, filesystem, writes, numbers)
+        return _clean(client, filesystem, writes, numbers, places or Places(client, filesystem))
     except Exception as error:
         if not isinstance(error, HiveAcidError | OSError):
             log.exception("removing aborted writes of %s failed", writes.resource)
@@ -65,7 +75,11 @@ def _pause_left(client: MetastoreClient, writes: AbortedWrites) -> int:
 
 
 def _clean(
-    client: MetastoreClient, filesystem: Filesystem, writes: AbortedWrites, numbers: dict[str, Number]
+    client: MetastoreClient,
+    filesystem: Filesystem,
+    writes: AbortedWrites,
+    numbers: dict[str, Number],
+    known: Places,
 ) -> CleaningOutcome:
     resource = writes.resource
     aborted = client.database.read(lambda connection: read_aborted(connection, resource))
@@ -77,11 +91,15 @@ def _clean(
         holders = (writer,) if writer is not None else ()
         blocked_by = tuple(map(str, holders)) or (f"txn {writes.min_open_txn}",)
         return CleaningOutcome(resource, Kind.WAITING, reason, numbers, (), blocked_by, holders=holders)
-    jobs_of = [client.jobs.of_txn(txn.txn_id) for txn in due]
-    fences = fence_jobs(client, filesystem, [job for jobs in jobs_of for job in jobs], "its txn is aborted")
+    table = client.catalog.find_tables([str(resource.table_name)]).get(str(resource.table_name))
+    if table is not None:
+        # R17: what is not found on a disk that is not mounted, or on a wrong one, is not gone.
+        known.require(table.db, table.location, again=False)
+        require_directory(filesystem, table.qualified_name, table.location)
+    fences, have_jobs = fence_aborted(client, filesystem, [txn.txn_id for txn in due])
     # One listing suffices where all that could write is fenced; others may have come back while we deleted (R4).
-    must_look_again = not all(jobs_of) or bool(fences.alive)
-    places = _places(client, filesystem, writes, due)
+    must_look_again = not have_jobs or bool(fences.alive)
+    places = _places(client, filesystem, writes, due, table)
     found = _find(filesystem, places, due)
     removed = _remove(filesystem, found.dead)
     if must_look_again:
@@ -114,14 +132,20 @@ class _Places:
 
     :param direct: directories to look for them in.
     :param below: directories to look for them in at any depth.
+    :param required: the one without which nothing can be said: what is not there may be somewhere else.
     """
 
     direct: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
+    required: str | None = None
 
 
 def _places(
-    client: MetastoreClient, filesystem: Filesystem, writes: AbortedWrites, due: Sequence[AbortedTxn]
+    client: MetastoreClient,
+    filesystem: Filesystem,
+    writes: AbortedWrites,
+    due: Sequence[AbortedTxn],
+    table: Table | None,
 ) -> _Places:
     """Where the aborted txns may have written: the partition, or those of a table that their jobs were to publish into.
 
@@ -132,13 +156,10 @@ def _places(
     """
     resource = writes.resource
     name = str(resource.table_name)
-    table = client.catalog.find_tables([name]).get(name)
     if table is None:
         return _Places()
     if resource.partition is not None:
-        known = client.catalog.find_partitions(name, [resource.partition]).get(resource.partition)
-        # A partition that never made it into the catalog lies where Hive would put it.
-        return _Places((known.location if known is not None else f"{table.location}/{resource.partition}",))
+        return _places_of_partition(client, table, resource.partition)
     if not table.is_partitioned:
         return _Places((table.location,))
     jobs = [client.jobs.of_txn(txn.txn_id) for txn in due]
@@ -149,7 +170,26 @@ def _places(
         listed = list_many(filesystem, direct, recursive=False)
         if published <= {(place, entry.name) for place, found in listed.items() for entry in found or ()}:
             return _Places(direct)
-    elsewhere = {partition.location for partition in client.catalog.list_partitions(name)}
+    return _everywhere(client, table)
+
+
+def _places_of_partition(client: MetastoreClient, table: Table, stored: str) -> _Places:
+    """Where a partition lies that is named in a component: each that the name may mean, as a Hive spells it or as we.
+
+    Whoever is looked for in one place only, and is not known there, is forgotten while the rows lie in another. So a
+    name that the catalog does not know (the txn was to make it, it was dropped, or somebody spells it in a way of its
+    own) is looked for everywhere.
+    """
+    names = readings(stored)
+    known = client.catalog.find_partitions(table.qualified_name, names) if table.is_partitioned else {}
+    if not known:
+        return replace(_everywhere(client, table), required=table.location)
+    # The other meaning may be that of a partition that never made it into the catalog: it lies where Hive would put it.
+    return _Places(tuple(known[n].location if n in known else f"{table.location}/{n}" for n in names))
+
+
+def _everywhere(client: MetastoreClient, table: Table) -> _Places:
+    elsewhere = {partition.location for partition in client.catalog.list_partitions(table.qualified_name)}
     inside = f"{table.location}/"
     return _Places(below=(table.location, *sorted(place for place in elsewhere if not place.startswith(inside))))
 
@@ -180,6 +220,11 @@ def _find(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn]) ->
     mixed: frozenset[int] = frozenset()
     for recursive, chosen in ((False, places.direct), (True, places.below)):
         for location, listing in list_many(filesystem, chosen, recursive, descend=_is_on_the_way).items():
+            if listing is None and location == places.required:
+                raise FileNotFoundError(
+                    f"{location} is not there, and the catalog does not know the partition; what aborted txns wrote in "
+                    "it may be somewhere else, so they are not forgotten"
+                )
             found += [(location, entry) for entry in aborted_directories(listing or (), write_ids, compactions)]
             mixed |= write_ids_in_batches(listing or (), write_ids)
     return _Found(found, mixed)

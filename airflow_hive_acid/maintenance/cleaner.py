@@ -16,6 +16,7 @@ from airflow_hive_acid.maintenance.aborted_writes import clean_aborted_writes
 from airflow_hive_acid.maintenance.cleaning import Cleaning
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.fences import fence_dead_jobs
+from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
 from airflow_hive_acid.maintenance.trash import Trash
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
@@ -48,17 +49,18 @@ def run_cleaner(client: MetastoreClient, filesystem: Filesystem) -> list[Cleanin
             log.info("another Cleaner holds the mutex; nothing is done in this look")
             return []
         trash = Trash.of(client, filesystem)
+        places = Places(client, filesystem)
         fence_dead_jobs(client, filesystem)
         for over in client.pins.end_overdue():
             log.info("dropped %s", over)
         for request in _ready(client, thresholds):
-            outcomes.append(Cleaning(client, filesystem, thresholds, request, trash=trash).outcome())
+            outcomes.append(Cleaning(client, filesystem, thresholds, request, trash=trash, places=places).outcome())
             _tell(client, outcomes[-1])
         aborts = thresholds.aborted_txns, thresholds.aborted_age_ms, thresholds.fetch_size
         # Otherwise the Initiator asks for compactions where there are too many, as Hive before 4.0 did.
         wanted = client.settings.flag("hive.compactor.clean.aborts.using.cleaner")
         for writes in client.compactions.find_aborts_to_clean(*aborts) if wanted else ():
-            outcomes.append(clean_aborted_writes(client, filesystem, thresholds, writes))
+            outcomes.append(clean_aborted_writes(client, filesystem, thresholds, writes, places))
             _tell(client, outcomes[-1])
     return outcomes
 

@@ -15,16 +15,19 @@ from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import source_of_flushed_copy
+from airflow_hive_acid.format.partitions import is_escaped_twice, readings
 from airflow_hive_acid.maintenance.cleaner_rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.directories import DirectorySizes, enter, entries
-from airflow_hive_acid.maintenance.fences import FenceReport, fence_jobs
+from airflow_hive_acid.maintenance.fences import FenceReport, fence_aborted
 from airflow_hive_acid.maintenance.pins import NOTHING_HELD, HeldByPins
+from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.maintenance.trash import is_purged, may_be_restored
 from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
 from airflow_hive_acid.metastore.compaction_queue_cleaning import Covered
 from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted, read_horizon, read_registered
 from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.partition_names import known_reading
 from airflow_hive_acid.metastore.pins import pins_on
 from airflow_hive_acid.metastore.snapshots import take_snapshot, valid_write_ids
 from airflow_hive_acid.metastore.txns import txn_facts, was_committed
@@ -77,6 +80,7 @@ class Cleaning:
 
     :param trash: where obsolete directories go; None: they are deleted.
     :param dry_run: change nothing, say what would be done.
+    :param places: of this pass of the Cleaner, which looks once whether a warehouse is there.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Cleaning:
         *,
         trash: Trash | None = None,
         dry_run: bool = False,
+        places: Places | None = None,
     ) -> None:
         self._client = client
         self._filesystem = filesystem
@@ -95,6 +100,7 @@ class Cleaning:
         self._request = request
         self._trash = trash
         self._dry_run = dry_run
+        self._places = places or Places(client, filesystem)
         self._removed: list[str] = []
         self._trashed: list[str] = []
         self._kept: list[str] = []
@@ -121,7 +127,10 @@ class Cleaning:
         table, partition = self._find()
         resource = self._request.resource
         if table is None or (resource.partition is not None and partition is None):
-            self._change(lambda: self._client.compactions.mark_cleaned(self._request, Covered.EVERYTHING))
+            # Of a partition that is unknown no aborted txn is forgotten here: what the Cleaner does about aborted
+            # writes looks for their directories wherever they may be.
+            fenced = None if table is None else ()
+            self._change(lambda: self._client.compactions.mark_cleaned(self._request, Covered.EVERYTHING, fenced))
             return self._outcome(Kind.CLEANED, "the table or partition is gone, and its files with it")
         if table.is_partitioned and partition is None:
             reason = "a partitioned table is compacted partition by partition; nothing was replaced"
@@ -149,8 +158,9 @@ class Cleaning:
         table = self._client.catalog.find_tables([name]).get(name)
         if table is None or resource.partition is None or not table.is_partitioned:
             return table, None
-        found = self._client.catalog.find_partitions(name, [resource.partition])
-        return table, found.get(resource.partition)
+        found = self._client.catalog.find_partitions(name, readings(resource.partition))
+        known = known_reading(resource.partition, found)
+        return table, None if known is None else found[known]
 
     def _is_disabled(self, table: Table) -> bool:
         own: dict[str, str] = {}
@@ -185,6 +195,10 @@ class Cleaning:
     def _delete(self, location: str, looked: _Looked, table: Table | None) -> CleaningOutcome:
         """Fence, list, delete, judge what is left, forget (R4)."""
         request = self._request
+        if not self._dry_run:
+            # R17: on a wrong disk there is nothing of an aborted txn either.
+            place = location if table is None else table.location
+            self._places.require(self._request.resource.database, place, again=False)
         aborted, fences, must_look_again = self._fence_aborted()
         listing = self._list(location)
         held = HeldByPins.of(looked.pins, request.resource, listing)
@@ -234,16 +248,25 @@ class Cleaning:
         if self._dry_run:
             return [], FenceReport(), False
         aborted = self._client.database.read(lambda connection: read_aborted(connection, request.resource))
-        jobs_of = [self._client.jobs.of_txn(txn.txn_id) for txn in aborted]
-        jobs = [job for of_txn in jobs_of for job in of_txn]
-        report = fence_jobs(self._client, self._filesystem, jobs, "its txn is aborted")
-        return [txn.txn_id for txn in aborted], report, not all(jobs_of)
+        ids = [txn.txn_id for txn in aborted]
+        report, known = fence_aborted(self._client, self._filesystem, ids)
+        # By a name with two meanings a Hive may have meant another partition, whose files were not looked at.
+        return [] if is_escaped_twice(request.resource.partition or "") else ids, report, not known
 
     def _list(self, location: str) -> list[FileInfo]:
         try:
             return self._filesystem.list_files(location, recursive=True, descend=enter)
         except FileNotFoundError:
+            self._require_place(location)
             return []
+
+    def _require_place(self, location: str) -> None:
+        """Nothing follows from a directory that is not found, unless its warehouse, and its table, are there (R17)."""
+        table = self._find()[0]
+        places = Places(self._client, self._filesystem)
+        if table is not None and self._request.soft_deleted_location is None:
+            places.require_table(table)
+        places.require_absent(self._request.resource.database, location)
 
     def _dispose(self, location: str, superfluous: Sequence[_Superfluous], table: Table | None) -> None:
         """Delete what nobody needs; move to the trash what may be wanted back."""
@@ -381,6 +404,8 @@ class Cleaning:
     def _delete_one(self, location: str, root: str) -> None:
         if self._filesystem.delete(location, inside=root):
             self._removed.append(location)
+        else:
+            Places(self._client, self._filesystem).require(self._request.resource.database, location)
 
     def _root_of(self, location: str) -> str | None:
         """The warehouse or database directory that contains a location."""

@@ -6,29 +6,36 @@ they are compared with, so that what is written meanwhile is never mistaken for 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.errors import HiveAcidError, WarehouseMissingError
 from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.filesystem.publishing import Manifest
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
-from airflow_hive_acid.format.orc_tail import TAIL_BYTES, event_counts
+from airflow_hive_acid.format.orc_tail import TAIL_BYTES, damage_in, event_counts
 from airflow_hive_acid.maintenance.directories import enter, entries
 from airflow_hive_acid.maintenance.doctor_rules import (
     Check,
     Finding,
     is_bucket_file,
     judge_compaction,
+    judge_damage,
     judge_directories,
     judge_lock,
     judge_old_files,
+    judge_published,
     judge_timeout,
     judge_txn,
 )
+from airflow_hive_acid.maintenance.places import Places, require_directory
 from airflow_hive_acid.metastore import shown
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.codes import TxnState
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+from airflow_hive_acid.metastore.jobs import JobState
 from airflow_hive_acid.metastore.shown import CompactionFilter, LockFilter
 
 if TYPE_CHECKING:
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
 
 _PARTITIONS = 1000
 """Partitions looked at together."""
+_THREADS = 8
 _SMALL_BYTES = 8 << 10
 """An ORC file without rows is smaller; of a larger delete delta nothing is read."""
 
@@ -76,11 +84,20 @@ def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = Non
 def examine_tables(
     client: MetastoreClient, filesystem: Filesystem, names: Iterable[str] | None = None
 ) -> Iterator[Finding]:
-    """Directories of transactional tables.
+    """Whether tables are there, and the directories of those that are transactional.
 
     :param names: qualified tables; None for all there are.
     """
+    places = Places(client, filesystem)
     for table in client.catalog.get_tables(names) if names is not None else _all_tables(client):
+        try:
+            places.require(table.db, table.location)
+            require_directory(filesystem, table.qualified_name, table.location)
+        except WarehouseMissingError as error:
+            yield Finding(
+                Check.MISSING, table.location, str(error), "mount it, or restore what is missing; delete nothing"
+            )
+            continue
         if not table.is_transactional:
             continue
         if not table.is_partitioned:
@@ -103,6 +120,8 @@ def _examine(
     client: MetastoreClient, filesystem: Filesystem, table: Table, places: Mapping[str, str | None]
 ) -> Iterator[Finding]:
     name = table.qualified_name
+    # Before the listing: what is compacted meanwhile is replaced in it.
+    published = {} if table.is_insert_only else _published(client, name)
     listed = list_many(filesystem, places, descend=enter)
     # After the listing: an id that is given meanwhile makes a directory known, never the other way round.
     largest = client.max_allocated_write_id(name)
@@ -120,10 +139,25 @@ def _examine(
         except HiveAcidError as error:
             yield Finding(Check.DAMAGED, place, str(error), "restore what is missing; leave everything else as it is")
             continue
+        yield from judge_damage(place, state, _Tails(filesystem, place).damage_in)
+        yield from judge_published(place, state, published.get(place.rstrip("/"), ()))
         changing, unknown = _in_place(filesystem, place, state.files_of_older_hives)
         old = judge_old_files(name, partition, place, changing, unknown)
         if old is not None:
             yield old
+
+
+def _published(client: MetastoreClient, table: str) -> dict[str, list[tuple[str, list[str]]]]:
+    """Directories of committed jobs and the files in each, by place; housekeeping forgets the jobs in time."""
+    found: dict[str, list[tuple[str, list[str]]]] = {}
+    for job in client.jobs.of_write_ids(table):
+        # Manifests of plain tables and of DDL name files and moves, and no directories of write ids.
+        if job.state is not JobState.COMMITTED or job.manifest is None or "directories" not in job.manifest:
+            continue
+        for directory in Manifest.from_document(job.manifest).directories:
+            files = [file for file, _ in directory.files]
+            found.setdefault(directory.place.rstrip("/"), []).append((directory.name, files))
+    return found
 
 
 def _without_rows(filesystem: Filesystem, place: str, found: Sequence[FileEntry]) -> set[str]:
@@ -153,8 +187,34 @@ def _in_place(filesystem: Filesystem, place: str, files: Iterable[FileEntry]) ->
 
 def _counts(filesystem: Filesystem, place: str, entry: FileEntry) -> EventCounts | None:
     """What the end of a file says; None where it says nothing, or cannot be read (it may be gone by now)."""
+    tail = _tail(filesystem, place, entry)
+    return None if tail is None else event_counts(tail)
+
+
+def _tail(filesystem: Filesystem, place: str, entry: FileEntry) -> bytes | None:
+    """The end of a file; None where it cannot be read (it may be gone by now)."""
     try:
         uri = f"{place.rstrip('/')}/{entry.path}"
-        return event_counts(filesystem.read_range(uri, max(0, entry.size - TAIL_BYTES), entry.size))
+        return filesystem.read_range(uri, max(0, entry.size - TAIL_BYTES), entry.size)
     except (OSError, HiveAcidError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tails:
+    """The ends of the files of one place."""
+
+    filesystem: Filesystem
+    place: str
+
+    def damage_in(self, files: Sequence[FileEntry]) -> list[str | None]:
+        """What is wrong with each of these files, as far as its end tells."""
+
+        def look(entry: FileEntry) -> str | None:
+            tail = _tail(self.filesystem, self.place, entry)
+            return None if tail is None else damage_in(tail, entry.size)
+
+        if len(files) < 2:
+            return [look(entry) for entry in files]
+        with ThreadPoolExecutor(min(_THREADS, len(files)), thread_name_prefix="doctor") as pool:
+            return list(pool.map(look, files))

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.format.damage import damage_of, is_batch
 from airflow_hive_acid.format.names import DirectoryKind, parse_bucket_file, parse_directory
 from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.metastore.codes import TxnState, TxnType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from airflow_hive_acid.format.acid_state import FileEntry
+    from airflow_hive_acid.format.acid_state import AcidState, FileEntry
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
     from airflow_hive_acid.metastore.locks.interface import LockRow
     from airflow_hive_acid.metastore.locks.listing import TxnRow
@@ -39,6 +40,8 @@ class Check(StrEnum):
     EMPTY_DELETE_DELTA = "delete delta without rows"
     OLD_UPDATES = "update events of an older Hive"
     DAMAGED = "damaged table"
+    MISSING = "warehouse or table not there"
+    DAMAGED_FILE = "damaged file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,66 @@ def judge_directories(
 
 def _has_rows(files: Sequence[FileEntry], empty: Collection[str]) -> bool:
     return any(entry.size and entry.path not in empty and is_bucket_file(entry) for entry in files)
+
+
+def judge_damage(
+    place: str, state: AcidState, tails: Callable[[Sequence[FileEntry]], Sequence[str | None]]
+) -> list[Finding]:
+    """Directories and files of a full ACID table that no writer leaves as they are; queries refuse them.
+
+    :param tails: what the ends of these files show to be wrong with them.
+    """
+    findings, files = [], []
+    for directory in (*state.inserts, *state.deletes):
+        damage = damage_of(directory)
+        if damage is not None:
+            findings.append(_damaged(f"{place}/{damage.path}", damage.text))
+        if not is_batch(directory):  # those may be growing, and have side files for their readers
+            files += [entry for entry, _ in directory.bucket_files() if entry.size]
+    for entry, text in zip(files, tails(files), strict=True):
+        if text is not None:
+            findings.append(_damaged(f"{place}/{entry.path}", text))
+    return findings
+
+
+def judge_published(place: str, state: AcidState, published: Iterable[tuple[str, Collection[str]]]) -> list[Finding]:
+    """What was published there by txns that have committed, and is gone without anything that replaces it.
+
+    :param published: names of directories and of the files in each, by the manifests that are still recorded.
+    """
+    there = {d.name: {entry.path.rpartition("/")[2] for entry in d.files} for d in (*state.inserts, *state.deletes)}
+    replaced = [d.directory for d in (*state.inserts, *state.deletes, *state.obsolete)]
+    findings = []
+    for name, files in published:
+        named = parse_directory(name)
+        if named is None:
+            continue
+        # A base hides what is before it, a compaction what it covers; the same name is the directory itself.
+        if name not in there and any(
+            other.max_write_id >= named.max_write_id
+            and (other.kind is DirectoryKind.BASE or other.min_write_id <= named.min_write_id)
+            and (other.kind is DirectoryKind.BASE or other.visibility_txn_id)
+            for other in replaced
+        ):
+            continue
+        missing = sorted(set(files) - there.get(name, set()))
+        if name not in there:
+            findings.append(_damaged(f"{place}/{name}", "was published by a txn that has committed, and is gone"))
+        findings += [
+            _damaged(f"{place}/{name}/{file}", "was published by a txn that has committed, and is gone")
+            for file in missing
+            if name in there
+        ]
+    return findings
+
+
+def _damaged(place: str, text: str) -> Finding:
+    return Finding(
+        Check.DAMAGED_FILE,
+        place,
+        text,
+        "restore it from a backup or a replica; keep the metastore as it is, and do not compact the table before that",
+    )
 
 
 def is_bucket_file(entry: FileEntry) -> bool:

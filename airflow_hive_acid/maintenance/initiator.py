@@ -170,9 +170,11 @@ def _serve(client: MetastoreClient, looks: Looks, candidates: Sequence[Candidate
             row = client.compactions.did_not_initiate(resource, decision.reason)
             decisions[resource] = replace(decision, request_id=row)
     if look is not None:
-        client.compactions.decisions.store(look, [(c, _stored(decisions[c.resource])) for c in candidates])
+        meant = {one.stored: one.candidate.resource for one in reversed(looked)}
+        decided = [(c, _stored(decisions[meant[c.resource]])) for c in candidates]
+        client.compactions.decisions.store(look, decided)
         client.measures.store((one.candidate.resource, one.sizes.measure()) for one in looked if one.sizes is not None)
-    return [decisions[candidate.resource] for candidate in candidates]
+    return list(decisions.values())
 
 
 def request(
@@ -189,7 +191,9 @@ def request(
     :param properties: of a request by hand, with its ``pool``; they win over those of table and database.
     :return: by resource, what became of each.
     """
-    needed = sorted((one for one in looked if one.decision.kind in _TYPES), key=lambda one: -urgency(one.decision))
+    # A partition that the txn tables spell in two ways was looked at twice.
+    each = {one.candidate.resource: one for one in looked}.values()
+    needed = sorted((one for one in each if one.decision.kind in _TYPES), key=lambda one: -urgency(one.decision))
     owner = client.settings.string("hive.compactor.run.as.user")
     decided: dict[Resource, Decision] = {}
     requests: list[tuple[Looked, CompactionRequest]] = []

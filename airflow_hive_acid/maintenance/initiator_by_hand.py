@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.buckets import MAX_BUCKET
+from airflow_hive_acid.format.ordering import order_text, read_order
 from airflow_hive_acid.maintenance.initiator import POOL, request
 from airflow_hive_acid.maintenance.initiator_looks import Looks
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults, property_of
 from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionType, Resource
 from airflow_hive_acid.metastore.compaction_queue_requests import CompactionRequest
+from airflow_hive_acid.metastore.partition_names import named_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.decisions import Decision
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import PartitionSpec, Table
-
-_ORDER_BY = "ORDER BY "
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def ask(client: MetastoreClient, filesystem: Filesystem, wanted: Wanted) -> list
         CompactionRequest(
             resource, kind, properties={**job_defaults(database, table.properties), **wanted.properties}, pool=pool,
             initiator_id=f"{client.host}-manual", number_of_buckets=wanted.number_of_buckets,
-            order_by=_order_by(wanted.order_by),
+            order_by=_order_by(wanted.order_by, table),
         )
     ])  # fmt: skip
     return [Asked(resource, answer.id, answer.accepted, answer.state.text, answer.message)]
@@ -128,12 +128,11 @@ def _checked_type(wanted: Wanted, table: Table) -> CompactionType:
     return kind
 
 
-def _order_by(text: str | None) -> str | None:
+def _order_by(text: str | None, table: Table) -> str | None:
     """As the queue holds it: from ORDER BY on."""
     if text is None or not text.strip():
         return None
-    words = " ".join(text.split())
-    return words if words.upper().startswith(_ORDER_BY) else f"{_ORDER_BY}{words}"
+    return order_text(read_order(text, [column.name for column in table.columns]))
 
 
 def _resource(client: MetastoreClient, wanted: Wanted, table: Table) -> Resource:
@@ -142,7 +141,7 @@ def _resource(client: MetastoreClient, wanted: Wanted, table: Table) -> Resource
         return Resource(table.db, table.name)
     if not table.is_partitioned:
         raise InvalidArgumentsError(f"{table.qualified_name} has no partitions, so there is no {wanted.partition}")
-    name = table.partition_name(wanted.partition)
+    name = named_by(client.database, table, wanted.partition)
     if name not in client.catalog.find_partitions(table.qualified_name, [name]):
         raise NoSuchObjectError(f"there is no partition {name} of {table.qualified_name}")
     return Resource(table.db, table.name, name)

@@ -15,6 +15,7 @@ from airflow_hive_acid.maintenance.thresholds import CleanerThresholds, Initiato
 from airflow_hive_acid.maintenance.trash import Trash
 from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionState, CompactionType, Resource
 from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.partition_names import named_by
 
 if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
@@ -60,7 +61,7 @@ def explain(client: MetastoreClient, filesystem: Filesystem, table: str, partiti
     resource = resource_of(client, table, partition)
     found = client.compactions.decisions.written(resource)
     looks = Looks(client, filesystem, InitiatorThresholds.of(client.settings))
-    (looked,) = looks.at([found or Candidate(resource)])
+    looked = next(one for one in looks.at([found or Candidate(resource)]) if one.candidate.resource == resource)
     shown = client.compactions.show(database=resource.database, table=resource.table, partition=resource.partition)
     requests = [r for r in shown if r.resource == resource and r.type is not CompactionType.ABORT_TXN_CLEANUP]
     records = client.cleanings.newest(resource.database, resource.table, limit=100)
@@ -79,7 +80,7 @@ def resource_of(client: MetastoreClient, table: str, partition: str | None) -> R
     """The table or partition that is meant; a partition need not exist any more."""
     found = client.catalog.get_table(str(table_name(table)))
     if partition is not None:
-        return Resource(found.db, found.name, found.partition_name(partition))
+        return Resource(found.db, found.name, named_by(client.database, found, partition))
     if found.is_partitioned:
         raise InvalidArgumentsError(f"{found.qualified_name} is partitioned; name a partition")
     return Resource(found.db, found.name)

@@ -7,16 +7,19 @@ several threads, and of a listing only its sizes are kept. What is wrong with on
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
+from airflow_hive_acid.format.partitions import readings
 from airflow_hive_acid.format.write_ids import RangeValidity
 from airflow_hive_acid.maintenance.decisions import Decision, Kind
 from airflow_hive_acid.maintenance.directories import DirectorySizes, enter, entries
 from airflow_hive_acid.maintenance.initiator_rules import CandidateFacts, Rule, decide, skip_reason
+from airflow_hive_acid.maintenance.places import require_written
+from airflow_hive_acid.metastore.compaction_queue_model import Resource
 from airflow_hive_acid.metastore.compaction_writers import find_open_writers
 from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.snapshots import take_snapshot
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
-    from airflow_hive_acid.metastore.compaction_queue_model import Candidate, Compaction, Resource
+    from airflow_hive_acid.metastore.compaction_queue_model import Candidate, Compaction
     from airflow_hive_acid.metastore.compaction_writers import OpenWriter
     from airflow_hive_acid.metastore.snapshots import Snapshot
 
@@ -43,10 +46,13 @@ THREADS = 16
 class Looked:
     """A candidate and what was decided about it.
 
+    :param candidate: of a partition that the catalog knows under that name.
+    :param stored: what was written, as the txn tables spell it.
     :param table: None when the catalog does not know it.
     :param sizes: of its directory, if that was looked at.
     """
 
+    stored: Resource
     candidate: Candidate
     decision: Decision
     table: Table | None = None
@@ -105,11 +111,12 @@ class Looks:
         self._by_hand = by_hand
 
     def at(self, candidates: Sequence[Candidate]) -> list[Looked]:
-        """Decide about candidates, in their order."""
+        """Decide about candidates, in their order; about one twice whose name can mean two partitions."""
         known = self._known(candidates)
+        asked = [(c.resource, meant) for c in candidates for meant in _meant(c, known)]
         decided: dict[Resource, Decision] = {}
         worth: list[_Place] = []
-        for candidate in candidates:
+        for candidate in {meant.resource: meant for _, meant in asked}.values():
             place = self._place(candidate, known)
             if isinstance(place, Decision):
                 decided[candidate.resource] = place
@@ -122,11 +129,11 @@ class Looks:
             if isinstance(sizes, DirectorySizes):
                 measured[place.candidate.resource] = sizes
         looked = []
-        for candidate in candidates:
+        for stored, candidate in asked:
             table = known.tables.get(str(candidate.resource.table_name))
             properties = known.databases.get(candidate.resource.database, {})
             sizes_of = measured.get(candidate.resource)
-            looked.append(Looked(candidate, decided[candidate.resource], table, properties, sizes_of))
+            looked.append(Looked(stored, candidate, decided[candidate.resource], table, properties, sizes_of))
         return looked
 
     def _known(self, candidates: Sequence[Candidate]) -> _Known:
@@ -136,15 +143,15 @@ class Looks:
         for candidate in candidates:
             name, partition = str(candidate.resource.table_name), candidate.resource.partition
             if partition is not None and name in tables and tables[name].is_partitioned:
-                wanted.setdefault(name, []).append(partition)
-        partitions = {name: catalog.find_partitions(name, names) for name, names in wanted.items()}
+                wanted.setdefault(name, []).extend(readings(partition))
+        partitions = {name: catalog.find_partitions(name, list(dict.fromkeys(names))) for name, names in wanted.items()}
         return _Known(
             tables=tables,
             databases=catalog.database_properties({table.db for table in tables.values()}),
             partitions={
-                c.resource: found[c.resource.partition]
-                for c in candidates
-                if (found := partitions.get(str(c.resource.table_name))) and c.resource.partition in found
+                Resource(tables[table].db, tables[table].name, name): partition
+                for table, found in partitions.items()
+                for name, partition in found.items()
             },
             active={request.resource: request for request in queue.active()},
             failed=queue.failed_resources(),
@@ -210,7 +217,9 @@ class Looks:
         try:
             listing = self._filesystem.list_files(place.location, recursive=True, descend=enter)
         except FileNotFoundError:
-            listing = []  # a partition that was added and never written
+            # R17: a partition that was added and never written; or nothing is mounted here, and then it is not known.
+            require_written(self._client, self._filesystem, place.table, place.location)
+            listing = []
         writes = snapshot.write_ids[TableName(place.table.db, place.table.name)]
         compactor = writes.for_compactor()
         sizes = DirectorySizes.of(acid_state(entries(listing), compactor, snapshot.valid_txns))
@@ -226,6 +235,14 @@ class Looks:
             return failure(place.candidate.resource, sizes)
         table = TableName(place.table.db, place.table.name)
         return decide(place.candidate, sizes, place.thresholds, writers=writers.get(table, ()))
+
+
+def _meant(candidate: Candidate, known: _Known) -> list[Candidate]:
+    """A candidate under the catalog's name; a Hive spells a partition that needs escapes in two ways."""
+    stored = candidate.resource
+    names = () if stored.partition is None else readings(stored.partition)
+    meant = [replace(candidate, resource=replace(stored, partition=name)) for name in names]
+    return [one for one in meant if one.resource in known.partitions] or [candidate]
 
 
 def _hidden(listing: Sequence[FileInfo], writes: ValidWriteIdList, mark: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.maintenance.fences import FenceReport, fence_dead_jobs, fence_jobs_of
+from airflow_hive_acid.maintenance.fences import FenceReport, fence_dead_jobs, fence_jobs_of, finish_jobs
 from airflow_hive_acid.maintenance.shared_txns import end_overdue
 from airflow_hive_acid.maintenance.trash import purge_trash
 
@@ -28,7 +28,8 @@ FENCED_JOBS_KEPT_MS = 7 * 86_400_000
 class ReaperReport:
     """What a pass of the reaper did.
 
-    :param aborted: txns that were silent for longer than ``hive.txn.timeout``.
+    :param aborted: txns that were silent for longer than ``hive.txn.timeout``, and those that others had given up
+        and not ended.
     :param expired_locks: locks outside txns that were.
     :param overdue: transactions across tasks that nobody ended, and pins that were over: for each, whose it was and
         why it was ended.
@@ -65,7 +66,7 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
 
     def fence_first(txn_ids: list[int]) -> None:
         why = "its txn sent no heartbeat for too long"
-        fenced.extend(fence_jobs_of(client, filesystem, txn_ids, why).fenced)
+        fenced.extend(fence_jobs_of(client, filesystem, txn_ids, why, silent_only=True).fenced)
 
     keeper = client.housekeeping
     fenced_since: list[FenceReport] = []
@@ -81,6 +82,7 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
         "fencing": keeper.run_isolated({"fenced": lambda: fenced_since.append(fence_dead_jobs(client, filesystem))}),
         "forgetting txns": keeper.run_txn_cleaner(),
         "others": keeper.run_isolated({
+            "replaced": lambda: len(finish_jobs(client, filesystem).fenced),
             "jobs": lambda: client.jobs.forget(FENCED_JOBS_KEPT_MS),
             "claims": lambda: client.claims.forget(retention),
             "transactions across tasks": lambda: client.shared_txns.forget(retention),
@@ -101,7 +103,7 @@ def run_reaper(client: MetastoreClient, filesystem: Filesystem) -> ReaperReport:
         problems |= {task: f"{type(error).__name__}: {error}" for task, error in report.failed.items()}
     dead = fenced_since[0] if fenced_since else FenceReport()
     return ReaperReport(
-        aborted=() if time_outs is None else time_outs.txns,
+        aborted=(*(() if time_outs is None else time_outs.txns), *dead.ended),
         expired_locks=0 if time_outs is None else time_outs.locks,
         overdue=tuple(overdue),
         fenced=(*fenced, *dead.fenced),

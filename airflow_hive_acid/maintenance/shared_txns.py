@@ -10,9 +10,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import HiveAcidError, NoSuchTxnError
+from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.maintenance.fences import end_txns
 from airflow_hive_acid.metastore.codes import TxnState
 from airflow_hive_acid.metastore.shared_rules import SharedState, SharedTxn, holds_too_much, too_old
 from airflow_hive_acid.metastore.txns import txn_facts
@@ -160,8 +160,5 @@ def _ended_outside(client: MetastoreClient, txn: SharedTxn) -> str | None:
 
 def _finish(client: MetastoreClient, filesystem: Filesystem, txn: SharedTxn) -> None:
     reason = txn.reason or "given up"
-    fence_jobs_of(client, filesystem, [txn.txn_id], reason)
-    try:
-        client.abort_txn(txn.txn_id, reason)
-    except NoSuchTxnError:
-        return  # it was aborted before, and is forgotten; committed it cannot be, its record says so
+    # One that was aborted before may be forgotten; committed it cannot be, its record says so.
+    end_txns(client, filesystem, [txn.txn_id], reason)

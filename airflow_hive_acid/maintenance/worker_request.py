@@ -28,12 +28,14 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.filesystem import fence_staging
 from airflow_hive_acid.filesystem.publishing import Target, check_published, publish, read_staging
+from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state, state_directories
 from airflow_hive_acid.format.jobs import Column, Compact, JobSpec, PartitionRef, TableSnapshot
 from airflow_hive_acid.format.names import parse_directory, staging_name
 from airflow_hive_acid.maintenance.decisions import CompactionOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter, entries, names
+from airflow_hive_acid.maintenance.places import absence_of, require_written
 from airflow_hive_acid.maintenance.storage import bucketing, require_format, writer_properties
 from airflow_hive_acid.maintenance.thresholds import threshold_overrides
 from airflow_hive_acid.maintenance.worker_jobs import Application, application_for, job_name, run_as, table_properties
@@ -43,6 +45,7 @@ from airflow_hive_acid.maintenance.worker_rules import (
     check_result,
     is_enough,
     needs_cleaning,
+    order_of,
     outside_of_batches,
     parts_first,
     refusal,
@@ -274,7 +277,9 @@ class Work:
         try:
             return self._filesystem.list_files(place.location, recursive=True, descend=enter)
         except FileNotFoundError:
-            return []  # a partition that was added and never written
+            # R17: a partition that was added and never written; or nothing is mounted here, and then it is not known.
+            require_written(self._client, self._filesystem, place.table, place.location)
+            return []
 
     def _begin(self, place: _Place) -> Transaction:
         """Open the compaction txn, lock without waiting, pin its snapshot (R10)."""
@@ -323,7 +328,7 @@ class Work:
                 columns=tuple(Column(c.name, c.type) for c in table.columns),
                 partition_columns=tuple(Column(c.name, c.type) for c in table.partition_columns),
                 partitions=(place.ref,),
-                write_ids=str(write_ids),
+                write_ids=write_ids.short_text(),
                 txns=str(txn.valid_txns),
                 properties=writer_properties(table),
                 format=require_format(table),
@@ -334,7 +339,7 @@ class Work:
             type="minor" if part is not None else _KINDS[self._request.type],
             visibility_txn_id=txn.txn_id,
             buckets=self._request.number_of_buckets or None,
-            order_by=self._request.order_by or None,
+            order_by=order_of(self._request, table),
             above=0 if part is None else part.above,
         )
         spec = JobSpec(job_id, step, staging=staging, name=job_name(self._request, self._client.host))
@@ -358,6 +363,7 @@ class Work:
         manifest = read_staging(self._filesystem, spec.staging, result, target)
         self._client.jobs.record_manifest(spec.job_id, manifest.to_document())
         publish(self._filesystem, spec.staging, manifest, table.location)
+        sync(self._client.settings, [d.uri for d in manifest.directories], table.location)
         check_published(self._filesystem, target, [manifest])
 
     def _require_unchanged(self, place: _Place) -> None:
@@ -444,7 +450,8 @@ class Work:
             return
         location = spec.step.target.location
         note = f"compaction {self._request.id} ended without a result"
-        fenced = fence_staging(self._filesystem, spec.staging, inside=location, note=note)
+        absent = absence_of(self._client, self._filesystem, str(self._request.resource.table_name), location)
+        fenced = fence_staging(self._filesystem, spec.staging, inside=location, note=note, absent=absent)
         if fenced or self._job_ended:  # where a file does not fence, only a job that has answered is known to be over
             self._client.jobs.mark_fenced(spec.job_id, note)
 

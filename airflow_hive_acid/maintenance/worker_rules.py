@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.errors import InvalidArgumentsError, PublishError
 from airflow_hive_acid.format.names import FLUSH_LENGTH_SUFFIX, DirectoryKind, base_name, delete_delta_name, delta_name
+from airflow_hive_acid.format.ordering import order_text, read_order
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 
 if TYPE_CHECKING:
@@ -37,7 +38,21 @@ def refusal(request: Compaction, table: Table | None, *, partition_exists: bool)
         return f"{table.qualified_name} is not partitioned"
     if not partition_exists:
         return f"there is no partition {resource.partition} of {table.qualified_name} (any more)"
+    try:
+        order_of(request, table)
+    except InvalidArgumentsError as error:
+        return str(error)
     return None
+
+
+def order_of(request: Compaction, table: Table) -> str | None:
+    """What a rebalance orders rows by: read again here, because others write into the queue as well.
+
+    :raises InvalidArgumentsError: for anything but columns of the table.
+    """
+    if request.type is not CompactionType.REBALANCE or not request.order_by:
+        return None
+    return order_text(read_order(request.order_by, [column.name for column in table.columns]))
 
 
 def is_enough(kind: CompactionType, state: AcidState) -> bool:

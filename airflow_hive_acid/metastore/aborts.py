@@ -16,9 +16,10 @@ from sqlalchemy import bindparam, delete, or_, select, update
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.codes import AbortReason, TxnState, TxnType
 from airflow_hive_acid.metastore.database import chunks, execute_batch
+from airflow_hive_acid.metastore.jobs import with_files_in_plain_tables
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXNS
-from airflow_hive_acid.metastore.txns import lock_txn_step, require_open, txn_facts
+from airflow_hive_acid.metastore.txns import GIVEN_UP, facts, lock_txn_step, require_open, txn_facts
 from airflow_hive_acid.metastore.wakeups import release_steps
 
 if TYPE_CHECKING:
@@ -43,6 +44,13 @@ _IS_REPL = TXNS.c.TXN_TYPE == int(TxnType.REPL_CREATED)
 _TIMED_OUT = or_(sa.and_(TXNS.c.TXN_TYPE != int(TxnType.REPL_CREATED), _STALE), sa.and_(_IS_REPL, _STALE_REPL))
 _STALE_OF = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o", _TIMED_OUT)
 _FIND_TIMED_OUT = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o", _TIMED_OUT).limit(TIMEOUT_SELECT)
+#: Without LIKE, whose wildcards and letter cases differ between databases.
+IS_GIVEN_UP = sa.func.substr(TXNS.c.TXN_META_INFO, 1, len(GIVEN_UP)) == GIVEN_UP
+_GIVE_UP = (
+    update(TXNS)
+    .where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o", or_(TXNS.c.TXN_META_INFO.is_(None), ~IS_GIVEN_UP))
+    .values(TXN_META_INFO=bindparam("mark"))
+)
 _LOCK_ROWS = (
     select(TXNS.c.TXN_ID)
     .where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o")
@@ -67,12 +75,14 @@ class AbortedTxns:
     :param already_aborted: ids that were aborted before.
     :param committed: ids that had been committed: nothing was done to them.
     :param missing: ids without row in TXNS.
+    :param ending: ids that cannot commit any more, and are open until what they moved into plain tables is moved back.
     """
 
     aborted: tuple[int, ...] = ()
     already_aborted: tuple[int, ...] = ()
     committed: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
+    ending: tuple[int, ...] = ()
 
 
 def reason_text(reason: AbortReason | str) -> str:
@@ -87,7 +97,7 @@ def abort_txn(
     reason: AbortReason | str,
     before: Callable[[Connection], None] | None = None,
 ) -> bool:
-    """Abort a txn; false when it was aborted already.
+    """Abort a txn; false when it was aborted already, or has moved files into plain tables and is only given up.
 
     :param before: records what must be known of it afterwards; runs while it is locked and open.
     :raises NoSuchTxnError: when it is committed or was never opened.
@@ -95,11 +105,11 @@ def abort_txn(
     rows = conn.execute(lock_txn_step(txn_id).statement, {"txn_id": txn_id}).all()
     if rows and rows[0][0] == TxnState.ABORTED.value:
         return False
-    require_open(conn, txn_id, rows)
+    if not rows or not facts(rows[0]).given_up:
+        require_open(conn, txn_id, rows)
     if before is not None:
         before(conn)
-    abort_rows(conn, [txn_id], features, reason)
-    return True
+    return bool(abort_rows(conn, [txn_id], features, reason))
 
 
 def abort_txns(conn: Connection, txn_ids: Sequence[int], features: Features, reason: AbortReason | str) -> AbortedTxns:
@@ -109,29 +119,51 @@ def abort_txns(conn: Connection, txn_ids: Sequence[int], features: Features, rea
     for part in chunks(ids):
         opened.extend(conn.execute(_LOCK_ROWS, {"ids": list(part)}).scalars())
     found = txn_facts(conn, ids)
-    abort_rows(conn, opened, features, reason)
+    done = abort_rows(conn, opened, features, reason)
     rest = [i for i in ids if i not in set(opened)]
     return AbortedTxns(
-        aborted=tuple(opened),
+        aborted=tuple(done),
         already_aborted=tuple(i for i in rest if i in found and found[i].state is TxnState.ABORTED),
         committed=tuple(i for i in rest if i in found and found[i].state is TxnState.COMMITTED),
         missing=tuple(i for i in rest if i not in found),
+        ending=tuple(i for i in opened if i not in set(done)),
     )
 
 
-def abort_rows(conn: Connection, txn_ids: Sequence[int], features: Features, reason: AbortReason | str) -> int:
-    """The rows an abort changes, for txns that are locked or whose state does not matter; returns how many it hit."""
-    hit = 0
-    for part in chunks(sorted(txn_ids)):
+def abort_rows(conn: Connection, txn_ids: Sequence[int], features: Features, reason: AbortReason | str) -> list[int]:
+    """The rows an abort changes, for txns that are locked or whose state does not matter.
+
+    R4: what a txn has moved into plain tables only its locks hide. Where that is not moved back yet, the txn is given
+    up instead: it keeps them, and the reaper goes on.
+
+    :return: the txns without those.
+    """
+    held = with_files_in_plain_tables(conn, sorted(txn_ids)) if features.extensions else set()
+    if held:
+        mark_given_up(conn, sorted(held), reason_text(reason))
+    free = [i for i in sorted(txn_ids) if i not in held]
+    for part in chunks(free):
         ids = {"ids": list(part)}
         if features.min_history_level:
             conn.execute(_DELETE_LEVEL, ids)
         if features.min_history_write_id:
             conn.execute(_DELETE_WRITE_IDS, ids)
-        hit += conn.execute(_ABORT, {**ids, "reason": reason_text(reason)}).rowcount
+        conn.execute(_ABORT, {**ids, "reason": reason_text(reason)})
         conn.execute(_DELETE_LOCKS, ids)
     execute_batch(conn, release_steps(conn))
-    return hit
+    return free
+
+
+def mark_given_up(conn: Connection, txn_ids: Sequence[int], reason: str) -> None:
+    """Mark open txns as given up; their rows are locked. The first reason stays."""
+    for part in chunks(txn_ids):
+        conn.execute(_GIVE_UP, {"ids": list(part), "mark": info(f"{GIVEN_UP}{reason}")})
+
+
+def stale_ones(conn: Connection, txn_ids: Sequence[int], timeout_ms: int, repl_timeout_ms: int) -> list[int]:
+    """Those of the open txns that are without heartbeat for longer than their time-out, now."""
+    times = {"timeout": timeout_ms, "repl_timeout": repl_timeout_ms}
+    return [i for part in chunks(txn_ids) for i in conn.execute(_STALE_OF, {"ids": list(part), **times}).scalars()]
 
 
 # --- time-outs ----------------------------------------------------------------------------------------------------
@@ -158,9 +190,7 @@ def abort_timed_out(
         locked = list(conn.execute(_LOCK_ROWS, {"ids": list(part)}).scalars())
         if not locked:
             continue
-        times = {"timeout": timeout_ms, "repl_timeout": repl_timeout_ms}
-        stale = list(conn.execute(_STALE_OF, {"ids": locked, **times}).scalars())
+        stale = stale_ones(conn, locked, timeout_ms, repl_timeout_ms)
         if stale:
-            abort_rows(conn, stale, features, AbortReason.TIMEOUT)
-            aborted.extend(stale)
+            aborted.extend(abort_rows(conn, stale, features, AbortReason.TIMEOUT))
     return aborted

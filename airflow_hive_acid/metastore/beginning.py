@@ -25,12 +25,13 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
     WriteConflictError,
 )
+from airflow_hive_acid.format.id_ranges import IdRanges
 from airflow_hive_acid.metastore import events
 from airflow_hive_acid.metastore.codes import AbortReason, LockState, TxnType
 from airflow_hive_acid.metastore.conflicts import early_conflict, early_step
 from airflow_hive_acid.metastore.database import Step, finish_batch
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
-from airflow_hive_acid.metastore.handover import leave
+from airflow_hive_acid.metastore.handover import leave, withdraw
 from airflow_hive_acid.metastore.history import register_steps
 from airflow_hive_acid.metastore.locks.interface import LockResponse
 from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
@@ -195,6 +196,8 @@ def _taken_up(
     except (NoSuchTxnError, NoSuchLockError, TxnAbortedError) as error:
         client.heartbeats.remove(txn_id)
         log.warning("what was waited for has ended, and is asked for again: %s", error)
+        if isinstance(error, NoSuchLockError):  # somebody has withdrawn the request, and its txn is open still
+            withdraw(client, {"txn_id": txn_id}, str(error))
         return None
     return pending
 
@@ -276,11 +279,11 @@ def with_own(write_ids: ValidWriteIdList, write_id: int | None) -> ValidWriteIdL
     """
     if write_id is None or write_ids.is_valid(write_id):
         return write_ids
-    others = frozenset(range(write_ids.high_watermark + 1, write_id))
+    others = IdRanges([(write_ids.high_watermark + 1, write_id - 1)])
     return dataclasses.replace(
         write_ids,
         high_watermark=max(write_id, write_ids.high_watermark),
-        open=(write_ids.open | others) - {write_id},
+        open=(write_ids.open_ids | others) - {write_id},
         min_open=None,
     )
 

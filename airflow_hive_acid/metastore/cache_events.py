@@ -28,6 +28,9 @@ _PARTITION_EVENTS = frozenset({
     EventType.ALTER_PARTITION.value,
 })  # fmt: skip
 _ROW_ONLY = frozenset({EventType.INSERT.value, EventType.COMMIT_COMPACTION.value})
+_UNREADABLE = (
+    InvalidArgumentsError, KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError
+)  # fmt: skip
 _Spec = tuple[tuple[str, str], ...]
 
 
@@ -159,7 +162,7 @@ def fold(events: Iterable[LoggedEvent], writes: OpenWrites) -> Changes:
         if event.catalog in (None, "", CATALOG):
             try:
                 _fold_one(event, writes, changes)
-            except (InvalidArgumentsError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+            except _UNREADABLE:
                 changes.unreadable = event.event_id
     return changes
 
@@ -210,7 +213,7 @@ def _fold_table(event: LoggedEvent, key: TableName, writes: OpenWrites, changes:
     elif kind in _PARTITION_EVENTS:
         try:
             changes.touch(key, event_id, _partitions(event.message()))
-        except (InvalidArgumentsError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+        except _UNREADABLE:
             changes.touch(key, event_id, all_partitions=True)
     else:
         changes.touch(key, event_id, all_partitions=True)

@@ -98,7 +98,7 @@ def compare(entry: WriteIds, reader: ValidWriteIdList) -> Age:
 def pending_of(write_ids: WriteIds, written: Collection[int]) -> frozenset[int]:
     """Those of the ids that content was written under that are not committed yet: a real Hive changes the catalog
     before the txn ends. Until its commit event is read, the entry is not usable."""
-    return write_ids.open.intersection(written)
+    return frozenset(written) & write_ids.open
 
 
 @dataclass(frozen=True, slots=True)

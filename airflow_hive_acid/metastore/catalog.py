@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.catalog_drop import (
     delete_storage,
     delete_table,
     forget_object,
+    locate,
     lock_and_locate,
 )
 from airflow_hive_acid.metastore.catalog_ids import IdKind
@@ -41,6 +42,7 @@ from airflow_hive_acid.metastore.catalog_partitions import (
     read_partition_properties,
     read_partitions,
 )
+from airflow_hive_acid.metastore.catalog_places import lock_places, read_sharer, require_no_table, require_own_place
 from airflow_hive_acid.metastore.catalog_read import (
     CATALOG,
     managed_default,
@@ -56,8 +58,9 @@ from airflow_hive_acid.metastore.catalog_read import (
 )
 from airflow_hive_acid.metastore.catalog_rows import insert_database, insert_table, table_type
 from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.objects import TableName, database_name, table_name
-from airflow_hive_acid.metastore.schema_catalog import CTLGS, DBS
+from airflow_hive_acid.metastore.schema_catalog import CTLGS, DBS, TBLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -139,6 +142,10 @@ class Catalog(CatalogBase):
                 raise AlreadyExistsError(f"database {lowered} exists already, at {found.location}")
             where = given or f"{self._external_root(connection)}/{lowered}.db"
             managed = managed_default(connection, lowered)
+            if not self._may_share():
+                lock_places(connection)
+                for place in dict.fromkeys((where, managed or where)):
+                    require_no_table(connection, f"database {lowered}", place)
             new_id = self._ids.take(connection, IdKind.DATABASE, 1)[0]
             insert_database(connection, new_id, lowered, (where, managed), (self._user, "USER"), description)
             self.events.database_created(connection, lowered)
@@ -157,6 +164,9 @@ class Catalog(CatalogBase):
         def operation(connection: Connection) -> tuple[str, str]:
             managed = managed_default(connection, lowered)
             where = given or f"{self._external_root(connection)}/{lowered}.db"
+            if not self._may_share():
+                for place in dict.fromkeys((where, managed or where)):
+                    require_no_table(connection, f"database {lowered}", place)
             return where, managed or where
 
         return self._database.read(operation)
@@ -193,13 +203,15 @@ class Catalog(CatalogBase):
 
         return self._change(operation)
 
-    def drop_database_in(self, connection: Connection, name: str, *, cascade: bool = False) -> list[DroppedTable]:
+    def drop_database_in(
+        self, connection: Connection, name: str, *, cascade: bool = False, besides: int | None = None
+    ) -> list[DroppedTable]:  # fmt: skip
         """The same inside a transaction; the database must exist."""
         found = require_database(connection, name)
         connection.execute(select(DBS.c.DB_ID).where(DBS.c.DB_ID == found.id).with_for_update())
         tables = read_table_names(connection, name)
         check_droppable(name, tables, cascade=cascade)
-        dropped = [self.drop_table_in(connection, TableName(name, table)) for table in tables]
+        dropped = [self.drop_table_in(connection, TableName(name, table), besides=besides) for table in tables]
         forget_object(connection, name)
         self.events.dropping_database(connection, found.name)
         delete_database(connection, found.id)
@@ -210,51 +222,70 @@ class Catalog(CatalogBase):
     def plan_table(self, definition: TableDefinition) -> TableDefinition:
         """The definition as it would be stored, with its location; nothing is created.
 
-        :raises InvalidArgumentsError: when the definition is none Hive would accept.
+        :raises InvalidArgumentsError: when the definition is none Hive would accept, or its place is another's.
         :raises NoSuchObjectError: when the database does not exist.
         """
         checked = check_definition(definition)
-        if checked.location is not None:
-            return checked
-        database = self._database.read(lambda connection: require_database(connection, checked.db))
-        return replace(checked, location=self._default_location(database, checked))
+        key = TableName(checked.db, checked.name)
+
+        def operation(connection: Connection) -> str:
+            location = checked.location
+            if location is None:
+                location = self._default_location(require_database(connection, checked.db), checked)
+            if not self._may_share() and key not in read_tables(connection, [key]):
+                require_own_place(connection, f"table {key}", location)
+            return location
+
+        return replace(checked, location=self._database.read(operation))
 
     def create_table(self, definition: TableDefinition, if_not_exists: bool = False) -> Table:
         """Create a table; its directory is not made.
 
-        :raises InvalidArgumentsError: when the definition is none Hive would accept.
+        :raises InvalidArgumentsError: when the definition is none Hive would accept, or its place is another's.
         :raises AlreadyExistsError: when the table exists and ``if_not_exists`` is off.
         :raises NoSuchObjectError: when the database does not exist.
         """
+        check_definition(definition)  # before anything is used up
+        self.reserve_table_ids()
+        return self._change(lambda connection: self.create_table_in(connection, definition, if_not_exists))
+
+    def reserve_table_ids(self) -> None:
+        """Fetch the ids of one table, before the transaction that creates it."""
+        for kind in (IdKind.TABLE, IdKind.STORAGE, IdKind.COLUMNS, IdKind.SERDE):
+            self._ids.reserve(kind, 1)
+
+    def create_table_in(
+        self, connection: Connection, definition: TableDefinition, if_not_exists: bool = False
+    ) -> Table:  # fmt: skip
+        """The same inside a transaction; its events are written by whoever ends it."""
         checked = check_definition(replace(definition, owner=definition.owner or self._user))
         key = TableName(checked.db, checked.name)
-
-        def operation(connection: Connection) -> Table:
-            database = require_database(connection, checked.db)
+        database = require_database(connection, checked.db)
+        existing = read_tables(connection, [key]).get(key)
+        if existing is not None:
+            return self._existing(existing, if_not_exists)
+        location = checked.location or self._default_location(database, checked)
+        if not self._may_share():
+            lock_places(connection)
+            require_own_place(connection, f"table {key}", location)
+        ids = {
+            name: self._ids.take(connection, kind, 1)[0]
+            for name, kind in (
+                ("table", IdKind.TABLE), ("storage", IdKind.STORAGE), ("columns", IdKind.COLUMNS),
+                ("serde", IdKind.SERDE),
+            )
+        }  # fmt: skip
+        try:
+            with connection.begin_nested():
+                insert_table(connection, checked, {**ids, "db": database.id}, location, now_ms(connection) // 1000)
+        except IntegrityError:
+            # Somebody else was faster; whatever else it might be is raised by the next lines.
             existing = read_tables(connection, [key]).get(key)
-            if existing is not None:
-                return self._existing(existing, if_not_exists)
-            location = checked.location or self._default_location(database, checked)
-            ids = {
-                name: self._ids.take(connection, kind, 1)[0]
-                for name, kind in (
-                    ("table", IdKind.TABLE), ("storage", IdKind.STORAGE), ("columns", IdKind.COLUMNS),
-                    ("serde", IdKind.SERDE),
-                )
-            }  # fmt: skip
-            try:
-                with connection.begin_nested():
-                    insert_table(connection, checked, {**ids, "db": database.id}, location, now_ms(connection) // 1000)
-            except IntegrityError:
-                # Somebody else was faster; whatever else it might be is raised by the next lines.
-                existing = read_tables(connection, [key]).get(key)
-                if existing is None:
-                    raise
-                return self._existing(existing, if_not_exists)
-            self.events.table_created(connection, ids["table"])
-            return read_tables(connection, [key])[key]
-
-        return self._run(operation, IdKind.TABLE, IdKind.STORAGE, IdKind.COLUMNS, IdKind.SERDE)
+            if existing is None:
+                raise
+            return self._existing(existing, if_not_exists)
+        self.events.table_created(connection, ids["table"])
+        return read_tables(connection, [key])[key]
 
     def get_table(self, name: str) -> Table:
         """A table by ``db.table``.
@@ -451,19 +482,45 @@ class Catalog(CatalogBase):
             return table
         raise AlreadyExistsError(f"table {table.qualified_name} exists already, at {table.location}")
 
-    def drop_table_in(self, connection: Connection, key: TableName, *, purge: bool = False) -> DroppedTable:
+    def shared_places(self, locations: Sequence[str], db: str, table: str | None = None) -> dict[str, str]:
+        """Those of a table's directories (or of a database's tables) that others share, and with whom."""
+
+        def operation(connection: Connection) -> dict[str, str]:
+            own = (DBS.c.NAME == db) if table is None else and_(DBS.c.NAME == db, TBLS.c.TBL_NAME == table)
+            found: dict[str, str] = {}
+            for batch in chunks(list(locations), 50):
+                if read_sharer(connection, *batch, others=~own) is not None:
+                    looked = {place: read_sharer(connection, place, others=~own) for place in batch}
+                    found |= {place: other for place, other in looked.items() if other is not None}
+            return found
+
+        return self._database.read(operation)
+
+    def plan_drop(self, names: Iterable[str], *, purge: bool = False) -> list[DroppedTable]:
+        """What dropping tables would leave to remove; nothing is dropped."""
+        keys = [table_name(name) for name in names]
+
+        def operation(connection: Connection) -> list[DroppedTable]:
+            tables = self.get_tables_in(connection, keys)
+            return [_dropped(table, locate(connection, table), purge=purge) for table in tables]
+
+        return self._database.read(operation)
+
+    def drop_table_in(
+        self, connection: Connection, key: TableName, *, purge: bool = False, besides: int | None = None
+    ) -> DroppedTable:  # fmt: skip
         """The same inside a transaction.
 
+        :param besides: the txn that drops it; its own jobs do not count.
         :raises JobsAliveError: while a job may still write into it (R4).
         """
         table = self.get_tables_in(connection, [key])[0]
-        self.require_fenced(connection, key)
+        self.require_fenced(connection, key, besides)
         locations = lock_and_locate(connection, table)
         self.events.dropping_table(connection, table.id)
         delete_table(connection, table.id)
         forget_object(connection, *key)
-        purge = purge or (table.property("external.table.purge") or "").lower() == "true"
-        return DroppedTable(table, locations, table.type == MANAGED_TABLE or purge)
+        return _dropped(table, locations, purge=purge)
 
     def _partition(self, connection: Connection, table: Table, spec: PartitionSpec) -> Partition:
         name = table.partition_name(spec)
@@ -471,3 +528,8 @@ class Catalog(CatalogBase):
         if name not in found:
             raise NoSuchObjectError(f"{table.qualified_name} has no partition {name}")
         return found[name]
+
+
+def _dropped(table: Table, locations: tuple[str, ...], *, purge: bool) -> DroppedTable:
+    purge = purge or (table.property("external.table.purge") or "").lower() == "true"
+    return DroppedTable(table, locations, table.type == MANAGED_TABLE or purge)

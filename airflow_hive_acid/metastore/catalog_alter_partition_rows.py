@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, delete, or_, select, update
+from sqlalchemy import bindparam, case, delete, select, update
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog_alter_rows import without_column_statistics
@@ -22,7 +22,6 @@ from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
-    DBS,
     PART_COL_STATS,
     PARTITION_PARAMS,
     PARTITIONS,
@@ -50,36 +49,6 @@ _ADVANCE = (
     # Never back, as for tables.
     .values(WRITE_ID=case((PARTITIONS.c.WRITE_ID > bindparam("new"), PARTITIONS.c.WRITE_ID), else_=bindparam("new")))
 )
-
-
-def read_other_place(connection: Connection, location: str, table_id: int, part_id: int) -> str | None:
-    """A table or another partition that shares files with a directory, as text; None when nothing does.
-
-    The partition's own table may lie around it, but not in it.
-    """
-    scheme, _, path = location.partition(":")
-    segments = path.split("/")
-    around = [f"{scheme}:{'/'.join(segments[:end])}" for end in range(len(segments), 1, -1)]
-    here = or_(SDS.c.LOCATION == location, SDS.c.LOCATION.startswith(f"{location}/", autoescape=True))
-    shares = or_(here, SDS.c.LOCATION.in_(around))
-    tables = (
-        select(DBS.c.NAME, TBLS.c.TBL_NAME)
-        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-        .join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
-        .where(or_(shares & (TBLS.c.TBL_ID != table_id), here))
-    )
-    owner = connection.execute(tables.limit(1)).first()
-    if owner is not None:
-        return f"table {owner[0]}.{owner[1]}"
-    parts = (
-        select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
-        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-        .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
-        .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
-        .where(shares, PARTITIONS.c.PART_ID != part_id)
-    )
-    row = connection.execute(parts.limit(1)).first()
-    return None if row is None else f"partition {row[2]} of {row[0]}.{row[1]}"
 
 
 def write_partition(

@@ -53,6 +53,10 @@ class CatalogBase:
     def _fence(self, connection: Connection) -> None:
         """Refuse a change when the lease under which it is made has ended; here nobody has one."""
 
+    def _may_share(self) -> bool:
+        """Whether two tables may have one directory."""
+        return False
+
     def _run(self, operation: Callable[[Connection], T], *kinds: IdKind) -> T:
         """Run a change with the ids it may need fetched before."""
         for kind in kinds:

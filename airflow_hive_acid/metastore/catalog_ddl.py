@@ -7,12 +7,12 @@ trace, and once more under the locks. Files belong to the caller: verbs that nee
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
-    CommitStateUnknownError,
     InvalidArgumentsError,
     NoSuchObjectError,
 )
@@ -24,13 +24,18 @@ from airflow_hive_acid.metastore.catalog import Catalog
 from airflow_hive_acid.metastore.catalog_alter_partition import change_partition
 from airflow_hive_acid.metastore.catalog_alter_partition_rows import (
     advance_partition_write_id,
-    read_other_place,
     write_partition,
 )
 from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog_ids import IdKind
 from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, check_property
 from airflow_hive_acid.metastore.catalog_partitions import delete_partitions, find_partitions
+from airflow_hive_acid.metastore.catalog_places import (
+    SHARED,
+    lock_places,
+    read_sharer_of_partition,
+    require_own_place,
+)
 from airflow_hive_acid.metastore.catalog_read import read_tables, require_database
 from airflow_hive_acid.metastore.catalog_rename import rename_partition_rows, rename_table_rows
 from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
@@ -45,6 +50,7 @@ from airflow_hive_acid.metastore.write_ids import seed_write_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
 
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration, PartitionChange
     from airflow_hive_acid.metastore.catalog_model import Database, Partition, PartitionSpec, Table
     from airflow_hive_acid.metastore.client import MetastoreClient
-    from airflow_hive_acid.metastore.ddl import DdlFiles
+    from airflow_hive_acid.metastore.ddl import DdlFiles, DdlTransaction
     from airflow_hive_acid.metastore.objects import TableName
     from airflow_hive_acid.metastore.thrift_objects import PartitionObject
 
@@ -75,6 +81,23 @@ class CatalogDdl(Catalog):
         lease = self._client.leases.current
         if lease is not None:
             fence(connection, lease)
+
+    def _may_share(self) -> bool:
+        return self._client.settings.flag(SHARED)
+
+    def _change(self, operation: Callable[[Connection], T]) -> T:
+        unit = self._client.claims.current
+        if unit is None:
+            return super()._change(operation)
+
+        def marked(connection: Connection) -> T:
+            result = operation(connection)
+            unit.in_commit(None)(connection)
+            return result
+
+        result = super()._change(marked)
+        unit.committed = True
+        return result
 
     # --- databases ------------------------------------------------------------------------------------------------
 
@@ -219,16 +242,20 @@ class CatalogDdl(Catalog):
             def change(connection: Connection) -> Table:
                 table = self._locked(connection, key, before)
                 self._check_free(new, read_tables(connection, [new]).get(new))
-                self.require_fenced(connection, key)
+                self.require_fenced(connection, key, ddl.txn_id)
                 database = require_database(connection, new.database)
                 features = self._database.features(connection)
+                if target != table.location and not self._may_share():
+                    lock_places(connection)
+                    require_own_place(connection, f"table {new}", target, table_id=table.id)
                 with self.events.altering_table(connection, table.id, write_id=write_id):
                     rename_table_rows(connection, table, new, database.id, target, features)
                     rows.write_parameters(connection, table, table.properties, self._user)
                     rows.advance_write_id(connection, table.id, write_id)
                 return self.get_tables_in(connection, [new])[0]
 
-            return _moving(files, before.location, target, lambda: ddl.commit(change))
+            with _moving(files, ddl, key, before.location, target):
+                return ddl.commit(change)
 
     def rename_partition(
         self, name: str, spec: PartitionSpec, new_spec: PartitionSpec, *, files: DdlFiles | None = None,
@@ -256,7 +283,7 @@ class CatalogDdl(Catalog):
                 found = self._locked(connection, key, table)
                 old = self._partition(connection, found, before.name)
                 self._check_partition_free(found, new_name, find_partitions(connection, found, [new_name]))
-                self.require_fenced(connection, key)
+                self.require_fenced(connection, key, ddl.txn_id)
                 new = replace(
                     old,
                     name=new_name,
@@ -268,7 +295,8 @@ class CatalogDdl(Catalog):
                     rows.advance_write_id(connection, found.id, write_id)
                 return self._partition(connection, found, new_name)
 
-            return _moving(files, before.location, target, lambda: ddl.commit(change))
+            with _moving(files, ddl, key, before.location, target):
+                return ddl.commit(change)
 
     # --- altering partitions --------------------------------------------------------------------------------------
 
@@ -300,6 +328,8 @@ class CatalogDdl(Catalog):
             def operation(connection: Connection) -> Partition:
                 found = self._locked(connection, key, table)
                 partition = self._partition(connection, found, planned.name)
+                if asked.location is not None:
+                    lock_places(connection)
                 before, change = self._partition_change(connection, found, partition, asked)
                 if change.location != before.storage.location:
                     self.require_fenced(connection, key, ddl.txn_id)
@@ -414,8 +444,8 @@ class CatalogDdl(Catalog):
         """What becomes of a partition, and what it is now."""
         before = read_partition_objects(connection, [partition.id])[partition.id]
         change = change_partition(table, before, asked)
-        if change.location != before.storage.location:
-            other = read_other_place(connection, change.location, table.id, partition.id)
+        if change.location != before.storage.location and not self._may_share():
+            other = read_sharer_of_partition(connection, change.location, table.id, partition.id)
             if other is not None:
                 raise InvalidArgumentsError(
                     f"partition {partition.name} of {table.qualified_name} cannot lie at {change.location}: it would "
@@ -448,15 +478,10 @@ class CatalogDdl(Catalog):
         return join(home, new.name) if moves and by_name else table.location
 
 
-def _moving(files: DdlFiles | None, source: str, target: str, commit: Callable[[], T]) -> T:
-    """Move a directory just before the commit, and back when the commit did not happen; R17: unknown is not that."""
+def _moving(
+    files: DdlFiles | None, ddl: DdlTransaction, key: TableName, source: str, target: str
+) -> AbstractContextManager[None]:  # fmt: skip
+    """Around the commit of what gives a directory another name."""
     if files is None or source == target:
-        return commit()
-    files.move(source, target)
-    try:
-        return commit()
-    except CommitStateUnknownError:
-        raise
-    except BaseException:
-        files.move(target, source)
-        raise
+        return contextlib.nullcontext()
+    return files.moving(ddl.txn_id, key, [(source, target)])

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, exists, select
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.partitions import is_escaped_twice
 from airflow_hive_acid.metastore.catalog_descriptors import delete_unused_columns
 from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
 from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.partition_names import unambiguous_spellings
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
     DATABASE_PARAMS,
@@ -102,6 +105,11 @@ def lock_and_locate(connection: Connection, table: Table) -> tuple[str, ...]:
         raise InvalidArgumentsError(
             f"{table.qualified_name} is used by a materialized view; drop the view in Hive first"
         )
+    return locate(connection, table)
+
+
+def locate(connection: Connection, table: Table) -> tuple[str, ...]:
+    """Where a table's files are: its directory, and those of partitions elsewhere."""
     elsewhere = connection.execute(
         select(SDS.c.LOCATION)
         .join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID)
@@ -130,9 +138,20 @@ def delete_database(connection: Connection, database_id: int) -> None:
 
 
 def forget_object(connection: Connection, db: str, table: str | None = None, partition: str | None = None) -> None:
-    """Delete what the txn tables remember of a database, a table or one partition."""
+    """Delete what the txn tables remember of a database, a table or one partition.
+
+    Of a partition the components are kept that may be of another one, as a Hive spells it, and those of txns that spell
+    it so: the Cleaner forgets them when it has seen that no files of theirs are left.
+    """
     for target, prefix in _BY_PARTITION:
-        connection.execute(delete(target).where(*_matches(target, prefix, db, table, partition)))
+        conditions = _matches(target, prefix, db, table, partition)
+        if table is not None and partition is not None:
+            if target is TXN_COMPONENTS and is_escaped_twice(partition):
+                continue
+            if target is COMPLETED_TXN_COMPONENTS:
+                names = unambiguous_spellings(connection, TableName(db, table), partition)
+                conditions[-1] = target.c.CTC_PARTITION.in_(names)
+        connection.execute(delete(target).where(*conditions))
     if partition is None:
         for target, prefix in _BY_TABLE:
             connection.execute(delete(target).where(*_matches(target, prefix, db, table, None)))

@@ -8,11 +8,12 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Text, and_, bindparam, cast, literal, null, or_, select, tuple_, union_all
+from sqlalchemy import Text, and_, bindparam, cast, literal, null, select, tuple_, union_all
 
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog_model import Database, Table
+from airflow_hive_acid.metastore.catalog_places import share_files, shares_files
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
@@ -194,11 +195,9 @@ def read_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> dic
 
 def read_owner_of(connection: Connection, location: str, *, around: bool) -> str | None:
     """A table that owns a directory or something inside it; with ``around`` also one whose directory contains it."""
-    scheme, _, path = location.partition(":")
-    segments = path.split("/")
-    places = [f"{scheme}:{'/'.join(segments[:end])}" for end in range(len(segments), 1, -1)]
-    inside = SDS.c.LOCATION.startswith(f"{location}/", autoescape=True)
-    owns = or_(SDS.c.LOCATION.in_(places if around else places[:1]), inside)
+    if not location:
+        return None
+    owns = shares_files(SDS.c.LOCATION, location, around=around, inside=True)
     of_table = select(DBS.c.NAME, TBLS.c.TBL_NAME).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
     for statement in (
         of_table.join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID),
@@ -214,19 +213,11 @@ def read_owned(connection: Connection, locations: Iterable[str]) -> set[str]:
     """Those of many directories in which, around which, or inside of which a table has files."""
     owned: set[str] = set()
     for batch in chunks(sorted(set(locations)), _PLACES):
-        around: dict[str, set[str]] = {}
-        for location in batch:
-            scheme, _, path = location.partition(":")
-            segments = path.split("/")
-            for end in range(len(segments), 1, -1):
-                around.setdefault(f"{scheme}:{'/'.join(segments[:end])}", set()).add(location)
-        inside = [SDS.c.LOCATION.startswith(f"{location}/", autoescape=True) for location in batch]
-        owns = or_(SDS.c.LOCATION.in_(sorted(around)), *inside)
+        owns = shares_files(SDS.c.LOCATION, *batch, around=True, inside=True)
         for owners in (TBLS, PARTITIONS):
             of_one = select(SDS.c.LOCATION).join(owners, owners.c.SD_ID == SDS.c.SD_ID).where(owns)
             for place in connection.execute(of_one).scalars():
-                owned |= around.get(place, set())
-                owned |= {location for location in batch if place.startswith(f"{location}/")}
+                owned |= {location for location in batch if share_files(place, location)}
     return owned
 
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import String, case, delete, func, literal, select, update
+from sqlalchemy import String, case, delete, func, insert, literal, select, update
 
+from airflow_hive_acid.format.partitions import escaped_twice, is_escaped_twice, spellings
 from airflow_hive_acid.metastore.jobs import rename_jobs
 from airflow_hive_acid.metastore.measures import rename_measures
+from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.partition_names import unambiguous_spellings
 from airflow_hive_acid.metastore.schema_catalog import PARTITION_KEY_VALS, PARTITIONS, SDS, TBLS
 from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_transactions import (
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
     from airflow_hive_acid.metastore.database import Features
-    from airflow_hive_acid.metastore.objects import TableName
 
 _HISTORY = (MIN_HISTORY_WRITE_ID, "MH_DATABASE", "MH_TABLE")
 _OURS = ((HIVE_ACID_CLEANING, "HCL_DATABASE", "HCL_TABLE"), (HIVE_ACID_TRASH, "HTR_DATABASE", "HTR_TABLE"))
@@ -89,8 +91,27 @@ def rename_partition_rows(connection: Connection, table: Table, partition: Parti
     storage = select(PARTITIONS.c.SD_ID).where(of_partition)
     connection.execute(update(SDS).where(SDS.c.SD_ID.in_(storage)).values(LOCATION=new.location))
     for target, database, name, part in _BY_PARTITION:
-        of_old = target.c[database] == table.db, target.c[name] == table.name, target.c[part] == partition.name
-        connection.execute(update(target).where(*of_old).values({part: new.name}))
+        for old_name, new_name in _respelled(connection, target, table, partition.name, new.name):
+            of_old = target.c[database] == table.db, target.c[name] == table.name, target.c[part] == old_name
+            if target is TXN_COMPONENTS and is_escaped_twice(old_name):
+                # It may be of another partition: files of an aborted txn are looked for in both.
+                rest = [column for column in target.c if column.name != part]
+                rows = select(*rest, literal(new_name, String)).where(*of_old)
+                connection.execute(insert(target).from_select([*(column.name for column in rest), part], rows))
+            else:
+                connection.execute(update(target).where(*of_old).values({part: new_name}))
+
+
+def _respelled(connection: Connection, target: Any, table: Table, old: str, new: str) -> list[tuple[str, str]]:
+    """How a table of the txn tables may spell a partition, and how it is to spell it from now on.
+
+    A Hive and we lock it by a name that is escaped twice; components and write sets hold either spelling.
+    """
+    if target is HIVE_LOCKS:
+        return [(stored, escaped_twice(new)) for stored in reversed(spellings(old))]
+    both = target in (TXN_COMPONENTS, COMPLETED_TXN_COMPONENTS, WRITE_SET)
+    names = unambiguous_spellings(connection, TableName(table.db, table.name), old) if both else (old,)
+    return [(stored, new if stored == old else escaped_twice(new)) for stored in names]
 
 
 def _move_locations(connection: Connection, table: Table, location: str) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from airflow_hive_acid.errors import AlreadyExistsError
 from airflow_hive_acid.metastore.catalog_descriptors import described, insert_columns, insert_many
 from airflow_hive_acid.metastore.catalog_formats import FORMATS, ORC
-from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE
+from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE, Table
 from airflow_hive_acid.metastore.catalog_read import CATALOG
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import (
@@ -108,6 +108,21 @@ def insert_database(
             connection.execute(insert(DBS), row)
     except IntegrityError:
         raise AlreadyExistsError(f"database {name} was created by somebody else just now") from None
+
+
+def preview(definition: TableDefinition) -> Table:
+    """A table as it will be read when it is created; its id is 0.
+
+    :param definition: a checked one, with its location.
+    """
+    stored = FORMATS[definition.stored_as]
+    return Table(
+        definition.db, definition.name, 0, definition.location or "", tuple(definition.columns),
+        tuple(definition.partition_columns), table_parameters(definition, 0), definition.owner, table_type(definition),
+        bucket_columns=tuple(definition.bucket_columns), bucket_count=definition.bucket_count,
+        sort_columns=tuple(definition.sort_columns), input_format=stored.input_format,
+        comments=dict(definition.comments), serde=stored.serde, serde_properties={"serialization.format": "1"},
+    )  # fmt: skip
 
 
 def insert_table(

@@ -3,10 +3,15 @@
 Hive answers ``count(*)`` from the catalog as long as COLUMN_STATS_ACCURATE says so, and a new table says so from the
 start. A commit of ours that left the note in place would make Hive answer 0 rows for ever. The catalog's write id is
 advanced together with it, as Hive's own statistics task does; when there is nothing to forget, nothing is written.
+
+The number of rows is kept up to date all the same. A Worker of Hive ends a compaction with ANALYZE … NOSCAN, which
+counts the rows of a lone base and else calls exact whatever number it finds; and Hive's own writes add to it, exact or
+not. A number that we leave stale would be claimed again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -18,21 +23,26 @@ from sqlalchemy import (
     cast,
     delete,
     func,
+    insert,
+    literal,
     null,
     select,
     union_all,
     update,
 )
 
+from airflow_hive_acid.format.names import DirectoryKind
 from airflow_hive_acid.metastore.catalog_read import CATALOG
 from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
 from airflow_hive_acid.metastore.schema_catalog import DBS, PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
+
+    from airflow_hive_acid.format.names import AcidDirectory
 
 _written = TXN_COMPONENTS.c
 # No IN list: the statement travels in a batch, where lists are not expanded.
@@ -93,3 +103,101 @@ def forget(connection: Connection, exact: Iterable[Sequence[Any]]) -> None:
         if write_id is not None:
             advance = _ADVANCE_TABLE if of_table else _ADVANCE_PARTITION
             connection.execute(advance, {**parameters, "new_write_id": write_id})
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What a txn has done to the number of rows of a table or partition.
+
+    :param rows: more rows than before (fewer if negative), or all there are.
+    :param replaced: whether what was there before is hidden.
+    """
+
+    rows: int = 0
+    replaced: bool = False
+
+    @classmethod
+    def of(cls, directory: AcidDirectory, rows: int, *, joins_base: bool = False) -> RowChange:
+        """What a directory with so many events does.
+
+        :param joins_base: they are put into a base that the txn has counted already.
+        """
+        if directory.kind is DirectoryKind.BASE and not joins_base:
+            return cls(rows, replaced=True)
+        return cls(-rows if directory.kind is DirectoryKind.DELETE_DELTA else rows)
+
+    def then(self, later: RowChange) -> RowChange:
+        """Both, one after the other."""
+        return later if later.replaced else RowChange(self.rows + later.rows, self.replaced)
+
+    def after(self, before: str | None) -> str | None:
+        """The new number, from the one in the catalog; None where that is not known."""
+        if self.replaced:
+            return str(self.rows)
+        if before is None or not before.isascii() or not before.isdigit():
+            return None
+        return str(max(0, int(before) + self.rows))
+
+
+_NUM_ROWS = "numRows"
+_PARTITIONS_AT_ONCE = 500
+
+
+def count_rows(conn: Connection, table_id: int, changes: Mapping[str, RowChange], made: Collection[str] = ()) -> None:
+    """Bring the numbers of rows up to date that the catalog has, claimed or not; inside of a commit.
+
+    Locks the rows it changes, in the order of their ids: writers of one partition do it one after the other.
+
+    :param changes: by partition name; of a table without partitions under the empty name.
+    :param made: names of the partitions that this commit has added: they had no row before.
+    """
+    if "" in changes:
+        found = select(literal(table_id), literal(""), TABLE_PARAMS.c.PARAM_VALUE).where(
+            TABLE_PARAMS.c.TBL_ID == table_id, TABLE_PARAMS.c.PARAM_KEY == _NUM_ROWS
+        )
+        _write(conn, TABLE_PARAMS.c.TBL_ID, conn.execute(found.with_for_update()).all(), changes)
+    names = sorted(name for name in changes if name)
+    for start in range(0, len(names), _PARTITIONS_AT_ONCE):
+        some = names[start : start + _PARTITIONS_AT_ONCE]
+        numbers = (
+            select(PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME, PARTITION_PARAMS.c.PARAM_VALUE)
+            .join(PARTITION_PARAMS, PARTITION_PARAMS.c.PART_ID == PARTITIONS.c.PART_ID)
+            .where(
+                PARTITIONS.c.TBL_ID == table_id,
+                PARTITIONS.c.PART_NAME.in_(some),
+                PARTITION_PARAMS.c.PARAM_KEY == _NUM_ROWS,
+            )
+            .order_by(PARTITIONS.c.PART_ID)
+            .with_for_update(of=PARTITION_PARAMS)
+        )
+        rows = conn.execute(numbers).all()
+        _write(conn, PARTITION_PARAMS.c.PART_ID, rows, changes)
+        known = {row[1] for row in rows}
+        new = [name for name in some if name in made and name not in known]
+        if new:
+            ids = select(PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME).where(
+                PARTITIONS.c.TBL_ID == table_id, PARTITIONS.c.PART_NAME.in_(new)
+            )
+            values = [
+                {"PART_ID": part_id, "PARAM_KEY": _NUM_ROWS, "PARAM_VALUE": changes[name].after("0")}
+                for part_id, name in conn.execute(ids)
+            ]
+            conn.execute(insert(PARTITION_PARAMS), values)
+
+
+def _write(
+    conn: Connection, owner: ColumnElement[int], rows: Sequence[Sequence[Any]], changes: Mapping[str, RowChange]
+) -> None:
+    table = owner.table
+    changed = [
+        {"owner": owner_id, "value": number}
+        for owner_id, name, before in rows
+        if (number := changes[name].after(before)) is not None and number != before
+    ]
+    if changed:
+        statement = (
+            update(table)
+            .where(owner == bindparam("owner"), table.c.PARAM_KEY == _NUM_ROWS)
+            .values(PARAM_VALUE=bindparam("value"))
+        )
+        conn.execute(statement, changed)

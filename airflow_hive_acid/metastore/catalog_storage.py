@@ -7,23 +7,26 @@ files are what they are (TransactionalValidationListener).
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, func, insert, select, update
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
+from airflow_hive_acid.format.paths import join
 from airflow_hive_acid.metastore import catalog_alter as alter
 from airflow_hive_acid.metastore import catalog_alter_rows as rows
 from airflow_hive_acid.metastore.catalog_alter_partition import (
     PartitionChange,
     place_of_partition,
 )
-from airflow_hive_acid.metastore.catalog_alter_partition_rows import read_other_place, write_partition
+from airflow_hive_acid.metastore.catalog_alter_partition_rows import write_partition
 from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
 from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog_formats import FORMATS, format_name
-from airflow_hive_acid.metastore.catalog_model import check_property
+from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, check_property
 from airflow_hive_acid.metastore.catalog_partitions import add_partitions, delete_partitions, find_partitions
+from airflow_hive_acid.metastore.catalog_places import lock_places, read_sharer_of_partition
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock, table_lock
 from airflow_hive_acid.metastore.objects import shorten, table_name
@@ -85,9 +88,11 @@ class CatalogStorage(CatalogDdl):
 
     def add_locked_partitions(
         self, name: str, partitions: Sequence[PartitionSpec], *, locations: Mapping[str, str] = _NONE,
-        if_not_exists: bool = False, agent_info: str | None = None,
+        if_not_exists: bool = False, files: DdlFiles | None = None, agent_info: str | None = None,
     ) -> list[Partition]:  # fmt: skip
         """ADD PARTITION: under Hive's lock, with a write id of its own.
+
+        :param files: makes their directories; without it they are left to the caller.
 
         :param locations: directories, by partition name, of those that lie elsewhere (LOCATION): each keeps its own
             to itself (decision 10), and what lies there are its rows.
@@ -117,22 +122,28 @@ class CatalogStorage(CatalogDdl):
                     connection, found, names, write_id=write_id, if_not_exists=if_not_exists, take_ids=self._ids.take,
                     locations=places, empty=False,
                 )  # fmt: skip
-                for part in find_partitions(connection, found, [n for n in new if n in places]).values():
-                    self._require_own_place(connection, found, part)
+                if places and not self._may_share():
+                    lock_places(connection)
+                    for part in find_partitions(connection, found, [n for n in new if n in places]).values():
+                        self._require_own_place(connection, found, part)
                 self.events.partitions_added(connection, found.id, new)
                 rows.advance_write_id(connection, found.id, write_id)
                 return new
 
-            new = ddl.commit(change)
+            wanted = [places.get(part) or join(table.location, part) for part in names if part not in there]
+            with contextlib.nullcontext() if files is None else files.making(ddl.txn_id, key, wanted):
+                new = ddl.commit(change)
         return list(self.find_partitions(name, new).values())
 
     def drop_plain_partitions(
-        self, name: str, partitions: Sequence[PartitionSpec], *, files: DdlFiles, agent_info: str | None = None
-    ) -> list[Partition]:
+        self, name: str, partitions: Sequence[PartitionSpec], *, files: DdlFiles, purge: bool = False,
+        agent_info: str | None = None,
+    ) -> list[Partition]:  # fmt: skip
         """Drop partitions of a table without transactions under their locks, all at once or none.
 
-        :param files: fences jobs of dead txns.
-        :return: the partitions that were; their directories are left to the caller.
+        :param files: fences jobs of dead txns, and takes their directories away if they go too.
+        :param purge: also those of a table whose files are somebody else's.
+        :return: the partitions that were.
         """
         key = table_name(name)
         table = self.get_table(name)
@@ -152,11 +163,15 @@ class CatalogStorage(CatalogDdl):
                     forget_object(connection, key.database, key.name, part.name)
                 return there
 
-            return ddl.commit(change)
+            going = []
+            if purge or table.type == MANAGED_TABLE or (table.property("external.table.purge") or "").lower() == "true":
+                going = [(part.location, "") for part in self.find_partitions(name, names).values()]
+            with files.moving(ddl.txn_id, key, going):
+                return ddl.commit(change)
 
     def _require_own_place(self, connection: Connection, table: Table, part: Partition) -> None:
         """Decision 10: a partition shares its directory with nothing."""
-        other = read_other_place(connection, part.location, table.id, part.id)
+        other = read_sharer_of_partition(connection, part.location, table.id, part.id)
         if other is not None:
             raise InvalidArgumentsError(
                 f"partition {part.name} of {table.qualified_name} cannot lie at {part.location}: it would share files "

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_NAMES = 5
+"""So many parts of a scope are names that people know."""
+
+
 class ClaimState(Enum):
     """HAC_STATE."""
 
@@ -37,8 +41,8 @@ class Rerun(Enum):
 class Wish:
     """A unit that somebody wants to apply once.
 
-    :param scope: what identifies the run it belongs to, for people: DAG, run, task and map index, or a key of one's
-        own.
+    :param scope: what identifies the run it belongs to: DAG, run, task and map index, and what tells that run from
+        others of the same name; or a key of one's own.
     :param unit: number of its first statement in the script.
     :param digest: digest of its rendered text.
     :param life: the same for all tries between two deliberate re-runs.
@@ -51,7 +55,7 @@ class Wish:
     on_rerun: Rerun = Rerun.APPLY
 
     def __str__(self) -> str:
-        return f"statement {self.unit} of {' / '.join(self.scope)}"
+        return f"statement {self.unit} of {' / '.join(self.scope[:_NAMES])}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ answer to a commit, finds here what became of it (R17).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import uuid
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +24,7 @@ from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.schema_claims import HIVE_ACID_CLAIM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -98,11 +100,41 @@ class Claim:
         )
 
 
+@dataclass(slots=True)
+class Unit:
+    """A statement whose change of the catalog is its commit, too: both happen, or neither.
+
+    :param begun: told the txn in which it is applied.
+    :param in_commit: what marks it as applied, inside the commit of its txn, or in the change itself without one.
+    :param committed: whether that has happened.
+    """
+
+    begun: Callable[[int], None]
+    in_commit: Callable[[int | None], Callable[[Connection], None]]
+    committed: bool = False
+
+
 class Claims:
     """Idempotency records of one metastore."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._current: ContextVar[Unit | None] = ContextVar("unit", default=None)
+
+    @contextlib.contextmanager
+    def applying(self, unit: Unit) -> Iterator[None]:
+        """Around a statement that changes the catalog: the first commit inside marks it as applied."""
+        token = self._current.set(unit)
+        try:
+            yield
+        finally:
+            self._current.reset(token)
+
+    @property
+    def current(self) -> Unit | None:
+        """What this thread is about to apply."""
+        unit = self._current.get()
+        return None if unit is None or unit.committed else unit
 
     def take(self, wish: Wish, resumed: str | None = None) -> Claim | Recorded:
         """Claim a unit, or find out that it was applied; who held the claim before cannot commit any more.
@@ -138,12 +170,16 @@ class Claims:
         """
         self._mine(claim, _FENCED, {})
 
+    def in_change(self, claim: Claim, result: Sequence[dict[str, Any]]) -> Callable[[Connection], None]:
+        """As :meth:`at_commit`, for a change that needs no txn and is made in one database transaction."""
+        return partial(_mark, _DONE, claim, {"result": _json(result)})
+
     def at_commit(self, claim: Claim, txn_id: int, result: Sequence[dict[str, Any]]) -> Callable[[Connection], None]:
         """What the commit of the txn has to do in its own database transaction; raises ClaimLostError to refuse it.
 
         :param result: documents of the results, for whoever tries again.
         """
-        return partial(_commit, claim, {"txn_id": txn_id, "result": _json(result)})
+        return partial(_mark, _COMMIT, claim, {"txn_id": txn_id, "result": _json(result)})
 
     def done(self, claim: Claim, result: Sequence[dict[str, Any]]) -> None:
         """A unit that needs no txn, because it changes the catalog only, is applied.
@@ -229,8 +265,8 @@ def _write(conn: Connection, wish: Wish, owner: str, decision: TakeOver) -> None
         conn.execute(_INSERT, {"HAC_SCOPE": key["scope"], "HAC_UNIT": key["unit"], **values})
 
 
-def _commit(claim: Claim, values: dict[str, Any], conn: Connection) -> None:
-    if not conn.execute(_COMMIT, {**claim.key(), **values}).rowcount:
+def _mark(statement: Any, claim: Claim, values: dict[str, Any], conn: Connection) -> None:
+    if not conn.execute(statement, {**claim.key(), **values}).rowcount:
         raise claim.lost()
 
 

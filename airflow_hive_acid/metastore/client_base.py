@@ -21,6 +21,7 @@ from airflow_hive_acid.metastore.locks import manager
 from airflow_hive_acid.metastore.measures import Measures
 from airflow_hive_acid.metastore.mutexes import Mutexes
 from airflow_hive_acid.metastore.notifications import LoggedEvent, Notifications
+from airflow_hive_acid.metastore.places import PlaceRecords
 from airflow_hive_acid.metastore.shared_txns import SharedTxns
 from airflow_hive_acid.metastore.streams import Streams
 from airflow_hive_acid.metastore.trash_records import TrashRecords
@@ -69,6 +70,8 @@ class ClientBase:
             self.settings.seconds("hive.txn.timeout") / 2,
             self.settings.integer("hive.txn.heartbeat.threadpool.size"),
         )
+        self.own_txns: set[int] = set()
+        """Txns that this client has opened, or taken over from another process, and has not ended."""
         self.mutexes = Mutexes(self.database)
         self.notifications = Notifications(self.database, self.settings)
         self._gate = txns.OpenGate(
@@ -177,6 +180,11 @@ class ClientBase:
     def measures(self) -> Measures:
         """How large tables and partitions were."""
         return Measures(self.database)
+
+    @cached_property
+    def places(self) -> PlaceRecords:
+        """The directories that this metastore knows again."""
+        return PlaceRecords(self.database)
 
     @cached_property
     def trash(self) -> TrashRecords:

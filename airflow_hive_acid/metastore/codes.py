@@ -86,3 +86,4 @@ class AbortReason(Enum):
     REPLICATION = "replication: aborted in the source"
     DEADLOCK = "deadlock"
     LOCK_TIMEOUT = "lock not granted in time"
+    OPENED_LATE = "seen only after hive.txn.opentxn.timeout"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.format.partitions import name_covers, partition_name
 from airflow_hive_acid.metastore.events import EventType
 from airflow_hive_acid.metastore.objects import TableName
 
@@ -126,15 +126,14 @@ class TableCommit:
     def concerns(self, table: TableName, partition: str | None, operations: Sequence[str] | None) -> bool:
         """Whether somebody who watches this wants to know; what is not known counts as yes.
 
-        :param partition: canonical name of a partition, or of the first keys of several.
+        :param partition: canonical name of a partition, or of some of its columns, in any order.
         :param operations: those that count; None for all.
         """
         if self.table != table:
             return False
-        if partition is not None and self.partitions is not None:
-            below = f"{partition}/"
-            if not any(name == partition or name.startswith(below) for name in (*self.partitions, *self.maybe)):
-                return False
+        named = () if self.partitions is None else (*self.partitions, *self.maybe)
+        if partition is not None and self.partitions is not None and not any(name_covers(partition, n) for n in named):
+            return False
         if operations is None or not self.operations:
             return True
         wanted = set(operations)

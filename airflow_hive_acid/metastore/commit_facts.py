@@ -17,6 +17,7 @@ from sqlalchemy import bindparam, exists, or_, select
 from airflow_hive_acid.metastore.commit_events import CommitFacts, Component, Volume, Written, commit_of
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.partition_names import catalog_names
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -107,11 +108,15 @@ def read_facts(
     for table, ids in _by_table(write_ids).items():
         named = {"db": table.database, "tbl": table.name}
         for part in chunks(ids):
-            for txn_id, partition, changed in conn.execute(_COMPONENTS, {**named, "ids": part}):
-                components[txn_id, table].append(Component(partition or "", changed == "Y"))
-            for txn_id, partition, letter in conn.execute(_CHANGES, {**named, "ids": part}):
+            completed = conn.execute(_COMPONENTS, {**named, "ids": part}).all()
+            changed_rows = conn.execute(_CHANGES, {**named, "ids": part}).all()
+            names = catalog_names(conn, table, [row[1] for row in (*completed, *changed_rows) if row[1]])
+            for txn_id, partition, changed in completed:
+                components[txn_id, table].append(Component(names.get(partition, ""), changed == "Y"))
+            # A write set of ours holds a name that needs escapes under both of its spellings.
+            for txn_id, partition, letter in sorted({(t, names.get(p, ""), letter) for t, p, letter in changed_rows}):
                 if letter in _CHANGING:
-                    changes[txn_id, table].append(partition or "")
+                    changes[txn_id, table].append(partition)
     volumes = _volumes(conn, txn_ids) if features.extensions else {}
     # Of ours it is known when they wrote nothing.
     unwritten = {
@@ -164,7 +169,8 @@ def _is_tidied(conn: Connection, key: Written, write_id: int) -> bool:
 def _maybe(conn: Connection, key: Written, write_id: int) -> frozenset[str]:
     txn_id, table = key
     values = {"db": table.database, "tbl": table.name, "txn_id": txn_id, "write_id": write_id}
-    return frozenset(name for name in conn.execute(_MAYBE, values).scalars() if name)
+    stored = [name for name in conn.execute(_MAYBE, values).scalars() if name]
+    return frozenset(catalog_names(conn, table, stored).values())
 
 
 def _owners(conn: Connection, txn_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:

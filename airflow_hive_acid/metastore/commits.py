@@ -41,6 +41,7 @@ from airflow_hive_acid.metastore.database import (
 )
 from airflow_hive_acid.metastore.history import forget_steps
 from airflow_hive_acid.metastore.jobs import committed_step
+from airflow_hive_acid.metastore.partition_names import in_both_spellings
 from airflow_hive_acid.metastore.schema_catalog import DBS, PARTITION_KEYS, TBLS
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
@@ -104,16 +105,19 @@ _WS_COLUMNS = ["WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT
 def _write_set(operations: tuple[str, ...]) -> sa.Insert:
     return insert(WRITE_SET).from_select(
         _WS_COLUMNS,
-        select(
-            TXN_COMPONENTS.c.TC_DATABASE,
-            TXN_COMPONENTS.c.TC_TABLE,
+        in_both_spellings(
+            lambda partition: select(
+                TXN_COMPONENTS.c.TC_DATABASE,
+                TXN_COMPONENTS.c.TC_TABLE,
+                partition,
+                TXN_COMPONENTS.c.TC_TXNID,
+                bindparam("commit_id", type_=sa.BigInteger),
+                TXN_COMPONENTS.c.TC_OPERATION_TYPE,
+            ).where(
+                TXN_COMPONENTS.c.TC_TXNID == _TXN, or_(*(TXN_COMPONENTS.c.TC_OPERATION_TYPE == o for o in operations))
+            ),
             TXN_COMPONENTS.c.TC_PARTITION,
-            TXN_COMPONENTS.c.TC_TXNID,
-            bindparam("commit_id", type_=sa.BigInteger),
-            TXN_COMPONENTS.c.TC_OPERATION_TYPE,
-        )
-        .where(TXN_COMPONENTS.c.TC_TXNID == _TXN, or_(*(TXN_COMPONENTS.c.TC_OPERATION_TYPE == o for o in operations)))
-        .distinct(),
+        ),
     )
 
 
@@ -294,6 +298,7 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features, *, 
         # Which partitions hold files of the aborted write id must not be forgotten with the rest.
         for hook in request.hooks.partitions:
             hook(conn)
+        # R4: where it has moved files into plain tables, its locks stay until they are moved back.
         abort_rows(conn, [txn_id], features, AbortReason.WRITE_CONFLICT)
         return CommitOutcome(conflict=describe(conn, conflict, commit_id))
     after: list[Step] = []
@@ -392,7 +397,7 @@ def _open_or_committed(conn: Connection, txn_id: int, rows: list[Any]) -> TxnFac
     found = facts(rows[0])
     if found.state is TxnState.COMMITTED:
         return None
-    if found.state is TxnState.ABORTED:
+    if found.state is TxnState.ABORTED or found.given_up:  # R4: its jobs are being fenced
         raise not_open(txn_id, found)
     return found
 
@@ -430,6 +435,7 @@ def _replayed_steps(replayed: Replayed, txn_id: int, features: Features) -> list
     return [
         *steps,
         Step(_DELETE_COMPONENTS, me),
+        *([committed_step(txn_id)] if features.extensions else ()),
         Step(_DELETE_LOCKS, me),
         Step(_MARK, me),
         *forget_steps(features, txn_id),

@@ -8,7 +8,7 @@ the txn ids of its completed components at the last look. What has another mark 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -30,6 +30,7 @@ from sqlalchemy import (
     update,
 )
 
+from airflow_hive_acid.format.partitions import spellings
 from airflow_hive_acid.metastore.compaction_queue_model import Candidate, Resource
 from airflow_hive_acid.metastore.compaction_queue_select import UNSUCCESSFUL
 from airflow_hive_acid.metastore.database import chunks
@@ -156,7 +157,7 @@ _OF_RESOURCE = (
     .where(
         _had.HAD_DATABASE == bindparam("db"),
         _had.HAD_TABLE == bindparam("tbl"),
-        _had.HAD_PART_NAME == bindparam("part"),
+        _had.HAD_PART_NAME.in_(bindparam("parts", expanding=True)),
     )
     .order_by(_had.HAD_ID.desc())
     .limit(bindparam("limit"))
@@ -253,10 +254,14 @@ class CompactionDecisions:
 
     def written(self, resource: Resource) -> Candidate | None:
         """A table or partition with its completed components; None when it has none."""
-        statement = _ALL.where(_OF_TABLE, _partition == bindparam("part"))
-        parameters = {"of_db": resource.database, "of_tbl": resource.table, "part": resource.partition or ""}
-        row = self._database.read(lambda connection: connection.execute(statement, parameters).first())
-        return None if row is None else _candidate(row)
+        statement = _ALL.where(_OF_TABLE, _partition.in_(spellings(resource.partition or "")))
+        parameters = {"of_db": resource.database, "of_tbl": resource.table}
+        rows = self._database.read(lambda connection: connection.execute(statement, parameters).all())
+        found = [_candidate(row) for row in rows]
+        if not found:
+            return None
+        writes, txn_sum = sum(one.writes for one in found), sum(one.txn_sum for one in found)
+        return replace(found[0], resource=resource, writes=writes, txn_sum=txn_sum)
 
     def store(self, look: int, outcomes: Sequence[tuple[Candidate, StoredDecision]]) -> None:
         """Remember what was decided in a look; an outcome that was the same before only gets a new time."""
@@ -271,7 +276,8 @@ class CompactionDecisions:
         """The last outcomes for a table or partition, newest first."""
         if not self.is_there:
             return []
-        parameters = {**_names(resource), "limit": limit}
+        names = _names(resource)
+        parameters = {"db": names["db"], "tbl": names["tbl"], "parts": list(spellings(names["part"])), "limit": limit}
         return self._database.read(
             lambda connection: [_stored(row) for row in connection.execute(_OF_RESOURCE, parameters)]
         )

@@ -38,7 +38,8 @@ from airflow_hive_acid.metastore.compaction_queue_rows import (
     move_to_history,
 )
 from airflow_hive_acid.metastore.database import Repeat, chunks
-from airflow_hive_acid.metastore.objects import canonical_partition, free_text, info, table_name
+from airflow_hive_acid.metastore.objects import free_text, info, table_name
+from airflow_hive_acid.metastore.partition_names import resolve
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     TXN_COMPONENTS,
@@ -111,10 +112,16 @@ class CompactionQueue:
         """Ask for a compaction; a request that would do nothing new is not accepted.
 
         :param table: ``db.table``.
-        :param partition: partition name; None for an unpartitioned table.
+        :param partition: partition name, of all partition columns; None for an unpartitioned table.
         :param initiator_id: who asks; by default this host, by hand.
+        :raises InvalidArgumentsError: when the table has no such partitions.
         """
-        resource = Resource(*table_name(table), None if partition is None else canonical_partition(partition))
+        name = table_name(table)
+
+        def named(connection: Connection) -> str | None:
+            return None if partition is None else resolve(connection, name, partition, partial=False)
+
+        resource = Resource(*name, None if partition is None else self._database.read(named))
         request = CompactionRequest(
             resource, type, run_as, properties or {}, initiator_id, initiator_version, pool, number_of_buckets, order_by
         )

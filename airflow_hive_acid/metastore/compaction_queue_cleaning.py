@@ -27,6 +27,7 @@ from airflow_hive_acid.metastore.compaction_queue_rows import (
     same_resource,
 )
 from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.partition_names import unambiguous_spellings
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_TXN_COMPONENTS,
@@ -75,7 +76,9 @@ def finish_cleaning(
         return  # a foreign row without high-water mark does not say what may be forgotten
     written = [_ctc.CTC_DATABASE == resource.database, _ctc.CTC_TABLE == resource.table]
     if resource.partition is not None:
-        written.append(_ctc.CTC_PARTITION == resource.partition)
+        # A Hive's static inserts spell it in their own way.
+        names = unambiguous_spellings(connection, resource.table_name, resource.partition)
+        written.append(_ctc.CTC_PARTITION.in_(names))
     if highest is not None:
         written.append(_ctc.CTC_WRITEID <= highest)
     connection.execute(delete(COMPLETED_TXN_COMPONENTS).where(*written))

@@ -121,12 +121,7 @@ class Horizon:
     def txns(self) -> ValidTxnList:
         """The Cleaner's txn list: it ends below ``safe``, and what is listed up to there is aborted."""
         mark = self.safe - 1
-        listed = [txn for txn in self.open_txns.listed if txn.txn_id <= mark]
-        return ValidTxnList(
-            mark,
-            frozenset(txn.txn_id for txn in listed if not txn.aborted),
-            frozenset(txn.txn_id for txn in listed if txn.aborted),
-        )
+        return ValidTxnList(mark, self.open_txns.open.up_to(mark), self.open_txns.aborted.up_to(mark))
 
 
 @dataclass(frozen=True, slots=True)

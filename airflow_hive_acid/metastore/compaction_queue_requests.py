@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, insert, tuple_
 
 from airflow_hive_acid import __version__
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.ordering import order_text, read_order
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.compaction_queue_model import (
     Compaction,
@@ -83,7 +84,8 @@ class CompactionRequest:
             "CQ_INITIATOR_ID": info(self.initiator_id or f"{socket.gethostname()}-manual"),
             "CQ_INITIATOR_VERSION": info(self.initiator_version),
             "CQ_POOL_NAME": None if self.pool is None else free_text(self.pool, "name of the compaction pool", 128),
-            "CQ_NUMBER_OF_BUCKETS": self.number_of_buckets, "CQ_ORDER_BY": self.order_by,
+            "CQ_NUMBER_OF_BUCKETS": self.number_of_buckets,
+            "CQ_ORDER_BY": None if self.order_by is None else order_text(read_order(self.order_by)),
         }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import BigInteger, and_, bindparam, func, or_, select
 
+from airflow_hive_acid.format.partitions import may_be_same
 from airflow_hive_acid.metastore.clock import clock_ms, clock_timestamp_before
 from airflow_hive_acid.metastore.compaction_queue_model import (
     AbortedWrites,
@@ -154,7 +155,7 @@ def find_aborted(connection: Connection, count: int, age_ms: int, limit: int) ->
 def _overlap(one: Resource, other: Resource) -> bool:
     """A write that has not named its partitions yet may go to any of them."""
     return one.table_name == other.table_name and (
-        one.partition is None or other.partition is None or one.partition == other.partition
+        one.partition is None or other.partition is None or may_be_same(one.partition, other.partition)
     )
 
 

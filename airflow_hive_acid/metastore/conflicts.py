@@ -4,6 +4,10 @@ Two txns overlap when the other's commit id (MAX(TXN_ID) at its commit) is not b
 both updated or deleted the same table without partitions, or the same partition. R2: a change the txn's snapshot
 already contained is what it was based on, and no conflict. The error names the other txn, who worked in it, and when
 it committed.
+
+A Hive spells a partition whose name needs escapes in two ways (``partition_names``), and compares texts: a static
+INSERT OVERWRITE of its own misses its own UPDATE. Our write sets hold both spellings, so that whoever compares finds
+the other.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from sqlalchemy.dialects import postgresql
 
 from airflow_hive_acid.errors import WriteConflictError
 from airflow_hive_acid.metastore.database import Step
+from airflow_hive_acid.metastore.partition_names import in_both_spellings, twice
 from airflow_hive_acid.metastore.schema_transactions import COMPLETED_TXN_COMPONENTS, TXN_COMPONENTS, TXNS, WRITE_SET
 
 if TYPE_CHECKING:
@@ -71,15 +76,14 @@ _CANDIDATES = (
     .where(_MINE.c.WS_TXNID == _TXN, *_both_change(_MINE.c.WS_OPERATION_TYPE))
     .order_by(_OTHER.c.WS_COMMIT_ID, _OTHER.c.WS_TXNID)
 )
+#: The edges of the ranges that were not seen, ascending: between an odd number of them and the next one is inside.
+_EDGES = sa.cast(
+    func.string_to_array(bindparam("unseen", type_=sa.String), sa.literal(",", sa.String)),
+    postgresql.ARRAY(sa.BigInteger),
+)
 _SEEN = and_(
     _OTHER.c.WS_TXNID <= bindparam("seen_mark", type_=sa.BigInteger),
-    _OTHER.c.WS_TXNID
-    != sa.all_(
-        sa.cast(
-            func.string_to_array(bindparam("unseen", type_=sa.String), sa.literal(",", sa.String)),
-            postgresql.ARRAY(sa.BigInteger),
-        )
-    ),
+    func.width_bucket(_OTHER.c.WS_TXNID, _EDGES, type_=sa.Integer) % sa.literal(2, sa.Integer) == 0,
 )
 #: PostgreSQL: what I wrote, taken out of my components by the statement that records it.
 _TAKEN = (
@@ -93,10 +97,17 @@ _TAKEN = (
     )
     .cte("taken")
 )
+#: The same, each partition under both of its spellings.
+_WROTE = in_both_spellings(
+    lambda partition: select(
+        _TAKEN.c.TC_DATABASE, _TAKEN.c.TC_TABLE, partition.label("TC_PARTITION"), _TAKEN.c.TC_OPERATION_TYPE
+    ),
+    _TAKEN.c.TC_PARTITION,
+).cte("wrote")
 _OVERLAPS = (
-    select(_TAKEN.c.TC_DATABASE)
-    .join(_OTHER, _same_object(_TAKEN.c.TC_DATABASE, _TAKEN.c.TC_TABLE, _TAKEN.c.TC_PARTITION))
-    .where(*_both_change(_TAKEN.c.TC_OPERATION_TYPE), ~_SEEN)
+    select(_WROTE.c.TC_DATABASE)
+    .join(_OTHER, _same_object(_WROTE.c.TC_DATABASE, _WROTE.c.TC_TABLE, _WROTE.c.TC_PARTITION))
+    .where(*_both_change(_WROTE.c.TC_OPERATION_TYPE), ~_SEEN)
 )
 _WS_COLUMNS = ("WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE")
 
@@ -105,14 +116,14 @@ _WS_COLUMNS = ("WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT
 def _recording(operations: tuple[str, ...], *, check: bool) -> sa.Select[Any]:
     """Move my components to the write set under MAX(TXN_ID); fail where somebody else's are in the way."""
     rows = select(
-        _TAKEN.c.TC_DATABASE,
-        _TAKEN.c.TC_TABLE,
-        _TAKEN.c.TC_PARTITION,
+        _WROTE.c.TC_DATABASE,
+        _WROTE.c.TC_TABLE,
+        _WROTE.c.TC_PARTITION,
         _TXN,
         select(func.max(TXNS.c.TXN_ID)).scalar_subquery(),
-        _TAKEN.c.TC_OPERATION_TYPE,
-    ).where(or_(*(_TAKEN.c.TC_OPERATION_TYPE == letter for letter in operations)))
-    record = sa.insert(WRITE_SET).from_select(_WS_COLUMNS, rows.distinct()).cte("record")
+        _WROTE.c.TC_OPERATION_TYPE,
+    ).where(or_(*(_WROTE.c.TC_OPERATION_TYPE == letter for letter in operations)))
+    record = sa.insert(WRITE_SET).from_select(_WS_COLUMNS, rows).cte("record")
     one = sa.literal(1, sa.Integer)
     answer = one // sa.case((_OVERLAPS.exists(), sa.literal(0, sa.Integer)), else_=1) if check else one
     return select(answer).add_cte(record)
@@ -135,7 +146,11 @@ _EARLY = (
         and_(
             _OTHER.c.WS_DATABASE == TXN_COMPONENTS.c.TC_DATABASE,
             _OTHER.c.WS_TABLE == TXN_COMPONENTS.c.TC_TABLE,
-            or_(TXN_COMPONENTS.c.TC_PARTITION.is_(None), _OTHER.c.WS_PARTITION == TXN_COMPONENTS.c.TC_PARTITION),
+            or_(
+                TXN_COMPONENTS.c.TC_PARTITION.is_(None),
+                _OTHER.c.WS_PARTITION == TXN_COMPONENTS.c.TC_PARTITION,
+                _OTHER.c.WS_PARTITION == twice(TXN_COMPONENTS.c.TC_PARTITION),
+            ),
         ),
     )
     .where(
@@ -219,7 +234,7 @@ def record_step(txn_id: int, snapshot: ValidTxnList | None, operations: tuple[st
     parameters: dict[str, Any] = {"txn_id": txn_id}
     if check:
         # Without snapshot every candidate counts: no txn id is small enough to have been seen.
-        unseen = () if snapshot is None else snapshot.exceptions
+        unseen = () if snapshot is None else snapshot.exceptions.edges
         mark = -1 if snapshot is None else snapshot.high_watermark
         parameters |= {"seen_mark": mark, "unseen": ",".join(map(str, unseen))}
     return Step(_recording(operations, check=check), parameters)

@@ -9,6 +9,7 @@ own. R17: an error after COMMIT was sent is an unknown outcome and is told apart
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sqlite3
 import time
@@ -23,7 +24,7 @@ from sqlalchemy import event
 from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 from airflow_hive_acid.metastore import pipeline
 from airflow_hive_acid.metastore.engines import READING, make_engine, read_only
-from airflow_hive_acid.metastore.failures import Failure, FailureRules, explain
+from airflow_hive_acid.metastore.failures import Failure, FailureRules, explain, is_unsendable
 from airflow_hive_acid.metastore.kept import KeptConnections, Pin
 from airflow_hive_acid.metastore.schema_transactions import TXN_LOCK_TBL
 from airflow_hive_acid.metastore.urls import normalize_url, safe_url
@@ -40,6 +41,7 @@ MAX_TRIES = 10
 IN_LIST = 1000
 """Longest list of values in one statement, as in Hive."""
 _RETRY_SECONDS = 2.0
+_LOOK_AGAIN_SECONDS = 60.0
 
 
 class Repeat(Enum):
@@ -84,6 +86,7 @@ class Features:
     measures: bool
     replication: bool
     pins: bool
+    places: bool
 
 
 class Database:
@@ -113,6 +116,7 @@ class Database:
         self._patient = patient
         self._was_connected = False
         self._features: Features | None = None
+        self._looked = 0.0
         self.engine = make_engine(self.url, pool_size, patient=patient)
         self._kept: KeptConnections | None = None
         if self.dialect == "sqlite":
@@ -178,8 +182,15 @@ class Database:
         return self._retrying(operation, Repeat.ALWAYS, retry_duplicates=False, reading=True, hot=one_statement)
 
     def features(self, conn: Connection) -> Features:
-        """Which optional tables exist; looked up once."""
+        """Which optional tables exist; looked up once, and again now and then while some are missing.
+
+        Somebody else may upgrade the schema, and tables are never taken away.
+        """
+        missing = self._features is not None and not all(dataclasses.astuple(self._features))
+        if missing and time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS:
+            self._features = None
         if self._features is None:
+            self._looked = time.monotonic()
             names = set(sa.inspect(conn).get_table_names())
             self._features = Features(
                 min_history_level="MIN_HISTORY_LEVEL" in names,
@@ -191,6 +202,7 @@ class Database:
                 measures="HIVE_ACID_MEASURE" in names,
                 replication="HIVE_ACID_REPL_POLICY" in names,
                 pins="HIVE_ACID_PIN" in names,
+                places="HIVE_ACID_PLACE" in names,
             )
         return self._features
 
@@ -316,6 +328,8 @@ class Database:
 
 
 def _is_database_error(error: BaseException) -> bool:
+    if is_unsendable(error):
+        return True
     return isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error) or type(error).__module__.split(".")[0] in (
         "psycopg",
         "pymysql",

@@ -19,7 +19,8 @@ from airflow_hive_acid.metastore.leases_holding import commit_hooks
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection
 
@@ -40,8 +41,14 @@ class DdlFiles(Protocol):
         :raises JobsAliveError: when one cannot be fenced.
         """
 
-    def move(self, source: str, target: str) -> None:
-        """Rename a directory; the target must not exist."""
+    def moving(
+        self, txn_id: int, table: TableName, moves: Iterable[tuple[str, str]]
+    ) -> AbstractContextManager[None]:  # fmt: skip
+        """Rename directories (source and target, which must not exist) before the block commits; an empty target takes
+        one away for good. When the block does not commit, or dies, all of it is undone."""
+
+    def making(self, txn_id: int, table: TableName, places: Iterable[str]) -> AbstractContextManager[None]:
+        """Make directories of what the block commits; they go again when it does not."""
 
     def name_originals(self, table: Table, places: Sequence[str]) -> None:
         """Give the files of a plain table in these directories names by which they can be files of an ACID table.
@@ -84,9 +91,13 @@ class DdlTransaction:
         def hook(connection: Connection) -> None:
             done[:] = [change(connection)]
 
-        hooks = CommitHooks(checks=(hook,), writes=tuple(self._writes))
+        unit = self._client.claims.current
+        claims = () if unit is None else (unit.in_commit(self.txn_id),)
+        hooks = CommitHooks(checks=(hook,), claims=claims, writes=tuple(self._writes))
         self._client.commit_txn(self.txn_id, hooks=commit_hooks(self._lease, hooks))
         self.ended = True
+        if unit is not None:
+            unit.committed = True
         return done[0]
 
 
@@ -107,6 +118,8 @@ def ddl_transaction(
     client.heartbeats.add(txn_id)
     ddl = DdlTransaction(client, txn_id)
     try:
+        if client.claims.current is not None:
+            client.claims.current.begun(txn_id)
         response = client.lock(components, txn_id=txn_id, agent_info=agent_info)
         wait_until_granted(client, response, txn_id, ", ".join(c.describe() for c in components), sleep)
         yield ddl

@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, func, or_, select
 
 from airflow_hive_acid.metastore.codes import TxnState
 from airflow_hive_acid.metastore.locks.listing import SHOW_TXNS, TxnRow, txn_row
+from airflow_hive_acid.metastore.partition_names import catalog_names, within
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPLETED_TXN_COMPONENTS,
     NEXT_WRITE_ID,
@@ -41,7 +42,6 @@ _COMMITS = select(_C.CTC_WRITEID, _C.CTC_TXNID, _C.CTC_PARTITION).where(
     _C.CTC_TABLE == _TBL,
     or_(_C.CTC_WRITEID > bindparam("after"), _C.CTC_WRITEID.in_(bindparam("pending", expanding=True))),
 )
-_IN_PARTITION = _C.CTC_PARTITION == bindparam("part", type_=sa.String)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ def mark_of(conn: Connection, table: TableName) -> Mark:
 def commits_since(conn: Connection, table: TableName, partition: str | None, mark: Mark) -> list[tuple[int, int, str]]:
     """What was committed to a table since a mark, as long as the Cleaner or a Hive has not tidied it up.
 
-    :param partition: canonical partition name; None for all of the table.
+    :param partition: resolved partition name, of all partition columns or of some; None for all of the table.
     :return: write id, txn id and partition name (empty without partitions) of each component.
     """
-    statement = _COMMITS if partition is None else _COMMITS.where(_IN_PARTITION)
+    statement = _COMMITS if partition is None else _COMMITS.where(within(_C.CTC_PARTITION, partition))
     values = {"db": table.database, "tbl": table.name, "after": mark.write_id, "pending": list(mark.pending)}
-    if partition is not None:
-        values["part"] = partition
-    return [(row[0], row[1], row[2] or "") for row in conn.execute(statement, values)]
+    found = conn.execute(statement, values).all()
+    names = catalog_names(conn, table, [row[2] for row in found if row[2]])
+    return [(row[0], row[1], names.get(row[2], "")) for row in found]

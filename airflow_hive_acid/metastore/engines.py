@@ -85,7 +85,9 @@ def _sqlite_engine(url: sa.URL, pool_size: int) -> Engine:
         connection = sqlite3.connect(file, uri=True, timeout=30, check_same_thread=False, isolation_level=None)
         try:
             connection.executescript(
-                "PRAGMA busy_timeout=30000; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON"
+                # Not trusted: views and triggers in somebody else's file call no functions with side effects.
+                "PRAGMA trusted_schema=OFF; PRAGMA busy_timeout=30000; PRAGMA journal_mode=WAL; "
+                "PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON"
             )
         except sqlite3.Error:
             connection.close()

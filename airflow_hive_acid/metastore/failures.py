@@ -114,7 +114,14 @@ class FailureRules:
         return _classify_driver(error)
 
 
+def is_unsendable(error: BaseException) -> bool:
+    """Whether a driver refused a value before it reached the database: an id beyond 64 bits, half a character."""
+    return isinstance(error, OverflowError | UnicodeEncodeError)
+
+
 def _classify_driver(error: BaseException) -> Failure:
+    if is_unsendable(error):
+        return Failure.DATA
     if isinstance(error, sqlite3.Error):
         return _classify_sqlite(error)
     module = type(error).__module__.split(".")[0]

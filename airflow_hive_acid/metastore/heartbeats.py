@@ -116,3 +116,14 @@ class Heartbeater:
                 if self._due.pop(txn_id, None) is not None:
                     log.warning("%s %d is not open any more: %s", self._what, txn_id, error)
                     self._lost[txn_id] = error
+        except Exception as error:
+            # A fault of ours or of a library. The thread goes on for the others; the owner must not go on unprotected.
+            log.exception("the heartbeat of %s %d failed in a way that nobody has thought of", self._what, txn_id)
+            lost = MetastoreUnavailableError(
+                f"no heartbeat can be sent for {self._what} {txn_id}, so it will time out; "
+                f"{type(error).__name__}: {error}"
+            )
+            lost.__cause__ = error
+            with self._changed:
+                if self._due.pop(txn_id, None) is not None:
+                    self._lost[txn_id] = lost

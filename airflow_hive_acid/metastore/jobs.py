@@ -11,17 +11,24 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, update
 
-from airflow_hive_acid.errors import AlreadyExistsError, JobsAliveError, NoSuchObjectError, PublishError
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    InvalidArgumentsError,
+    JobsAliveError,
+    NoSuchObjectError,
+    PublishError,
+)
 from airflow_hive_acid.metastore.clock import clock_ms
-from airflow_hive_acid.metastore.database import Repeat, Step
+from airflow_hive_acid.metastore.database import Repeat, Step, chunks
 from airflow_hive_acid.metastore.objects import TableName, info, table_name
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, TXN_COMPONENTS, TXNS
-from airflow_hive_acid.metastore.txns import lock_txn_step, require_open
+from airflow_hive_acid.metastore.txns import GIVEN_UP, lock_txn_step, require_open, txn_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -59,10 +66,18 @@ _ATTEMPTS = select(func.max(_J.HAJ_ATTEMPT)).where(
 )
 _UPDATE = update(HIVE_ACID_JOB).where(_BY_ID)
 _SET_APPLICATION = _UPDATE.values(HAJ_APPLICATION_ID=bindparam("application_id"), HAJ_UPDATED=clock_ms())
-_SET_MANIFEST = _UPDATE.where(_J.HAJ_STATE.in_(("r", "p"))).values(
+#: Nothing is moved for a txn that is aborted, or that was given up while its jobs are fenced (R4).
+_TXN_GOES_ON = exists().where(
+    TXNS.c.TXN_ID == _J.HAJ_TXNID,
+    TXNS.c.TXN_STATE == "o",
+    or_(TXNS.c.TXN_META_INFO.is_(None), func.substr(TXNS.c.TXN_META_INFO, 1, len(GIVEN_UP)) != GIVEN_UP),
+)
+_SET_MANIFEST = _UPDATE.where(_J.HAJ_STATE.in_(("r", "p")), _TXN_GOES_ON).values(
     HAJ_MANIFEST=bindparam("manifest"), HAJ_STATE="p", HAJ_UPDATED=clock_ms()
 )
-_SET_STATE = _UPDATE.values(HAJ_STATE=bindparam("state"), HAJ_ERROR=bindparam("error"), HAJ_UPDATED=clock_ms())
+_MARK_FENCED = _UPDATE.where(_J.HAJ_STATE != "c").values(
+    HAJ_STATE="f", HAJ_ERROR=bindparam("error"), HAJ_UPDATED=clock_ms()
+)
 _MARK_UNPUBLISHED_FENCED = _UPDATE.where(_J.HAJ_STATE == "r", _J.HAJ_MANIFEST.is_(None)).values(
     HAJ_STATE="f", HAJ_ERROR=bindparam("error"), HAJ_UPDATED=clock_ms()
 )
@@ -77,7 +92,13 @@ _TXN_ENDED = ~exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == 
 _TXN_COMMITTED = exists().where(TXNS.c.TXN_ID == _J.HAJ_TXNID, TXNS.c.TXN_STATE == "c")
 #: Our commit marks its jobs, so a job that is not marked and whose txn has no row any more was not committed (R17).
 _UNFENCED = _SELECT.where(_TXN_ENDED, ~_TXN_COMMITTED, _J.HAJ_STATE.in_(("r", "p"))).order_by(_J.HAJ_TXNID)
-_COMMITTED_ONES = delete(HIVE_ACID_JOB).where(_J.HAJ_STATE == "c")
+#: After their commit there is something to remove: what a plain table's files replaced, what DDL moved out of the way.
+#: Those stay until that is done (R17).
+_COMMITTED_ONES = delete(HIVE_ACID_JOB).where(_J.HAJ_STATE == "c", _J.HAJ_WRITEID.is_not(None))
+_TO_FINISH = _SELECT.where(_J.HAJ_STATE == "c", _J.HAJ_WRITEID.is_(None)).order_by(
+    _J.HAJ_TXNID, _J.HAJ_STATEMENT.desc()
+)
+_FINISHED = delete(HIVE_ACID_JOB).where(_BY_ID, _J.HAJ_STATE == "c")
 _MARK_COMMITTED = update(HIVE_ACID_JOB).where(_J.HAJ_TXNID == bindparam("txn_id")).values(HAJ_STATE="c")
 _FENCED_AND_FORGOTTEN = delete(HIVE_ACID_JOB).where(
     _J.HAJ_STATE == "f",
@@ -87,6 +108,13 @@ _FENCED_AND_FORGOTTEN = delete(HIVE_ACID_JOB).where(
 )
 
 
+_IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
+_OF_TXNS = _SELECT.where(_J.HAJ_TXNID.in_(_IDS)).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
+_PLAIN = (
+    select(_J.HAJ_TXNID)
+    .where(_J.HAJ_TXNID.in_(_IDS), _J.HAJ_STATE == "p", _J.HAJ_WRITEID.is_(None), _J.HAJ_MANIFEST.is_not(None))
+    .distinct()
+)
 _UNFENCED_OF = _SELECT.where(
     _J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"), _J.HAJ_STATE.in_(("r", "p")), ~_TXN_COMMITTED
 ).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
@@ -96,6 +124,10 @@ _RENAME = (
     .where(_J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"))
     .values(HAJ_DATABASE=bindparam("new_db"), HAJ_TABLE=bindparam("new_tbl"))
 )
+
+
+DDL_KIND = "ddl"
+"""Kind of a job that moves, makes or removes directories of tables, and starts no application."""
 
 
 class JobState(Enum):
@@ -141,6 +173,21 @@ class Job:
 def committed_step(txn_id: int) -> Step:
     """The statement by which a commit marks the txn's jobs as nobody's to fence."""
     return Step(_MARK_COMMITTED, {"txn_id": txn_id})
+
+
+def jobs_of_txns(conn: Connection, txn_ids: Sequence[int]) -> dict[int, list[Job]]:
+    """All attempts of txns, oldest first; txns without any are left out."""
+    found: dict[int, list[Job]] = {}
+    for part in chunks(list(txn_ids)):
+        for row in conn.execute(_OF_TXNS, {"ids": list(part)}):
+            job = _job(row)
+            found.setdefault(job.txn_id, []).append(job)
+    return found
+
+
+def with_files_in_plain_tables(conn: Connection, txn_ids: Sequence[int]) -> set[int]:
+    """Txns with jobs that may have moved files into tables without transactions, which an abort does not hide."""
+    return {int(i) for part in chunks(list(txn_ids)) for i in conn.execute(_PLAIN, {"ids": list(part)}).scalars()}
 
 
 def unfenced_jobs(conn: Connection, table: TableName) -> list[Job]:
@@ -234,6 +281,7 @@ class Jobs:
         :param rows: ``inserted``, ``updated`` and ``deleted``, for whoever is told of the commit.
         :raises PublishError: when the job was fenced: it must not publish any more (R4), even where the fence itself
             has gone with a dropped table's directory.
+        :raises TxnAbortedError: when its txn was given up or aborted.
         """
         document = dict(manifest) if rows is None else {**manifest, "rows": dict(rows)}
         values = {"job_id": job_id, "manifest": json.dumps(document, ensure_ascii=False)}
@@ -245,6 +293,8 @@ class Jobs:
             if found is None:
                 raise _missing(job_id)
             job = _job(found)
+            if job.state in (JobState.RUNNING, JobState.PUBLISHING):
+                raise txn_problem(conn, job.txn_id)
             raise PublishError(
                 f"job {job_id} of txn {job.txn_id} on {job.table} publishes nothing: it is {job.state.name.lower()}"
                 + (f" ({job.error})" if job.error else "")
@@ -254,8 +304,19 @@ class Jobs:
         self._database.run(operation)
 
     def mark_fenced(self, job_id: str, error: str | None = None) -> None:
-        """It can write nothing any more, and what it published is removed (R4)."""
-        self._update(job_id, _SET_STATE, {"state": JobState.FENCED.value, "error": error})
+        """It can write nothing any more, and what it published is removed (R4).
+
+        :raises InvalidArgumentsError: when its txn is committed.
+        """
+
+        def operation(conn: Connection) -> None:
+            if not conn.execute(_MARK_FENCED, {"job_id": job_id, "error": error}).rowcount:
+                found = conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first()
+                if found is None:
+                    raise _missing(job_id)
+                raise InvalidArgumentsError(f"job {job_id} is committed with its txn; there is nothing to fence")
+
+        self._database.run(operation)
 
     def mark_fenced_unless_publishing(self, job_id: str, error: str) -> bool:
         """Fence by this record alone: a job without a manifest gets none any more, so it never publishes (R4).
@@ -310,8 +371,19 @@ class Jobs:
         """Attempts whose txn is aborted or gone, and which may still write (R4)."""
         return self._database.read(lambda conn: [_job(r) for r in conn.execute(_UNFENCED)])
 
+    def to_finish(self) -> list[Job]:
+        """Attempts of committed txns which may have left something to remove outside of write ids."""
+        return self._database.read(lambda conn: [_job(r) for r in conn.execute(_TO_FINISH)])
+
+    def finished(self, job_id: str) -> None:
+        """Nothing is left to remove of a committed attempt: its row goes."""
+        self._database.run(lambda conn: conn.execute(_FINISHED, {"job_id": job_id}))
+
     def forget(self, age_ms: int = 0) -> int:
-        """Drop rows of committed txns, and fenced ones whose txn nobody has to clean up after any more."""
+        """Drop rows of committed txns, and fenced ones whose txn nobody has to clean up after any more.
+
+        Those of txns that may have left something outside of write ids stay until they are finished.
+        """
 
         def operation(conn: Connection) -> int:
             committed = conn.execute(_COMMITTED_ONES).rowcount

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import ExceedsMaxLeaseTimeError, InvalidArgumentsError
+from airflow_hive_acid.format.partitions import names_overlap
 from airflow_hive_acid.metastore.objects import canonical_partition, shorten, table_name
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class LeaseObject:
 
     It need not exist.
 
-    :param partition_name: ``k1=v1/k2=v2``, all keys; empty for the whole table.
+    :param partition_name: ``k1=v1/k2=v2``; some of the columns mean all partitions with these values; empty for the
+        whole table.
     :param lease_type: ``s`` shared (nobody else changes it) or ``x`` exclusive.
     :raises InvalidArgumentsError: for a name that is none, or an unknown type.
     """
@@ -195,15 +197,15 @@ class Lease:
 
 
 def conflicts(wanted: LeaseObject, held: LeaseObject | HiveLease) -> bool:
-    """Whether two claims exclude each other: on the same object or one above the other, and not both shared.
+    """Whether two claims exclude each other: on objects with rows in common, and not both shared.
 
-    A lease on a table covers its partitions. A lease on a partition puts S on its table, as the Hive Concurrency Model
-    has it; S on the table conflicts with X there and with nothing else, which this rule says already, so that S is no
-    row of its own.
+    A lease on a table covers its partitions, one on ``day=1`` those of that day. A lease on a partition puts S on its
+    table, as the Hive Concurrency Model has it; S on the table conflicts with X there and with nothing else, which this
+    rule says already, so that S is no row of its own.
     """
     if (wanted.db_name, wanted.table_name) != (held.db_name, held.table_name):
         return False
-    if wanted.partition_name and held.partition_name and wanted.partition_name != held.partition_name:
+    if not names_overlap(wanted.partition_name, held.partition_name):
         return False
     return LeaseType.EXCLUSIVE in (wanted.lease_type, held.lease_type)
 

@@ -17,6 +17,7 @@ from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError
 from airflow_hive_acid.metastore import leases_rows as rows
 from airflow_hive_acid.metastore.database import Step, execute_batch, finish_batch
 from airflow_hive_acid.metastore.leases import LeaseObject, LeaseType, first_conflict
+from airflow_hive_acid.metastore.objects import lock_partition
 from airflow_hive_acid.metastore.wakeups import listen_steps, unlisten_steps, wake_steps
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database import Result
-    from airflow_hive_acid.metastore.leases import HiveLease
+    from airflow_hive_acid.metastore.leases import HiveLease, Place
 
 ALIVE_MS = 30_000
 """So long a place in the queue is kept for somebody who does not come back to it."""
@@ -41,6 +42,8 @@ class Request:
     :param ticket: the place in the queue, None without one.
     :param hive_id: the lock that stands in Hive's queue for it; read anew with every look.
     :param listens: whoever waits for it is called on this connection.
+    :param partial: places that are no single partition, but all with some values: Hive knows no lock on those, so that
+        their mirrors lock the table.
     """
 
     objects: tuple[LeaseObject, ...]
@@ -52,6 +55,11 @@ class Request:
     ticket: int | None = None
     hive_id: int | None = None
     listens: bool = False
+    partial: frozenset[Place] = frozenset()
+
+    def mirrors(self, wanted: LeaseObject) -> str | None:
+        """The partition that an object's mirror locks, as HIVE_LOCKS spells it; None for the whole table."""
+        return None if wanted.place in self.partial else lock_partition(wanted.partition_name or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ def look_steps(request: Request) -> list[Step]:
     for each in request.objects:
         steps += [rows.conflict_step(each), rows.ahead_step(each, ticket)]
         if request.mirrored:
-            steps += [*rows.hive_lock_steps(each, below), rows.shared_mirror_step(each)]
+            steps += [*rows.hive_lock_steps(each, below, request.mirrors(each)), rows.shared_mirror_step(each)]
     return steps
 
 
@@ -248,7 +256,14 @@ def _queue(conn: Connection, request: Request, answer: Blocked, next_id: int, no
         user = _latin(request.user)
         steps += [
             rows.mirror_step(
-                (hive_id, number), each, acquired=None, until=now, user=user, host=request.host, agent=_WAITING_AGENT
+                (hive_id, number),
+                each,
+                request.mirrors(each),
+                acquired=None,
+                until=now,
+                user=user,
+                host=request.host,
+                agent=_WAITING_AGENT,
             )
             for number, each in enumerate(request.objects, 1)
         ]
@@ -288,7 +303,16 @@ def _grant(conn: Connection, request: Request, free: Free, lease_id: int, now: i
                 mirror = place
                 user = _latin(request.user)
                 steps.append(
-                    rows.mirror_step(place, each, acquired=now, until=end, user=user, host=request.host, agent=agent)
+                    rows.mirror_step(
+                        place,
+                        each,
+                        request.mirrors(each),
+                        acquired=now,
+                        until=end,
+                        user=user,
+                        host=request.host,
+                        agent=agent,
+                    )
                 )
         steps.append(rows.insert_step(lease_id, number, each, request.user, now, end, request.secret_hash, mirror))
     if ticket is not None:

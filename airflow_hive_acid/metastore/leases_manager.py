@@ -43,6 +43,7 @@ from airflow_hive_acid.metastore.leases_granting import (
     with_hive_id,
 )
 from airflow_hive_acid.metastore.leases_holding import held_step, lock_and_look, look
+from airflow_hive_acid.metastore.leases_objects import covers, resolve_objects
 from airflow_hive_acid.metastore.leases_waiting import WaitingGrab, wait_in_line
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.wakeups import LeaseWaiter
@@ -172,7 +173,7 @@ class Leases:
             wanted: tuple[LeaseObject, ...] = ()
         else:
             # As exclusive ones, because everything is in the way of those.
-            wanted = tuple(replace(o, lease_type=LeaseType.EXCLUSIVE) for o in lease_objects(objs))
+            wanted = tuple(replace(o, lease_type=LeaseType.EXCLUSIVE) for o in self.objects(objs))
             steps = [rows.conflict_step(each) for each in wanted]
 
         def operation(conn: Connection) -> tuple[list[Result], int]:
@@ -266,7 +267,7 @@ class Leases:
         :return: what was dropped.
         """
         each = (objs,) if isinstance(objs, str | LeaseObject | HiveLease) else tuple(objs)
-        wanted = lease_objects(each) if each else ()
+        wanted = self.objects(each) if each else ()
         for name, text in (("who", who), ("why", why)):
             if not isinstance(text, str) or not text.strip():
                 raise InvalidArgumentsError(f"{name} is empty; a forced drop is recorded with who did it and why")
@@ -281,7 +282,7 @@ class Leases:
             # R3: what stands there now is read behind the locks.
             names = sorted({each.table for each in tables})
             steps = [Step(rows.ON_TABLE, {"db": db, "tbl": tbl}) for db, tbl in names]
-            found = [r for r in rows.lease_rows(execute_batch(conn, steps)) if not wanted or _covered(wanted, r.lease)]
+            found = [r for r in rows.lease_rows(execute_batch(conn, steps)) if not wanted or covers(wanted, r.lease)]
             now = now_ms(conn)
             if lease_id is not None:
                 found = [row for row in found if row.lease.lease_id == lease_id]
@@ -433,16 +434,37 @@ class Leases:
         secret: str,
     ) -> Request:
         """What is asked for, checked."""
-        wanted = lease_objects(objs, lease_type)
+        wanted, partial = self._resolved(lease_objects(objs, lease_type))
         self._check_storable(wanted)
         lasts = duration_ms(seconds, self._longest_ms)
-        return Request(wanted, lasts, info(user or self._user), self._host, hash_of(secret), self.mirrors(mirror))
+        return Request(
+            wanted, lasts, info(user or self._user), self._host, hash_of(secret), self.mirrors(mirror), partial=partial
+        )
+
+    def objects(
+        self,
+        objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str,
+        type: LeaseType | str = LeaseType.EXCLUSIVE,
+    ) -> tuple[LeaseObject, ...]:
+        """The objects of a request, their partitions as the tables' columns have it (:func:`partition_names.resolve`).
+
+        :param type: of those given as text.
+        :raises InvalidArgumentsError: when there are none, one is named twice, or a table has no such partitions.
+        """
+        return self._resolved(lease_objects(objs, type))[0]
+
+    def _resolved(
+        self, wanted: tuple[LeaseObject, ...]
+    ) -> tuple[tuple[LeaseObject, ...], frozenset[tuple[str, str, str]]]:
+        """Objects under the catalog's names, and those of them that may be several partitions."""
+        if not any(each.partition_name for each in wanted):
+            return wanted, frozenset()
+        return self._database.read(lambda conn: resolve_objects(conn, wanted))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
-    @staticmethod
     def _parts(
-        lease: Lease, objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str | None
+        self, lease: Lease, objs: Iterable[LeaseObject | HiveLease | str] | LeaseObject | HiveLease | str | None
     ) -> set[tuple[str, str, str]]:
         """The places meant by a verb; all must be the lease's."""
         if not isinstance(lease, Lease):
@@ -452,7 +474,7 @@ class Leases:
             raise LeaseEndedError(f"lease {lease.lease_id} has no objects left; grab a new one")
         if objs is None:
             return held
-        wanted = {o.place: o for o in lease_objects(objs)}
+        wanted = {o.place: o for o in self.objects(objs)}
         for place, each in wanted.items():
             if place not in held:
                 raise InvalidArgumentsError(f"lease {lease.lease_id} is not on {each.describe()}; name its objects")
@@ -472,8 +494,3 @@ class Leases:
 
 def _object(row: HiveLease) -> LeaseObject:
     return LeaseObject(*row.place, row.lease_type)
-
-
-def _covered(wanted: tuple[LeaseObject, ...], row: HiveLease) -> bool:
-    """Whether a lease is on one of the objects, or on a partition of one."""
-    return any(each.table == row.place[:2] and each.partition_name in ("", row.partition_name) for each in wanted)

@@ -7,6 +7,7 @@ that of the table in HIVE_ACID_LEASE_OBJECT, in the order of names: one row for 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ from sqlalchemy import and_, bindparam, case, delete, exists, func, insert, or_,
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.database import Result, Step
 from airflow_hive_acid.metastore.leases import HiveLease, LeaseObject, LeaseType
+from airflow_hive_acid.metastore.partition_names import overlap_parameters, overlapping
 from airflow_hive_acid.metastore.schema_leases import (
     HIVE_ACID_LEASE_AUDIT,
     HIVE_ACID_LEASE_OBJECT,
@@ -24,11 +26,11 @@ from airflow_hive_acid.metastore.schema_leases import (
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, NEXT_LOCK_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 L, G, Q, H = HIVE_LEASE.c, HIVE_ACID_LEASE_OBJECT.c, HIVE_ACID_LEASE_QUEUE.c, HIVE_LOCKS.c
 _DB, _TBL = bindparam("db", type_=sa.String), bindparam("tbl", type_=sa.String)
-_PART = bindparam("part", type_=sa.String)
+_PART, _STORED = bindparam("part", type_=sa.String), bindparam("stored", type_=sa.String)
 _ID, _HASH = bindparam("lease_id", type_=sa.BigInteger), bindparam("hash", type_=sa.String)
 _TICKET = bindparam("ticket", type_=sa.BigInteger)
 _EXT, _INT = bindparam("ext", type_=sa.BigInteger), bindparam("int", type_=sa.BigInteger)
@@ -131,17 +133,17 @@ _EXTEND = update(HIVE_LEASE).where(L.LEASE_ID == _ID, L.LEASE_NUMBER == bindpara
 )  # fmt: skip
 
 
-def _conflicting(whole: bool, shared: bool) -> sa.Select[Any]:
-    """Leases, live or not, that exclude one of this type on a table or on a partition."""
+@cache
+def _conflicting(keys: int, shared: bool) -> sa.Select[Any]:
+    """Leases, live or not, that exclude one of this type on a table, or on what has these values of partition columns.
+
+    :param keys: how many columns are named.
+    """
     statement = select(*COLUMNS).where(_ON_TABLE)
-    if not whole:
-        statement = statement.where(or_(L.PARTITION_NAME == "", L.PARTITION_NAME == _PART))
+    statement = statement.where(*overlapping(L.PARTITION_NAME, keys))
     if shared:
         statement = statement.where(L.LEASE_TYPE == "x")
     return statement.order_by(L.END_UTC.desc())
-
-
-_CONFLICTING = {(w, s): _conflicting(w, s) for w in (False, True) for s in (False, True)}
 
 
 def lease_rows(results: Iterable[Result]) -> list[LeaseRow]:
@@ -162,7 +164,7 @@ def lease_row(r: Any) -> LeaseRow:
 
 def conflict_step(wanted: LeaseObject) -> Step:
     """Leases that exclude the one wanted, ended ones among them."""
-    return _of_object(_CONFLICTING, wanted)
+    return _of_object(_conflicting, wanted)
 
 
 def shared_mirror_step(wanted: LeaseObject) -> Step:
@@ -255,19 +257,16 @@ GONE = (
 )
 
 
-def _ahead(whole: bool, shared: bool) -> sa.Select[Any]:
+@cache
+def _ahead(keys: int, shared: bool) -> sa.Select[Any]:
     """Those with a smaller ticket who want what excludes one of this type; the first of them."""
     statement = select(*_WAITER_COLUMNS).where(
         Q.HLQ_DATABASE == _DB, Q.HLQ_TABLE == _TBL, Q.HLQ_TICKET < _TICKET, Q.HLQ_ALIVE_UNTIL > clock_ms()
     )
-    if not whole:
-        statement = statement.where(or_(Q.HLQ_PARTITION == "", Q.HLQ_PARTITION == _PART))
+    statement = statement.where(*overlapping(Q.HLQ_PARTITION, keys))
     if shared:
         statement = statement.where(Q.HLQ_TYPE == "x")
     return statement.order_by(Q.HLQ_TICKET).limit(1)
-
-
-_AHEAD = {(w, s): _ahead(w, s) for w in (False, True) for s in (False, True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +280,7 @@ class Waiter:
 
 def ahead_step(wanted: LeaseObject, ticket: int) -> Step:
     """The first who waits for what excludes the lease wanted."""
-    step = _of_object(_AHEAD, wanted)
+    step = _of_object(_ahead, wanted)
     return Step(step.statement, {**step.parameters, "ticket": ticket})
 
 
@@ -391,7 +390,9 @@ _OF_A_WAITER = exists().where(Q.HLQ_HIVE_ID == H.HL_LOCK_EXT_ID)
 def _hive_locks(whole: bool) -> sa.Select[Any]:
     """Hive's locks on a table, or that reach into a partition, that EXCL_WRITE waits for; none of a lease."""
     statement = _IN_HIVES.where(H.HL_TABLE == _TBL)
-    return statement if whole else statement.where(or_(H.HL_PARTITION.is_(None), H.HL_PARTITION == _PART))
+    if whole:
+        return statement
+    return statement.where(or_(H.HL_PARTITION.is_(None), H.HL_PARTITION == _PART, H.HL_PARTITION == _STORED))
 
 
 _IN_HIVES = (
@@ -409,12 +410,15 @@ _ON_DATABASE = _IN_HIVES.where(H.HL_TABLE.is_(None))
 _HIVE_LOCKS = {whole: _hive_locks(whole) for whole in (False, True)}
 
 
-def hive_lock_steps(wanted: LeaseObject, below: int) -> list[Step]:
-    """Locks of Hive's transactions that a mirrored lease waits for; the look at databases apart, for the index."""
-    whole = not wanted.partition_name
-    parameters = {"db": wanted.db_name, "tbl": wanted.table_name, "ticket": below}
+def hive_lock_steps(wanted: LeaseObject, below: int, mirrored: str | None) -> list[Step]:
+    """Locks of Hive's transactions that a mirrored lease waits for; the look at databases apart, for the index.
+
+    :param mirrored: the partition that its mirror locks; None for the whole table.
+    """
+    whole = mirrored is None
+    parameters: dict[str, Any] = {"db": wanted.db_name, "tbl": wanted.table_name, "ticket": below}
     if not whole:
-        parameters["part"] = wanted.partition_name
+        parameters |= {"part": wanted.partition_name, "stored": mirrored}
     return [
         Step(_HIVE_LOCKS[whole], parameters),
         Step(_ON_DATABASE, {"db": wanted.db_name, "ticket": below}),
@@ -422,9 +426,13 @@ def hive_lock_steps(wanted: LeaseObject, below: int) -> list[Step]:
 
 
 def mirror_step(
-    mirror: tuple[int, int], wanted: LeaseObject, *, acquired: int | None, until: int, user: str, host: str, agent: str
-) -> Step:
-    """A lock that stands for a lease, or (not acquired) for somebody who waits for one."""
+    mirror: tuple[int, int], wanted: LeaseObject, mirrored: str | None, *, acquired: int | None, until: int, user: str,
+    host: str, agent: str,
+) -> Step:  # fmt: skip
+    """A lock that stands for a lease, or (not acquired) for somebody who waits for one.
+
+    :param mirrored: the partition that it locks, as HIVE_LOCKS spells it; None for the whole table.
+    """
     return Step(
         _MIRROR,
         {
@@ -432,7 +440,7 @@ def mirror_step(
             "int": mirror[1],
             "db": wanted.db_name,
             "tbl": wanted.table_name,
-            "part": wanted.partition_name or None,
+            "part": mirrored,
             "state": "w" if acquired is None else "a",
             "until": until,
             "acquired": acquired,
@@ -479,12 +487,10 @@ def audit_step(row: HiveLease, who: str, why: str, now: int) -> Step:
     return Step(_RECORD, values)
 
 
-def _of_object(statements: dict[tuple[bool, bool], sa.Select[Any]], wanted: LeaseObject) -> Step:
-    whole = not wanted.partition_name
-    parameters = _place(wanted)
-    if whole:
-        del parameters["part"]
-    return Step(statements[(whole, wanted.lease_type is LeaseType.SHARED)], parameters)
+def _of_object(statement: Callable[[int, bool], sa.Select[Any]], wanted: LeaseObject) -> Step:
+    named = overlap_parameters(wanted.partition_name)
+    keys, shared = len(named) // 2, wanted.lease_type is LeaseType.SHARED
+    return Step(statement(keys, shared), {"db": wanted.db_name, "tbl": wanted.table_name, **named})
 
 
 def _place(wanted: LeaseObject) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.format.partitions import parse_partition_name, partition_name
+from airflow_hive_acid.format.partitions import escaped_twice, parse_partition_name, partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,6 +86,17 @@ def canonical_partition(text: str) -> str:
             f"the metastore holds {MAX_PARTITION}"
         )
     return canonical
+
+
+def lock_partition(name: str | None) -> str | None:
+    """A partition as HIVE_LOCKS spells it: as a Hive does, escaped once more, so that its locks and ours meet.
+
+    One whose name does not fit into the column so is locked with its whole table.
+
+    :param name: the catalog's name; None for a table or a database.
+    """
+    stored = None if name is None else escaped_twice(name)
+    return None if stored is None or len(stored) > MAX_PARTITION else stored
 
 
 def free_text(text: str, what: str, limit: int) -> str:

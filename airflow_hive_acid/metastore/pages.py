@@ -19,6 +19,7 @@ from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState
 from airflow_hive_acid.metastore.compaction_queue_model import DEFAULT_POOL, Compaction, CompactionState, CompactionType
 from airflow_hive_acid.metastore.compaction_queue_rows import compaction
 from airflow_hive_acid.metastore.locks.listing import SHOW_LOCKS, SHOW_TXNS, TxnRow, lock_row, txn_row
+from airflow_hive_acid.metastore.partition_names import in_locks, resolve_filter, within
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -202,13 +203,15 @@ def locks_page(conn: Connection, wanted: LocksWanted, part: Slice) -> Page[LockR
         (_H.HL_LOCK_TYPE, None if wanted.type is None else wanted.type.value),
         (_H.HL_DB, None if wanted.database is None else wanted.database.lower()),
         (_H.HL_TABLE, None if wanted.table is None else wanted.table.lower()),
-        (_H.HL_PARTITION, wanted.partition),
         (_H.HL_TXNID, wanted.txn_id),
         (_H.HL_LOCK_EXT_ID, wanted.lock_id),
         (_H.HL_USER, wanted.user),
     ):
         if value is not None:
             statement = statement.where(column == value)
+    if wanted.partition is not None:
+        named = resolve_filter(conn, wanted.database, wanted.table, wanted.partition)
+        statement = statement.where(within(_H.HL_PARTITION, named, in_locks))
     keys = (Key(_H.HL_LOCK_EXT_ID), Key(_H.HL_LOCK_INT_ID))
     return fetch(conn, statement, keys, part, lock_row, lambda lock: (lock.lock_id, lock.internal_id))
 
@@ -268,7 +271,7 @@ def _half(conn: Connection, queued: bool, wanted: CompactionsWanted, part: Slice
     def column(name: str) -> sa.ColumnElement[Any]:
         return table.c[f"{prefix}_{name}"]
 
-    statement = select(table).where(*compaction_conditions(wanted, column))
+    statement = select(table).where(*compaction_conditions(conn, wanted, column))
     return fetch(
         conn, statement, (Key(column("ID"), True),), part,
         lambda row: _compaction(row._mapping, queued, prefix), lambda found: (found.id,),

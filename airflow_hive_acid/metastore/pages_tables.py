@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
-from sqlalchemy import BigInteger, and_, case, cast, exists, func, null, select
+from sqlalchemy import BigInteger, String, and_, case, cast, exists, func, null, select
 
 from airflow_hive_acid.metastore.compaction_decisions import read_newest_decisions
 from airflow_hive_acid.metastore.compaction_queue_model import Compaction, Resource
@@ -238,7 +238,9 @@ def _rank(n: Any, order: str) -> sa.ColumnElement[int]:
 def _no_measures() -> sa.Select[Any]:
     names = [column.name for column in NEWEST_BY_TABLE.selected_columns]
     text = ("db", "tbl")
-    columns = [cast(null(), DBS.c.NAME.type if name in text else BigInteger).label(name) for name in names]
+    # Not of the column's own type: MySQL 8 takes no collation inside CAST.
+    nothing: dict[bool, sa.ColumnElement[Any]] = {True: cast(null(), String(128)), False: cast(null(), BigInteger)}
+    columns = [nothing[name in text].label(name) for name in names]
     return select(*columns).where(sa.false())
 
 

@@ -126,6 +126,23 @@ def _(element: bytewise, compiler: Any, **options: Any) -> str:
     return str(compiler.process(element.clauses, **options))
 
 
+class as_double(FunctionElement[float]):
+    """A text as a double. MySQL before 8.0.17 has no CAST to it; SQLAlchemy leaves it out and so compares texts."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+@compiles(as_double)
+def _(element: as_double, compiler: Any, **options: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **options)} AS DOUBLE PRECISION)"
+
+
+@compiles(as_double, "mysql")
+def _(element: as_double, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} + 0.0e0)"
+
+
 def columns_of(table: Table, condition: Condition) -> list[int]:
     """Positions of the partition columns a condition asks for.
 
@@ -193,12 +210,12 @@ def _comparable(column: Column, text: Any) -> sa.ColumnElement[Any]:
     """The stored text as the column's type; CASE keeps NULL's name from being cast."""
     if is_text(column):
         return bytewise(text)
-    return case((text == DEFAULT_PARTITION, sa.null()), else_=cast(text, _sql_type(column)))
+    return case((text == DEFAULT_PARTITION, sa.null()), else_=_number_of(column, text))
 
 
 def _literal(column: Column, value: Value) -> sa.ColumnElement[Any]:
     text = sa.literal(value_text(column, value), sa.String)
-    return bytewise(text) if is_text(column) else cast(text, _sql_type(column))
+    return bytewise(text) if is_text(column) else _number_of(column, text)
 
 
 def is_text(column: Column) -> bool:
@@ -206,12 +223,10 @@ def is_text(column: Column) -> bool:
     return column.type not in _WHOLE and column.type not in _FLOATS and not column.type.startswith("decimal")
 
 
-def _sql_type(column: Column) -> sa.types.TypeEngine[Any]:
-    if column.type in _WHOLE:
-        return sa.BigInteger()
+def _number_of(column: Column, text: Any) -> sa.ColumnElement[Any]:
     if column.type in _FLOATS:
-        return sa.Double()
-    return _DECIMAL
+        return as_double(text)
+    return cast(text, sa.BigInteger() if column.type in _WHOLE else _DECIMAL)
 
 
 def value_text(column: Column, value: Value) -> str:

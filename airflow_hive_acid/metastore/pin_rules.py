@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.partitions import may_be_same
 from airflow_hive_acid.metastore.objects import shorten
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ class PinnedTable:
 
     def sees(self, partition: str | None) -> bool:
         """Whether the partition of this name was there; an unpartitioned table always was."""
-        return self.partitions is None or any(p.name == partition for p in self.partitions)
+        if self.partitions is None:
+            return True
+        return partition is not None and any(may_be_same(p.name, partition) for p in self.partitions)
 
 
 def moment(milliseconds: int) -> str:

@@ -9,6 +9,7 @@ from airflow_hive_acid.metastore import aborts, commits, events, replicated, txn
 from airflow_hive_acid.metastore.codes import AbortReason, TxnType
 from airflow_hive_acid.metastore.database import Repeat
 from airflow_hive_acid.metastore.objects import canonical_partition, table_name
+from airflow_hive_acid.metastore.opening import open_in_time
 from airflow_hive_acid.metastore.write_ids import max_allocated
 
 if TYPE_CHECKING:
@@ -35,16 +36,31 @@ class Replica:
         request = txns.OpenRequest(client.user, client.host, 1, TxnType.REPL_CREATED, f"replication {self._policy}")
 
         # Idempotent, unlike other opens: the mapping tells what a lost reply did.
+        ours = False
+
         def operation(conn: Connection) -> list[int]:
+            nonlocal ours
             known = replicated.mapped(conn, self._policy, source_txns)
             targets = replicated.open_replicated(
                 conn, self._policy, source_txns, request, client.database.features(conn), client.gap_timeout_ms
             )
             if not known:
                 client.notifications.write(conn, [events.open_txn(targets)])
+                ours = True
             return targets
 
-        return client.database.run(operation, retry_duplicates=True)
+        def undo(conn: Connection, targets: list[int]) -> None:
+            if not ours:
+                return  # opened earlier, so there was time to see them
+            features = client.database.features(conn)
+            aborted = aborts.abort_txns(conn, targets, features, AbortReason.OPENED_LATE).aborted
+            for target in aborted:
+                replicated.forget_mapping(conn, target)
+            txn_events.aborted(conn, client.notifications, aborted)
+
+        return open_in_time(
+            client.database, client.gap_timeout_ms, lambda: client.database.run(operation, retry_duplicates=True), undo
+        )
 
     def target_of(self, source_txn: int) -> int | None:
         """The txn here, None when it is not open (any more)."""

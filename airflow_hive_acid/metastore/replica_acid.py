@@ -29,7 +29,7 @@ from airflow_hive_acid.metastore.clock import clock_ms, clock_timestamp
 from airflow_hive_acid.metastore.codes import AbortReason, TxnState, TxnType
 from airflow_hive_acid.metastore.compaction_queue_cleaning import insert_soft_delete
 from airflow_hive_acid.metastore.compaction_queue_model import Resource
-from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore.database import chunks, lock_open_txns
 from airflow_hive_acid.metastore.failures import OpenTookTooLongError
 from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.replica_records import (
@@ -383,6 +383,8 @@ class _Owners:
         agent = f"replication {self._request.policy}"
         request = OpenRequest(client.user, client.host, count, TxnType.REPL_CREATED, agent)
         self._opened = time.monotonic()
+        # R11: they are committed here, too, so their ids must not be seen late. No later id is given until this COMMIT.
+        lock_open_txns(conn, exclusive=True)
         self.all = open_txns(conn, request, client.database.features(conn), client.gap_timeout_ms)
         return self.all
 

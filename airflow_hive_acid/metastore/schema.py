@@ -133,26 +133,52 @@ def read_state(conn: Connection) -> SchemaState:
         )
     row = conn.execute(select(VERSION.c.SCHEMA_VERSION, VERSION.c.VERSION_COMMENT).where(VERSION.c.VER_ID == 1)).first()
     if row is None:
-        raise SchemaVersionError(
-            "the metastore has no schema version: its creation was interrupted; drop the database and create it anew"
-        )
+        raise SchemaVersionError(f"the metastore has no schema version: {_UNFINISHED}")
     version = str(row[0])
     if not _SERVED.fullmatch(version):
         raise SchemaVersionError(
-            f"the metastore's schema version is {version}; served are 4.0, 4.1 and 4.2. Upgrade an older one with "
-            "Hive's schematool; newer ones need a newer release of this package"
+            f"the metastore's schema version is {version}; served are 4.0, 4.1 and 4.2. {_what_to_do(version)}"
         )
     hive_tables = {t.name for t in METADATA.sorted_tables if t not in EXTENSION_TABLES}
     missing = sorted(hive_tables - names - _OPTIONAL)
     if missing:
         raise SchemaVersionError(
-            f"the metastore of version {version} lacks the tables {', '.join(missing)}; "
-            "its creation was interrupted: drop the database and create it anew"
+            f"the metastore of version {version} lacks the tables {', '.join(missing)}: {_UNFINISHED}"
         )
     extension = None
     if HIVE_ACID_VERSION.name in names:
         extension = read_extension_version(conn)
     return SchemaState(version, row[1], extension)
+
+
+_UNFINISHED = (
+    "its creation was interrupted, or this user may not see all of it. If nobody uses it yet and it holds nothing, "
+    "drop the database and create it anew; if a Hive uses it, leave it as it is and check the user's rights and, with "
+    "that Hive's own tool, 'schematool -validate'"
+)
+
+
+def _what_to_do(version: str) -> str:
+    """What the owner of a metastore that we do not serve can do, and must not: a live Hive may stand on it."""
+    number = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?", version)
+    found = (int(number[1]), int(number[2] or 0)) if number else None
+    if found is None:
+        whose = "It is the version of no Hive we know"
+    elif found > (4, 2):
+        whose = f"It belongs to a Hive {found[0]}.{found[1]}, which needs a newer release of this package"
+    elif found >= (4, 0):
+        whose = "It belongs to an unreleased or changed build of Hive 4, whose tables may differ"
+    elif re.fullmatch(r"3\.1\.\d{4,}.*", version):
+        whose = "It belongs to a vendor's Hive (CDP, HDP), whose transactions follow a protocol of their own"
+    else:
+        whose = f"It belongs to a Hive {found[0]}.{found[1]}, whose transactions follow an older protocol"
+    return (
+        f"{whose}: this package neither reads nor writes through it, and has changed nothing. Never change the schema "
+        "while that Hive uses it (no schematool -upgradeSchema, no other version in VERSION): that Hive would fail, or "
+        "go on and damage its tables. The schema changes only with the Hive itself: all of its services stopped, a "
+        "backup made, and the new version's own schematool. Until then give this package a metastore of its own: "
+        "'hive-acid schema create' on an empty database"
+    )
 
 
 #: Hive itself copes without the first two: the features behind them are then off. The others are of no use to us.

@@ -11,6 +11,7 @@ from airflow_hive_acid.metastore.schema_claims import HIVE_ACID_CLAIM
 from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING, HIVE_ACID_TRASH
 from airflow_hive_acid.metastore.schema_leases import LEASE_TABLES
 from airflow_hive_acid.metastore.schema_pins import PIN_TABLES
+from airflow_hive_acid.metastore.schema_places import PLACE_TABLES
 from airflow_hive_acid.metastore.schema_replication import REPLICATION_TABLES
 from airflow_hive_acid.metastore.schema_replication_acid import REPLICATION_ACID_TABLES
 from airflow_hive_acid.metastore.schema_shared import SHARED_TABLES
@@ -106,5 +107,10 @@ VERSION_6 = (HIVE_ACID_MEASURE, *SHARED_TABLES)
 VERSION_7 = (*REPLICATION_TABLES, *STREAM_TABLES, *PIN_TABLES, *REPLICATION_ACID_TABLES)
 """The tables that version 7 adds."""
 
-EXTENSION_TABLES = (HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5, *VERSION_6, *VERSION_7)
+VERSION_8 = (*PLACE_TABLES,)
+"""The tables that version 8 adds."""
+
+EXTENSION_TABLES = (
+    HIVE_ACID_VERSION, HIVE_ACID_JOB, HIVE_ACID_LEGACY_LOCK, *VERSION_5, *VERSION_6, *VERSION_7, *VERSION_8,
+)  # fmt: skip
 """All of ours."""

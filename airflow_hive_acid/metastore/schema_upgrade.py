@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import insert, select, update
 
 from airflow_hive_acid.errors import SchemaVersionError
-from airflow_hive_acid.metastore.schema_extensions import EXTENSION_TABLES, VERSION_5, VERSION_6, VERSION_7
+from airflow_hive_acid.metastore.schema_extensions import EXTENSION_TABLES, VERSION_5, VERSION_6, VERSION_7, VERSION_8
 from airflow_hive_acid.metastore.schema_transactions import (
     HIVE_ACID_JOB,
     HIVE_ACID_LEGACY_LOCK,
@@ -83,6 +83,10 @@ def _create_version_7(conn: Connection) -> None:
     METADATA.create_all(conn, tables=list(VERSION_7))
 
 
+def _create_version_8(conn: Connection) -> None:
+    METADATA.create_all(conn, tables=list(VERSION_8))
+
+
 STEPS = (
     UpgradeStep(1, "tables HIVE_ACID_VERSION and HIVE_ACID_JOB", _create_tables),
     UpgradeStep(2, "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS", _index_locks),
@@ -91,6 +95,7 @@ STEPS = (
     UpgradeStep(5, f"tables {', '.join(table.name for table in VERSION_5)}", _create_version_5),
     UpgradeStep(6, f"tables {', '.join(table.name for table in VERSION_6)}", _create_version_6),
     UpgradeStep(7, f"tables {', '.join(table.name for table in VERSION_7)}", _create_version_7),
+    UpgradeStep(8, f"table {', '.join(table.name for table in VERSION_8)}", _create_version_8),
 )
 EXTENSION_VERSION = STEPS[-1].version
 """The version of our tables that this release works with."""

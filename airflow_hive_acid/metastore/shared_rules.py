@@ -101,7 +101,7 @@ class Member:
 def describe(scope: Sequence[str]) -> str:
     """Who a scope names, for people."""
     match scope:
-        case ("airflow", dag, run, task, index):
+        case ("airflow", dag, run, task, index, *_):
             mapped = "" if index == "-1" else f"[{index}]"
             return f"task {task}{mapped} of DAG {dag}, run {run}"
     return " / ".join(scope)

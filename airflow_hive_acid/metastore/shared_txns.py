@@ -18,6 +18,7 @@ from sqlalchemy import bindparam, delete, insert, or_, select, update
 
 from airflow_hive_acid.errors import ClaimLostError, NoSuchTxnError
 from airflow_hive_acid.metastore.clock import clock_ms, now_ms
+from airflow_hive_acid.metastore.giving_up import give_up_jobs
 from airflow_hive_acid.metastore.schema_shared import HIVE_ACID_MEMBER, HIVE_ACID_SHARED_TXN
 from airflow_hive_acid.metastore.shared_rules import (
     Member,
@@ -28,13 +29,15 @@ from airflow_hive_acid.metastore.shared_rules import (
     half_done,
     holder_in_the_way,
 )
+from airflow_hive_acid.metastore.txns import lock_txn_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database import Database
+    from airflow_hive_acid.metastore.giving_up import GivenUp
 
 _T = HIVE_ACID_SHARED_TXN.c
 _M = HIVE_ACID_MEMBER.c
@@ -212,6 +215,24 @@ class SharedTxns:
         def operation(conn: Connection) -> list[Member]:
             _holding(conn, txn_id, token)
             return half_done(_members(conn, txn_id))
+
+        return self._database.run(operation)
+
+    def give_up_half_done(self, txn_id: int, token: str, members: Collection[str]) -> GivenUp:
+        """Decide that the jobs of members that have not finished do not count: no commit has the turn meanwhile, and
+        one that comes later finds them unfinished.
+
+        :raises ClaimLostError: as for :meth:`extend_turn`.
+        :raises TxnAbortedError: when the txn is not open any more.
+        """
+
+        def operation(conn: Connection) -> GivenUp:
+            # The txn's row first, as its commit does.
+            lock = lock_txn_step(txn_id)
+            conn.execute(lock.statement, dict(lock.parameters))
+            _holding(conn, txn_id, token)
+            begun = half_done([m for m in _members(conn, txn_id) if m.member in members])
+            return give_up_jobs(conn, txn_id, {job_id for m in begun for job_id in m.jobs})
 
         return self._database.run(operation)
 

@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore.compaction_queue_model import (
 )
 from airflow_hive_acid.metastore.compaction_queue_rows import compaction
 from airflow_hive_acid.metastore.locks.listing import SHOW_LOCKS, SHOW_TXNS, TxnRow, lock_row, txn_row
+from airflow_hive_acid.metastore.partition_names import in_catalog, in_locks, resolve_filter, within
 from airflow_hive_acid.metastore.schema_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -44,7 +45,10 @@ _H = HIVE_LOCKS.c
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LockFilter:
-    """Which locks; None does not restrict. Names are compared in lower case, partitions as they are written."""
+    """Which locks; None does not restrict.
+
+    :param partition: its name, in any spelling that means it; of some of the partition columns: all with these values.
+    """
 
     database: str | None = None
     table: str | None = None
@@ -56,6 +60,7 @@ class LockFilter:
 class CompactionFilter:
     """Which compactions; None does not restrict.
 
+    :param partition: as of :class:`LockFilter`.
     :param pool: ``default`` includes requests without a pool.
     """
 
@@ -95,7 +100,8 @@ def stream_locks(conn: Connection, wanted: LockFilter, limit: int | None = None)
         if name is not None:
             statement = statement.where(column == name.lower())
     if wanted.partition is not None:
-        statement = statement.where(_H.HL_PARTITION == wanted.partition)
+        named = resolve_filter(conn, wanted.database, wanted.table, wanted.partition)
+        statement = statement.where(within(_H.HL_PARTITION, named, in_locks))
     if wanted.txn_id is not None:
         statement = statement.where(_H.HL_TXNID == wanted.txn_id)
     strength = case({t.value: t.strength for t in LockType}, value=_H.HL_LOCK_TYPE, else_=0)
@@ -121,7 +127,7 @@ def stream_compactions(
 
     :raises InvalidArgumentsError: for a column that is not in :data:`COMPACTION_ORDER`.
     """
-    statement = select(_BOTH).where(*compaction_conditions(wanted, _column))
+    statement = select(_BOTH).where(*compaction_conditions(conn, wanted, _column))
     for asked in order:
         if asked.column not in COMPACTION_ORDER:
             raise InvalidArgumentsError(
@@ -177,7 +183,7 @@ _BOTH = sa.union_all(_half(COMPACTION_QUEUE, "CQ"), _half(COMPLETED_COMPACTIONS,
 
 
 def compaction_conditions(
-    wanted: CompactionFilter, column: Callable[[str], sa.ColumnElement[Any]]
+    conn: Connection, wanted: CompactionFilter, column: Callable[[str], sa.ColumnElement[Any]]
 ) -> Iterator[sa.ColumnElement[bool]]:
     """What a filter demands of the rows of compactions.
 
@@ -187,12 +193,14 @@ def compaction_conditions(
         ("ID", wanted.id),
         ("DATABASE", None if wanted.database is None else wanted.database.lower()),
         ("TABLE", None if wanted.table is None else wanted.table.lower()),
-        ("PARTITION", wanted.partition),
         ("TYPE", None if wanted.type is None else wanted.type.value),
         ("STATE", None if wanted.state is None else wanted.state.value),
     ):
         if value is not None:
             yield column(name) == value
+    if wanted.partition is not None:
+        named = resolve_filter(conn, wanted.database, wanted.table, wanted.partition)
+        yield within(column("PARTITION"), named, in_catalog)
     if wanted.pool is not None:
         yield func.coalesce(column("POOL_NAME"), DEFAULT_POOL) == wanted.pool
 

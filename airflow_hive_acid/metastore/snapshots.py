@@ -24,7 +24,7 @@ from airflow_hive_acid.format.write_ids import (
     fold_write_ids,
     read_txn_list,
 )
-from airflow_hive_acid.metastore.clock import statement_ms, statement_time
+from airflow_hive_acid.metastore.clock import smaller, statement_ms, statement_time
 from airflow_hive_acid.metastore.database import Result, Step, execute_batch, finish_batch
 from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.schema_catalog import DBS, TABLE_PARAMS, TBLS
@@ -152,6 +152,9 @@ def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select
 
 _CURRENT = bindparam("current_txn", type_=sa.BigInteger)
 _MARK = sa.case((_CURRENT > 0, _CURRENT), else_=_LARGEST_TXN)
+#: A reader in a txn of its own sees nobody who began later. He may have waited for long: those who did are then old,
+#: and must be looked at one by one all the same.
+_FLOOR = smaller(_BOUNDARY, _MARK + 1)
 _AS_TXN_ROWS = select(
     _kind(0),
     TXNS.c.TXN_STATE,
@@ -180,13 +183,13 @@ def _table_rows(number: int | None) -> sa.Select[Any]:
 @cache
 def _snapshot_of(number: int | None) -> sa.CompoundSelect[Any]:
     """A fresh snapshot: txns and write ids in one statement."""
-    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_BOUNDARY, _MARK, number))
+    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, number))
 
 
 @cache
 def _snapshot_and_tables(number: int | None) -> sa.CompoundSelect[Any]:
     """The same with the tables' ids."""
-    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_BOUNDARY, _MARK, number), _table_rows(number))
+    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, number), _table_rows(number))
 
 
 @cache
@@ -291,7 +294,7 @@ def valid_write_ids(
     """
     if not tables:
         return {}
-    floor = min(txns.open, default=txns.high_watermark + 1)
+    floor = txns.first_open_or_next
     parameters = {**table_parameters(tables), "floor": floor, "mark": txns.high_watermark}
     rows, _ = _rows(conn, _for_list, tables, parameters, [])
     unseen = conn.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
@@ -326,7 +329,7 @@ def write_ids_and_table_ids(
         parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **statement_time(conn)}
         statement = _snapshot_and_tables
     else:
-        parameters = {"floor": min(txns.open, default=txns.high_watermark + 1), "mark": txns.high_watermark}
+        parameters = {"floor": txns.first_open_or_next, "mark": txns.high_watermark}
         statement = _for_list_and_tables
     rows, _ = _rows(conn, statement, tables, {**parameters, **table_parameters(tables)}, [], finish=True)
     by_kind: dict[int, list[Any]] = {kind: [] for kind in range(5)}

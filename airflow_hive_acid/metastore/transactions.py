@@ -56,6 +56,7 @@ class _Alive:
         self._begun = begun
         self._ended = False
         self.snapshot: ByTable[ValidWriteIdList] = ByTable("snapshot", begun.lists)
+        client.own_txns.add(begun.txn_id)
         client.heartbeats.add(begun.txn_id)
 
     @property

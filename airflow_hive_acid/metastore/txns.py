@@ -1,8 +1,9 @@
 """Opening txns, keeping them alive, and telling what became of them (Hive's openTxns, heartbeat).
 
 An id is assigned before its row becomes visible, so an open that took longer than ``hive.txn.opentxn.timeout`` undoes
-itself and is repeated: readers count missing ids below young rows as open and rely on that promise (R11). Every time
-is the database's clock.
+itself and is repeated: readers count missing ids below young rows as open and rely on that promise (R11). What is only
+known once the COMMIT has been answered is looked at by :mod:`~airflow_hive_acid.metastore.opening`. Every time is the
+database's clock.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ _COMPLETED = (
     .where(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == bindparam("txn_id"))
     .limit(1)
 )
+GIVEN_UP = "given up: "
+"""How TXN_META_INFO of an open txn begins that cannot commit any more (``giving_up``); Hive leaves it empty."""
 _COUNT_OPEN = select(func.count()).select_from(TXNS).where(TXNS.c.TXN_STATE == "o")
 
 
@@ -120,6 +123,11 @@ class TxnFacts:
     type: TxnType
     reason: str | None
 
+    @property
+    def given_up(self) -> bool:
+        """Whether it is open only until its jobs are fenced: it cannot commit any more (R4)."""
+        return self.state is TxnState.OPEN and (self.reason or "").startswith(GIVEN_UP)
+
 
 def open_txns(
     conn: Connection,
@@ -146,7 +154,7 @@ def open_txns(
         ids = _open_one_by_one(conn, rows, request.number, features, gap_timeout_ms)
     else:
         ids = _open_postgresql(conn, rows, request.number, features, gap_timeout_ms, finish=finish)
-        if finish:  # ids are given behind the lock, the COMMIT is with the server already: nobody waits in between
+        if finish:  # it is committed: too late to undo anything here
             return sorted(ids)
     if request.type is not TxnType.READ_ONLY and (timer() - started) * 1000 >= gap_timeout_ms:
         # The rows would appear later than readers wait for them; the rollback burns the ids.
@@ -238,13 +246,15 @@ def require_open(conn: Connection, txn_id: int, rows: Sequence[Any]) -> TxnFacts
     if not rows:
         raise missing_txn(conn, txn_id)
     found = facts(rows[0])
-    if found.state is TxnState.OPEN:
+    if found.state is TxnState.OPEN and not found.given_up:
         return found
     raise not_open(txn_id, found)
 
 
 def not_open(txn_id: int, found: TxnFacts) -> NoSuchTxnError | TxnAbortedError:
-    """The error for a txn that is aborted or committed."""
+    """The error for a txn that is given up, aborted or committed."""
+    if found.given_up:
+        return TxnAbortedError(f"txn {txn_id} was {found.reason}; it is being aborted, open a new one")
     if found.state is TxnState.ABORTED:
         reason = f": {found.reason}" if found.reason else ""
         return TxnAbortedError(f"txn {txn_id} is already aborted{reason}; open a new one")

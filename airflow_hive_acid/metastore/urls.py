@@ -13,6 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
+from airflow_hive_acid.metastore.url_parameters import check_parameters
 
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -25,13 +26,15 @@ _MODULES = {"postgresql": ("psycopg", "postgres"), "mysql": ("pymysql", "mysql")
 _EXAMPLES = "sqlite:///path/metastore.db, postgresql://user:password@host/db or mysql://user:password@host/db"
 #: Parameters of drivers that hold a secret.
 _SECRET = re.compile("pass|pwd|secret|token", re.IGNORECASE)
+_HALF = re.compile("[\ud800-\udfff]")
 _HIGHEST_PORT = 65_535
 
 
 def normalize_url(url: str | sa.URL) -> sa.URL:
     """The URL with the driver we use.
 
-    :raises InvalidArgumentsError: when it is no URL of a database that can hold a metastore.
+    :raises InvalidArgumentsError: when it is no URL of a database that can hold a metastore, or has a parameter of its
+        driver that is not allowed.
     :raises ConfigurationError: when the driver is not installed; names the extra.
     """
     parsed = parse_url(url, "the metastore URL")
@@ -49,6 +52,7 @@ def normalize_url(url: str | sa.URL) -> sa.URL:
         return _sqlite_file(parsed)
     if not parsed.database:
         raise InvalidArgumentsError(f"{safe_url(parsed)} names no database; expected {_EXAMPLES}")
+    check_parameters(parsed, safe_url(parsed.set(query={})))
     _require_driver(parsed.get_backend_name())
     return parsed
 
@@ -65,6 +69,9 @@ def parse_url(url: str | sa.URL, what: str) -> sa.URL:
         path = url if isinstance(url, str) and url.startswith("/") and "@" not in url else None
         hint = f"; for the file {path} write sqlite:///{path}" if path else ""
         raise InvalidArgumentsError(f"{what} cannot be read; expected {_EXAMPLES}{hint}") from None
+    parts = (parsed.username, parsed.password, parsed.host, parsed.database, *map(str, parsed.query.values()))
+    if any(_HALF.search(part) for part in parts if isinstance(part, str)):
+        raise InvalidArgumentsError(f"{what} holds half a character (a surrogate); write it in plain letters")
     if "@" in (parsed.host or ""):
         raise InvalidArgumentsError(f"{what} has more than one @; in its user or password write @ as %40")
     if parsed.port is not None and not 0 < parsed.port <= _HIGHEST_PORT:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CommitStateUnknownError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
-from airflow_hive_acid.metastore import aborts, commits, replicated, shown, txn_events, txns, write_ids
+from airflow_hive_acid.metastore import aborts, commits, giving_up, replicated, shown, txn_events, txns, write_ids
 from airflow_hive_acid.metastore.client_base import ClientBase
 from airflow_hive_acid.metastore.codes import AbortReason, Operation, TxnType
 from airflow_hive_acid.metastore.conflicts import latest_conflict
@@ -19,7 +19,9 @@ from airflow_hive_acid.metastore.leases_holding import mirror_of
 from airflow_hive_acid.metastore.locks import manager, rebuild, waits
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
-from airflow_hive_acid.metastore.objects import distinct_tables, table_name
+from airflow_hive_acid.metastore.objects import TableName, distinct_tables, table_name
+from airflow_hive_acid.metastore.opening import open_in_time
+from airflow_hive_acid.metastore.partition_names import is_whole, partition_keys, resolve_by
 from airflow_hive_acid.metastore.snapshots import (
     Snapshot,
     TableWriteIds,
@@ -84,7 +86,19 @@ class Verbs(ClientBase):
                 finish_batch(conn, txn_events.opened(conn, self.notifications, ids, type))
             return ids
 
-        return self.database.run(operation, Repeat.BEFORE_COMMIT, hot=True)
+        def attempt() -> list[int]:
+            return self.database.run(operation, Repeat.BEFORE_COMMIT, hot=True)
+
+        if type is TxnType.READ_ONLY:  # what nobody writes in may be seen late
+            opened = attempt()
+        else:
+            opened = open_in_time(self.database, self.gap_timeout_ms, attempt, self._abort_late)
+        self.own_txns.update(opened)
+        return opened
+
+    def _abort_late(self, conn: Connection, txn_ids: list[int]) -> None:
+        aborted = aborts.abort_txns(conn, txn_ids, self.database.features(conn), AbortReason.OPENED_LATE).aborted
+        txn_events.aborted(conn, self.notifications, aborted)
 
     def heartbeat_txn_range(self, low: int, high: int) -> txns.RangeHeartbeat:
         """Keep all open txns of ``low``..``high`` alive and tell which are not open."""
@@ -141,6 +155,7 @@ class Verbs(ClientBase):
             raise _commit_unknown(txn_id) from error
         if outcome.conflict is not None:
             raise outcome.conflict.error()
+        self.own_txns.discard(txn_id)
 
     def _all_hooks(self, hooks: commits.CommitHooks | None, key_value: KeyValue | None) -> commits.CommitHooks:
         given = hooks or commits.CommitHooks()
@@ -163,6 +178,8 @@ class Verbs(ClientBase):
     ) -> None:
         """Abort a txn; aborting again is no error.
 
+        One that has moved files into plain tables is given up instead, and keeps its locks until they are moved back.
+
         :param before: records, in the same transaction, what must be known of it afterwards.
         :raises NoSuchTxnError: when it is committed or was never opened.
         """
@@ -174,6 +191,27 @@ class Verbs(ClientBase):
                 txn_events.aborted(conn, self.notifications, [txn_id])
 
         self.database.run(operation)
+        self.own_txns.discard(txn_id)
+
+    def give_up_txns(
+        self, txn_ids: Iterable[int], reason: str, *, silent_only: bool = False, ended_only: bool = False
+    ) -> giving_up.Decision:
+        """Decide that txns cannot commit any more, before their jobs are fenced and they are aborted (R4).
+
+        :param silent_only: spare open ones that have sent a heartbeat within their time-out.
+        :param ended_only: spare open ones.
+        """
+        ids = list(txn_ids)
+        if not ids:
+            return giving_up.Decision()
+        times = self.settings.milliseconds("hive.txn.timeout"), self.settings.milliseconds("hive.repl.txn.timeout")
+        silent = times if silent_only else None
+
+        def operation(conn: Connection) -> giving_up.Decision:
+            features = self.database.features(conn)
+            return giving_up.give_up(conn, ids, reason, features, silent=silent, ended_only=ended_only)
+
+        return self.database.run(operation)
 
     def abort_txns(self, txn_ids: Sequence[int], reason: AbortReason | str | None = None) -> aborts.AbortedTxns:
         """Abort those of the txns that are open; the answer names the others."""
@@ -200,7 +238,9 @@ class Verbs(ClientBase):
     ) -> LockResponse:
         """Ask for locks; answers ACQUIRED, WAITING or NOT_ACQUIRED without waiting.
 
-        Inside ``leases.under(lease)`` it passes what stands for that lease (R6).
+        Inside ``leases.under(lease)`` it passes what stands for that lease (R6). Partitions of components are resolved
+        against the table's columns, those of a complete request are taken as the catalog's names; one that gives values
+        to some of the columns locks the table, as Hive does where it does not know the partition.
 
         :param txn_id: the txn the locks belong to; 0 for locks of their own, which need heartbeats.
         :raises LeaseEndedError: when that lease has ended.
@@ -214,7 +254,8 @@ class Verbs(ClientBase):
             )
 
         def operation(conn: Connection) -> LockResponse:
-            return manager.enqueue(conn, request, mirror=self._mirror(conn))
+            wanted = request if isinstance(components, LockRequest) else _resolved(conn, request)
+            return manager.enqueue(conn, wanted, mirror=self._mirror(conn))
 
         return self.database.run(operation, Repeat.BEFORE_COMMIT, hot=True)
 
@@ -397,3 +438,21 @@ def _commit_unknown(txn_id: int) -> CommitStateUnknownError:
         f"whether txn {txn_id} is committed is unknown: the connection broke after the commit was sent, and asking "
         "again gave no answer. Look it up (hive-acid show transactions) before anything else; clean nothing up"
     )
+
+
+def _resolved(conn: Connection, request: LockRequest) -> LockRequest:
+    """A request with its partitions as the tables' columns have it."""
+    if not any(each.partition for each in request.components):
+        return request
+    return dataclasses.replace(
+        request, components=tuple(_resolved_component(conn, each) for each in request.components)
+    )
+
+
+def _resolved_component(conn: Connection, wanted: LockComponent) -> LockComponent:
+    if wanted.partition is None or wanted.table is None:
+        return wanted
+    table = TableName(wanted.database, wanted.table)
+    keys = partition_keys(conn, table)
+    name = resolve_by(conn, keys, table, wanted.partition)
+    return dataclasses.replace(wanted, partition=name if is_whole(keys, name) else None)

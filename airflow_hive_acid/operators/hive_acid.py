@@ -110,6 +110,13 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         self.deferrable = deferrable
         self._running: Running | None = None
 
+    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
+        """Render, and tell Airflow's masker what is secret in the fields: logs and rendered fields show ``***``."""
+        super().render_template_fields(context, jinja_env)
+        from airflow_hive_acid.hooks.secrets import mask_secrets  # not needed to parse a DAG file
+
+        mask_secrets([getattr(self, name, None) for name in (*self.template_fields, "options")])
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the statements.
 

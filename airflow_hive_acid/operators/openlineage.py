@@ -219,9 +219,12 @@ class _Told:
         return {TRANSACTIONS: HiveAcidTransactionsRunFacet(told)}
 
     def _sql(self) -> dict[str, Any]:
+        from airflow_hive_acid.sql.masking import hide_secrets
         from airflow_hive_acid.sql.source import without_literals
 
-        texts = list(dict.fromkeys(t.plan.statement.text for t in self._planned if t.plan.kind != "program"))
+        texts = list(
+            dict.fromkeys(hide_secrets(t.plan.statement.text) for t in self._planned if t.plan.kind != "program")
+        )
         if not self._literals:
             texts = [without_literals(text) for text in texts]
         query = ";\n".join(texts)

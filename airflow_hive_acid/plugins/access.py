@@ -2,7 +2,8 @@
 
 Airflow mounts an application of a plugin without any authentication, so every route asks here. Who may see custom views
 may read. Who may edit the Airflow connection of a metastore may act on the metastore (op and admin of Airflow's simple
-auth manager): whoever can do that can do all of this by other means, too. Each action is in Airflow's audit log before
+auth manager): whoever can do that can do all of this by other means, too. Where Airflow has teams, the metastore of a
+team's connection is read by its members alone. Each action is in Airflow's audit log before
 it is begun, and each refused one is there as well (S4).
 """
 
@@ -14,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, TeamDetails
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import Depends, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
@@ -56,6 +57,18 @@ def reader(user: GetUserDep) -> Any:
 
 
 Reader = Annotated[Any, Depends(reader)]
+
+
+def may_read(user: Any, conn_id: str) -> bool:
+    """Whether a user may read the metastore of a connection: where Airflow has teams, only those of its team.
+
+    A connection of no team is everybody's who may see the page. Membership is asked for, not the right to read the
+    connection: that one shows its fields, and viewers do not have it.
+    """
+    team = server_database.team_of(conn_id)
+    if team is None:
+        return True
+    return bool(get_auth_manager().is_authorized_team(method="GET", details=TeamDetails(name=team), user=user))
 
 
 def may_act(user: Any, conn_id: str) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 
 from airflow_hive_acid import __version__
 from airflow_hive_acid.errors import HiveAcidError, NoSuchObjectError, NoSuchTxnError
@@ -21,7 +22,7 @@ from airflow_hive_acid.metastore.locks.waits import read_wait_graph
 from airflow_hive_acid.metastore.pages import Slice
 from airflow_hive_acid.metastore.urls import safe_url
 from airflow_hive_acid.plugins import cursors, models, server_database, shaping
-from airflow_hive_acid.plugins.access import Reader, may_act, reader
+from airflow_hive_acid.plugins.access import Reader, may_act, may_read, reader
 from airflow_hive_acid.plugins.metastores import Metastores, default_connection, read_metastore
 
 STATES = Literal[
@@ -42,8 +43,13 @@ FilterId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 router = APIRouter(prefix="/connections", dependencies=[Depends(reader)], responses=models.RESPONSES)
 
 
-def opened(request: Request, conn_id: ConnId) -> Iterator[MetastoreClient]:
-    """The client of the connection's metastore, while the request is served."""
+def opened(request: Request, user: GetUserDep, conn_id: ConnId) -> Iterator[MetastoreClient]:
+    """The client of the connection's metastore, while the request is served.
+
+    :raises HTTPException: 403 when the connection belongs to a team that the user is not in.
+    """
+    if not may_read(user, conn_id):
+        raise HTTPException(403, f"you may not read {conn_id}: it belongs to a team that you are not a member of")
     metastores: Metastores = request.app.state.metastores
     with metastores.client(conn_id) as client:
         yield client
@@ -63,9 +69,10 @@ def compactions_of(conn: Any, client: MetastoreClient, found: list[Compaction]) 
 
 @router.get("", tags=["connections"])
 def connections(user: Reader) -> models.Connections:
-    """The metastores that there are connections to. None of them is asked for anything."""
+    """The metastores that there are connections to, of other teams excepted. None of them is asked for anything."""
     default = default_connection()
-    found = [_connection(conn_id, default, user) for conn_id in server_database.connection_ids(default)]
+    there = (conn_id for conn_id in server_database.connection_ids(default) if may_read(user, conn_id))
+    found = [_connection(conn_id, default, user) for conn_id in there]
     return models.Connections(items=found, user=str(user.get_name()), version=__version__)
 
 

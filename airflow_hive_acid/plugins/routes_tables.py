@@ -13,6 +13,7 @@ from airflow_hive_acid.metastore import MetastoreClient, measures, pages, pages_
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.compaction_queue_model import Resource
 from airflow_hive_acid.metastore.pages import Slice
+from airflow_hive_acid.metastore.partition_names import named_by
 from airflow_hive_acid.plugins import cursors, models, shaping, shaping_tables
 from airflow_hive_acid.plugins import models_tables as tables_models
 from airflow_hive_acid.plugins.access import reader
@@ -107,7 +108,7 @@ def series(
 ) -> tables_models.Series:
     """How large a table or partition was, at each change, and when it was compacted."""
     found = client.cache.table(f"{database}.{table}")
-    resource = Resource(found.db, found.name, partition and found.partition_name(partition))
+    resource = Resource(found.db, found.name, partition and named_by(client.database, found, partition))
     now = client.database.read(now_ms)
     start = now - hours * pages.HOUR_MS
     measured = client.measures.of_table(found.db, found.name, start)

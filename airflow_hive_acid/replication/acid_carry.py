@@ -76,7 +76,7 @@ def _step(table: SourceTable, partition: str, rows: Carry) -> Compact:
             columns=tuple(Column(c.name, c.type) for c in table.table.columns),
             partition_columns=tuple(Column(c.name, c.type) for c in table.table.partition_columns),
             partitions=(PartitionRef(partition, table.places[partition], values),),
-            write_ids=str(only),
+            write_ids=only.short_text(),
             txns=str(behind),
             properties={k: v for k, v in table.table.properties.items() if k.lower().startswith("orc.")},
             bucketing=_bucketing(table.table),

@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.metastore.replica_source import txns_of, uncleaned_compactions
 from airflow_hive_acid.replication.acid_plan import SourceView
 from airflow_hive_acid.replication.open_files import settled
+from airflow_hive_acid.replication.presence import require_listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -111,7 +112,7 @@ def enter(entry: FileInfo) -> bool:
 
 
 def list_places(filesystem: Filesystem, places: Mapping[str, str]) -> dict[str, list[FileEntry]]:
-    """What lies at each place; nothing where there is no directory."""
+    """What lies at each place; nothing where there is no directory: who calls this knows that its table has one."""
     found = list_many(filesystem, places.values(), descend=enter)
     return {name: listing_of(found[place]) for name, place in places.items()}
 
@@ -128,7 +129,9 @@ def _look(site: Site, table: Table, reader: ReaderSnapshot) -> SourceTable:
     client, name = site.client, TableName(table.db, table.name)
     write_ids = reader.snapshot[table.qualified_name]
     places = places_of(site, table)
-    listings = list_places(site.filesystem, places)
+    found = list_many(site.filesystem, places.values(), descend=enter)
+    require_listed(site.filesystem, table.qualified_name, table.location, found, places.values())
+    listings = {partition: listing_of(found[place]) for partition, place in places.items()}
     growing: set[str] = set()
     if not table.is_insert_only:  # streams write no other tables
         for partition, place in places.items():

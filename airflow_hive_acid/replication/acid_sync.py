@@ -25,6 +25,7 @@ from airflow_hive_acid.errors import (
     ReplicationBusyError,
 )
 from airflow_hive_acid.filesystem.fencing import fence_staging
+from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import ACID_VERSION, ACID_VERSION_FILE, staging_name
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
@@ -399,9 +400,11 @@ class _Sync:
         wanted = {p for p, _, _ in target.arrivals} | (target.source.places.keys() - target.places.keys())
         for partition in sorted(wanted):  # also of a partition without rows
             self._files.make_directory(target.place(partition))
+        finals: list[str] = []
         for partition, arrival, staged in target.arrivals:
             place = target.place(partition)
             final = paths.join(place, arrival.name(sync_txn))
+            finals.append(final)
             try:
                 self._files.rename_directory(staged, final)
             except FileExistsError:
@@ -417,6 +420,8 @@ class _Sync:
                 self._files.make_directory(final.rpartition("/")[0])
                 if not self._files.exists(final):  # renamed by an attempt before, whole
                     self._files.rename(f"{inside}/originals/{file.path}", final)
+                finals.append(final)
+        sync(self._client.settings, finals, target.table.location)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from airflow_hive_acid.metastore.replica_records import forget_records, require_
 from airflow_hive_acid.replication.acid_plan import leftovers
 from airflow_hive_acid.replication.acid_snapshot import list_places, places_of
 from airflow_hive_acid.replication.graves import bury, grave_of
+from airflow_hive_acid.replication.presence import require_place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -105,6 +106,8 @@ def remove_leftovers(site: Site, table: Table, known: ValidWriteIdList, left: Co
     """
     removed = []
     places = list(places_of(site, table).values())
+    if not site.filesystem.exists(table.location):
+        require_place(site, table)
     found = {place: leftovers(list_places(site.filesystem, {"": place})[""], known, left) for place in places}
     # After the listings: what they have of a write id that is given to nobody even now is a sync's.
     foreign = site.client.max_allocated_write_id(table.qualified_name) != known.high_watermark
@@ -125,10 +128,14 @@ def fence_syncs(site: Site, table: Table, note: str) -> None:
 
 
 def staging_of_syncs(site: Site, table: Table) -> list[str]:
-    """Staging directories of syncs in a table; those that are fenced are files."""
+    """Staging directories of syncs in a table; those that are fenced are files.
+
+    :raises WarehouseMissingError: when the warehouse of the table is not there: what nobody found is not fenced (R4).
+    """
     try:
         entries = site.filesystem.list_files(table.location)
     except FileNotFoundError:
+        require_place(site, table)
         return []
     found = [entry.name for entry in entries if entry.is_dir and entry.name.startswith(staging_name(STAGING))]
     return [paths.join(table.location, name) for name in sorted(found)]

@@ -20,7 +20,7 @@ from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock, table_lock
 from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.replication.exporting import is_transactional, table_of
-from airflow_hive_acid.replication.fencing import fence_dead_job
+from airflow_hive_acid.replication.fencing import fence_dead_jobs_of
 from airflow_hive_acid.replication.graves import mark_dropped, remove_dropped, unmark
 from airflow_hive_acid.replication.state_ids import ObjectState, may_drop
 
@@ -68,7 +68,7 @@ def drop_table(site: Site, table: str, event_id: int) -> DropResult:
     with ddl_transaction(
         site.client, [table_lock(name, LockType.EXCLUSIVE)], agent_info=site.agent_info(f"drop {name} for replication")
     ) as ddl:
-        _fence_dead(site, name)
+        fence_dead_jobs_of(site, name)  # R4: under an exclusive lock none is alive
         place = found.storage.location if _files_go(found) else None
 
         def change(conn: Connection) -> tuple[tuple[str, ...], str | None]:
@@ -119,7 +119,7 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
     locks = [partition_lock(name, stored.object.name, LockType.EXCLUSIVE) for stored in doomed]
     agent = site.agent_info(f"drop partitions of {name} for replication")
     with ddl_transaction(site.client, locks, agent_info=agent) as ddl:
-        _fence_dead(site, name)
+        fence_dead_jobs_of(site, name)
 
         def change(conn: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
             site.require_allowed(conn)
@@ -199,12 +199,6 @@ def _judge_partitions(
 def _files_go(table: TableObject) -> bool:
     purge = {key.lower(): value for key, value in table.parameters.items()}.get("external.table.purge", "")
     return is_transactional(table.parameters) or table.type == MANAGED_TABLE or purge.lower() == "true"
-
-
-def _fence_dead(site: Site, name: TableName) -> None:
-    """Under an exclusive lock no job of the table is alive (R4)."""
-    for job in reversed(site.client.jobs.unfenced_of(str(name))):
-        fence_dead_job(site, job)
 
 
 def _remove(site: Site, location: str) -> None:

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 METADATA, FILE_LIST, COMPLETE, BEGUN, DATA = "_metadata", "_file_list", "_COMPLETE", "_BEGUN", "data"
 METADATA_VERSION = "0.2"
-_READABLE = ("0.1", METADATA_VERSION)
+ACID_METADATA_VERSION = "1.0"
+"""Of a dump with bases and deltas. Hive's IMPORT would put them below a delta of its own, where it reads nothing; of a
+later major version it says "Not forward compatible" (EximUtil.checkCompatibility) and changes nothing."""
+_READABLE = ("0.1", METADATA_VERSION, ACID_METADATA_VERSION)
 _FORMAT = 1
 _WHOLE, _SHARED = "hive.acid.whole.table", "hive.acid.shared.columns"
 
@@ -114,7 +117,7 @@ class Dump:
 
 def metadata_text(dump: Dump) -> str:
     """``_metadata`` of a dump."""
-    document: dict[str, Any] = {"version": METADATA_VERSION}
+    document: dict[str, Any] = {"version": METADATA_VERSION if dump.write_ids is None else ACID_METADATA_VERSION}
     if dump.scope is not Scope.NONE:
         document |= {
             "repl.scope": dump.scope.value, "repl.event.id": dump.event_id or "", STATE_ID: str(dump.state_id),
@@ -140,7 +143,7 @@ def parse_metadata(text: str) -> Dump:
         raise CorruptDumpError(f"{METADATA} is no JSON ({error}); export again") from None
     if not isinstance(document, dict) or document.get("version") not in _READABLE:
         version = document.get("version") if isinstance(document, dict) else None
-        raise CorruptDumpError(f"{METADATA} is of version {version!r}; {' and '.join(_READABLE)} can be read")
+        raise CorruptDumpError(f"{METADATA} is of version {version!r}; {', '.join(_READABLE)} can be read")
     try:
         scope = Scope(document.get("repl.scope") or "none")
         state = document.get(STATE_ID)
@@ -158,11 +161,19 @@ def parse_metadata(text: str) -> Dump:
         InvalidArgumentsError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError,
     ) as error:  # fmt: skip
         raise CorruptDumpError(f"{METADATA} cannot be read: {type(error).__name__}: {error}; export again") from None
+    _check_texts(dump)
     if table is None and document.get("repl.noop") != "true":
         raise CorruptDumpError(f"{METADATA} holds no table; export again")
     if table is not None:
         _check_names(dump, table)
     return dump
+
+
+def _check_texts(dump: Dump) -> None:
+    """What must be text is text."""
+    for what, value in (("repl.event.id", dump.event_id), ("repl.valid.writeid.list", dump.write_ids)):
+        if value is not None and not isinstance(value, str):
+            raise CorruptDumpError(f"{METADATA}: {what} must be text, not {value!r:.100}; export again")
 
 
 def _check_names(dump: Dump, table: TableObject) -> None:
@@ -312,7 +323,7 @@ def _checked_files(uri: str, mark: str, metadata: str, files: str | None) -> tup
         says = json.loads(mark)
         expected = (says["metadata"], says["file_list"], says["files"], says["bytes"])
         known = says["format"] == _FORMAT
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CorruptDumpError(f"{uri}/{COMPLETE} cannot be read ({error}); export again") from None
     if not known:
         raise CorruptDumpError(f"{uri} is a dump of format {says['format']!r}; this release reads {_FORMAT}")

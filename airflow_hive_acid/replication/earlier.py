@@ -16,7 +16,7 @@ from sqlalchemy import select
 from airflow_hive_acid.errors import JobsAliveError
 from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.schema_transactions import TXNS
-from airflow_hive_acid.replication.fencing import fence_dead_job
+from airflow_hive_acid.replication.fencing import fence_given_up
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -55,11 +55,12 @@ def end_earlier(site: Site, policy: str, epoch: int) -> list[int]:
 
     txn_ids = site.client.database.read(operation)
     if txn_ids:
-        # First, so that none commits any more; readers were kept away by its locks until now.
-        site.client.abort_txns(txn_ids, f"replication {policy}: given up by its cycle; the next one began")
-        for job in reversed([job for job in site.client.jobs.to_fence() if job.txn_id in txn_ids]):
+        why = f"replication {policy}: given up by its cycle; the next one began"
+        # First, so that none commits any more; readers are kept away by its locks until it is undone.
+        for each in site.client.give_up_txns(txn_ids, why).given_up:
             try:
-                fence_dead_job(site, job)
+                fence_given_up(site, (each,))
             except JobsAliveError as problem:
                 log.warning("%s", problem)  # the import of that table says so, too
+        site.client.abort_txns(txn_ids, why)
     return txn_ids

@@ -20,6 +20,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import STAGING_PREFIX as JOB_STAGING
 from airflow_hive_acid.format.names import is_hidden
 from airflow_hive_acid.metastore.catalog_objects import ObjectRows
+from airflow_hive_acid.metastore.catalog_places import lock_places
 from airflow_hive_acid.metastore.catalog_read import read_owned, require_database
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.codes import LockType
@@ -29,6 +30,7 @@ from airflow_hive_acid.replication.dump import Dump, DumpFile, Scope
 from airflow_hive_acid.replication.exporting import MATERIALIZED_VIEW, is_transactional, plain_files, tagged
 from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, outline, plan_import
 from airflow_hive_acid.replication.importing import STAGING_PREFIX, ImportResult, result_of
+from airflow_hive_acid.replication.presence import require_listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,6 +106,10 @@ def _with_files(site: Site, dumps: Mapping[TableName, Dump]) -> dict[TableName, 
         if place
     }
     listings = list_many(site.filesystem, places.values(), descend=lambda info: not is_hidden(info.name))
+    for (name, _), place in places.items():
+        table = dumps[name].table
+        if table is not None and table.storage.location:
+            require_listed(site.filesystem, str(name), table.storage.location, listings, [place])
     files: dict[TableName, list[DumpFile]] = {}
     for (name, part), place in places.items():
         files.setdefault(name, []).extend(
@@ -209,6 +215,11 @@ class _Import:
         for name, plan in plans.items():
             if name not in now or outline(now[name]) != outline(plan):
                 raise InvalidArgumentsError(f"{name} was changed by somebody else while it was imported; try again")
+        new = {plan.location: name for name, plan in now.items() if _is_new(plan) and plan.location}
+        if new:
+            lock_places(conn)
+            for place in read_owned(conn, new):
+                raise InvalidArgumentsError(f"{place} of {new[place]} was given to another table just now; try again")
         tables: dict[TableName, TableObject] = dict(
             rows.write_tables(conn, [plan.table for plan in now.values() if plan.table is not None])
         )

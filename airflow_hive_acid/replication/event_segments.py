@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"events_([0-9]{20})_([0-9]{20})\.jsonl")
 _LINE = re.compile(rb"([0-9a-f]{8}) (.*)")
+_HALF = re.compile("[\ud800-\udfff]")
+_TEXT_OR_NONE = (str, type(None))
+_TYPES: tuple[tuple[type, ...], ...] = (
+    (int,), (int,), (str,), _TEXT_OR_NONE, _TEXT_OR_NONE, _TEXT_OR_NONE, (str,), _TEXT_OR_NONE
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -120,5 +125,14 @@ def _decode(line: bytes) -> LoggedEvent | None:
     match = _LINE.fullmatch(line)
     if match is None or int(match[1], 16) != zlib.crc32(match[2]):
         return None
-    event_id, time, kind, catalog, database, table, message, message_format = json.loads(match[2])
-    return LoggedEvent(event_id, time, kind, catalog, database, table, message, message_format)
+    try:
+        values = json.loads(match[2])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, list) or len(values) != len(_TYPES):
+        return None
+    if not all(isinstance(value, kinds) for value, kinds in zip(values, _TYPES, strict=True)):
+        return None
+    if any(isinstance(value, str) and _HALF.search(value) for value in values):
+        return None  # no database has such text
+    return LoggedEvent(*values)

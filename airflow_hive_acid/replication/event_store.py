@@ -187,7 +187,7 @@ class EventStore:
     def _position(self, uri: str) -> int:
         try:
             return int(json.loads(self._fs.read_text(uri))["position"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             # Cut off by a crash of the machine. What it was is not known, so everything is kept for it.
             return 0
 
@@ -349,6 +349,11 @@ class EventStore:
             return int(json.loads(self._fs.read_text(self._uri(_FLOOR)))["first"])
         except FileNotFoundError:
             return 1
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            raise CorruptEventStoreError(
+                f"{self._uri(_FLOOR)} does not say which event is the first that is kept; delete the file while nobody "
+                "purges"
+            ) from None
 
     def _uri(self, name: str) -> str:
         return f"{self._root}/{name}"

@@ -29,6 +29,7 @@ from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.dump import BEGUN, COMPLETE, Dump, DumpFile, Scope, write_documents
 from airflow_hive_acid.replication.moving import copy
 from airflow_hive_acid.replication.open_files import settled
+from airflow_hive_acid.replication.presence import require_listed
 from airflow_hive_acid.replication.state_ids import METADATA_STATE_ID, STATE_ID
 
 if TYPE_CHECKING:
@@ -323,6 +324,8 @@ def _list_files(site: Site, dump: Dump, lists: ValidWriteIdList | None, txns: Va
     else:
         places = [("", table.storage.location)]
     listings = list_many(site.filesystem, [place for _, place in places], descend=lambda info: not is_hidden(info.name))
+    name, location = f"{table.db}.{table.name}", table.storage.location
+    require_listed(site.filesystem, name, location, listings, [place for _, place in places])
     files: list[DumpFile] = []
     for partition, place in places:
         listing = listings[place] or []

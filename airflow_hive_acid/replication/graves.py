@@ -64,7 +64,7 @@ def remove_dropped(site: Site, location: str, name: str) -> bool:
     try:
         site.filesystem.rename_directory(location, grave)
     except FileNotFoundError:
-        return True
+        return not site.filesystem.exists(location)  # a rename that HDFS refuses says no more than this
     if not site.filesystem.exists(f"{grave}/{MARK}"):
         site.filesystem.rename_directory(grave, location)  # it became the next table's in between
         return False

@@ -32,7 +32,9 @@ from airflow_hive_acid.filesystem.plain_publishing import (
     check_files,
     publish_files,
     undo,
+    undo_fenced,
 )
+from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLAIN_FILES, is_hidden, staging_name
 from airflow_hive_acid.format.names import STAGING_PREFIX as JOB_STAGING
@@ -41,6 +43,7 @@ from airflow_hive_acid.metastore import replicated
 from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog_objects import ObjectRows
 from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
+from airflow_hive_acid.metastore.catalog_places import lock_places, require_own_place
 from airflow_hive_acid.metastore.catalog_read import read_owner_of, require_database
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.codes import LockType
@@ -50,7 +53,7 @@ from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.dump import Dump, Scope, read_dump
 from airflow_hive_acid.replication.dump import check_files as check_dump_files
-from airflow_hive_acid.replication.fencing import fence_dead_job
+from airflow_hive_acid.replication.fencing import fence_dead_jobs_of
 from airflow_hive_acid.replication.graves import bury, remove_dropped
 from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, outline, plan_import
 from airflow_hive_acid.replication.moving import copy
@@ -391,8 +394,7 @@ class _Import:
     def _publish(self, ddl: DdlTransaction, plan: ImportPlan, staged: _Staged, aborted: Sequence[int]) -> None:
         self._fence_dead(plan.location)
         if staged.uri is None:
-            ddl.commit(lambda conn: self._change(conn, plan, None, ddl.txn_id, aborted))
-            return
+            return ddl.commit(lambda conn: self._change(conn, plan, None, ddl.txn_id, aborted))
         job_id = str(uuid.uuid4())
         staging = paths.join(plan.location, staging_name(job_id))
         self._client.jobs.start(
@@ -410,18 +412,27 @@ class _Import:
             for _, place in plan.places:
                 self._filesystem.make_directory(place)
             publish_files(self._filesystem, staging, manifest)
+            sync(self._client.settings, [file.uri for file in manifest.files], plan.location)
             ddl.commit(lambda conn: self._change(conn, plan, manifest, ddl.txn_id, aborted))
         except CommitStateUnknownError:
             raise  # R17: it may have happened; the record of the job decides later.
         except BaseException:
-            undo(self._filesystem, staging, manifest, plan.location)
-            self._filesystem.delete(staging, inside=plan.location)
-            self._client.jobs.mark_fenced(job_id, "its import failed and was undone")
+            self._undo(ddl.txn_id, staging, manifest, plan.location)
             raise
         try:
             self._filesystem.delete(staging, inside=plan.location)
         except (HiveAcidError, OSError) as problem:
             log.warning("%s is not needed any more and could not be removed: %s", staging, problem)
+
+    def _undo(self, txn_id: int, staging: str, manifest: PlainManifest, location: str) -> None:
+        """After a failure, unless the commit went through before it (R17)."""
+        why = "its import failed and was undone"
+        if not self._client.give_up_txns([txn_id], why).given_up:
+            return
+        if not undo_fenced(self._filesystem, staging, manifest, location, why):
+            undo(self._filesystem, staging, manifest, location)
+        self._filesystem.delete(staging, inside=location)
+        self._client.jobs.mark_fenced(manifest.job_id, why)
 
     def _replaced(self, plan: ImportPlan) -> tuple[str, ...]:
         """What lies where the new files go, and is not hidden."""
@@ -442,6 +453,9 @@ class _Import:
         now = self._plan(conn, lock=True)
         if outline(now) != outline(plan):
             raise InvalidArgumentsError(f"{self._name} was changed by somebody else while it was imported; try again")
+        if now.table is not None and now.table.before is None and (place := now.table.after.storage.location):
+            lock_places(conn)
+            require_own_place(conn, f"table {self._name}", place)
         tables = self._rows.write_tables(conn, [] if now.table is None else [now.table])
         table = tables.get(self._name) or self._rows.find_tables(conn, [self._name])[self._name]
         if now.partitions:
@@ -481,8 +495,7 @@ class _Import:
 
     def _fence_dead(self, location: str) -> None:
         """Undo what an import that was given up has put into place (R4): under our lock none is alive."""
-        for job in reversed(self._client.jobs.unfenced_of(str(self._name))):
-            fence_dead_job(self._site, job)
+        fence_dead_jobs_of(self._site, self._name)
         # Directories of jobs that have committed and were killed before they tidied up; fences are files.
         for info in list_many(self._filesystem, [location], recursive=False)[location] or ():
             if info.is_dir and info.name.startswith(JOB_STAGING):

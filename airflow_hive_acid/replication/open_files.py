@@ -35,7 +35,7 @@ def settled(
     :param write_ids: of the snapshot. A file whose txns have all ended has a side file in the listing or none; one that
         is open may have got its first meanwhile.
     :return: the listing, and the paths in it of which only so many bytes are to be read.
-    :raises CorruptTableError: when a file is shorter than what was flushed into it.
+    :raises CorruptTableError: when a file is shorter than what was flushed into it, or that is no length.
     """
     known = list(listing)
     names = {entry.path for entry in known}
@@ -64,6 +64,10 @@ def settled(
         if length is None:
             found.append(FileEntry(entry.path, size))  # closed, or closed meanwhile: longer than it was listed
             continue
+        if length < 0:
+            raise CorruptTableError(
+                f"{place}/{side} says that {length} bytes were flushed; restore the file, or that of the table"
+            )
         if length > size:
             raise CorruptTableError(
                 f"{place}/{entry.path} has {size} bytes, and {length} were flushed into it: rows of committed "

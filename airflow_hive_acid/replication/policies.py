@@ -192,7 +192,7 @@ def read_policies(text: str, where: str) -> tuple[Policy, ...]:
     """
     try:
         document = json.loads(text) if text.lstrip()[:1] in ("[", "{") and not _is_toml(text) else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgumentsError(f"{where}: neither JSON nor TOML: {error}") from None
     if isinstance(document, dict):
         extra = sorted(set(document) - {"policy"})

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from airflow_hive_acid import __version__
+from airflow_hive_acid.spark.conf import ACCELERATOR_KEY
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-SESSION_KEY = "spark.hive.acid.accelerator"
-"""Setting of a session or of a statement: ``off`` leaves the jar unused even where it is loaded."""
+SESSION_KEY = ACCELERATOR_KEY
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,11 @@ def _of_application(context: SparkContext) -> Any | None:
         # Looked up by name through the loader that knows --jars; a missing class makes py4j think of a package.
         built_for, version = str(jvm.hiveacid.Accelerator.spark()), str(jvm.hiveacid.Accelerator.version())
     except (Py4JError, TypeError):
+        _log.warning(
+            "This Spark application runs without the accelerator jar: everything works, but reading and writing tables "
+            "is slower. Released wheels carry the jar; in a checkout 'make accelerator' builds it (needs a JDK 17). Or "
+            "name one in hive.acid.spark.accelerator; 'off' there ends this message"
+        )
         return None
     if not fits(built_for, version, context.version):
         _log.warning(

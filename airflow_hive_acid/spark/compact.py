@@ -19,7 +19,9 @@ from pyspark.sql import functions as F
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, UnsupportedStatementError
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.spark import originals, schema
+from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.change import bucket_index
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem, in_threads
 from airflow_hive_acid.spark.output import Destination, merged, start_directory, write_events
 from airflow_hive_acid.spark.reader import (
     delete_events,
@@ -57,6 +59,8 @@ def compact(spark: SparkSession, step: Compact, staging: Staging) -> list[Writte
             f"a compaction of {step.target.table} takes exactly one partition, not {len(step.target.partitions)}"
         )
     table = open_table(spark, step.target, compactor=True, staging=staging.root)
+    if accelerator(spark) is None:
+        _check_footers(spark, table)
     compactor = _Compaction(spark, step, table, staging)
     match step.type:
         case "minor":
@@ -65,6 +69,16 @@ def compact(spark: SparkSession, step: Compact, staging: Staging) -> list[Writte
             return compactor.major()
         case _:
             return compactor.rebalance()
+
+
+def _check_footers(spark: SparkSession, table: OpenTable) -> None:
+    """Refuse damaged input, whose originals would be cleaned away; the optional jar looks while it reads.
+
+    Spark's own source does not show what the footers say. A compaction may spend the look; a query counts on the scan.
+
+    :raises CorruptTableError: for a footer that contradicts itself.
+    """
+    in_threads(HadoopFilesystem.of(spark).orc_events, [f.uri for f in (*table.files.inserts, *table.files.deletes)])
 
 
 class _Compaction:
@@ -119,7 +133,7 @@ class _Compaction:
         if parts:
             buckets = self._step.buckets or len(files.buckets())
             events = union([p.select(*_EVENT) for p in parts])
-            placed = rebalanced(self._spark, events, buckets, self._step.order_by)
+            placed = rebalanced(events, buckets, self._step.order_by)
             try:
                 written = self._save(placed.events, name, "rows")
             finally:

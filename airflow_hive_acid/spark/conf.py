@@ -20,6 +20,9 @@ it. Measured on 2 cores, CPU seconds of the start and of each later write of 3 M
 7.2 and 5.4, as usual 10.9 and 2.3, so 8.5 and 2.3.
 """
 
+ACCELERATOR_KEY = "spark.hive.acid.accelerator"
+"""Setting of an application, a session or a statement: ``off`` leaves the jar unused even where it is loaded."""
+
 EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 
 REQUIRED = {

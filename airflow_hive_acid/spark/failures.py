@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-from airflow_hive_acid import errors
 from airflow_hive_acid.errors import (
     BadRecordError,
     CorruptTableError,
@@ -23,6 +22,7 @@ from airflow_hive_acid.errors import (
     SqlSyntaxError,
 )
 from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.job_errors import reported
 from airflow_hive_acid.spark import schema
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def explain(spark: SparkSession, failure: BaseException, tables: Iterable[str]) 
     text = full_text(spark, failure)
     marked = _MARKED.search(text)
     if marked is not None:
-        kind = getattr(errors, marked[1], JobFailedError)
-        return kind(marked[2])
+        # A user's own raise_error() may look the same.
+        return reported(marked[1], marked[2])
     damaged = _damaged_file(text, tables)
     if damaged is not None:
         return damaged

@@ -118,7 +118,7 @@ def _frame(
         "outputs": list(outputs),
         "operation": operation,
         "high_watermark": table.write_ids.high_watermark,
-        "exceptions": list(table.write_ids.exceptions),
+        "exceptions": _hidden(table, [*files, *deletes]),
         "partition_types": [c.type.jsonValue() for c in table.partition_columns],
         "partitions": [[None if v == DEFAULT_PARTITION else v for v in row] for row in table.partitions.values],
         "names": [list(found) for found in names],
@@ -128,6 +128,14 @@ def _frame(
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     found = package.read.SnapshotTable.frame(spark._jsparkSession, text)
     return DataFrame(found, spark)
+
+
+def _hidden(table: OpenTable, files: Sequence[EventFile]) -> list[int]:
+    """Ids that are not seen and that the files can hold: a wide gap of ids holds no files."""
+    if not files:
+        return []
+    low, high = min(f.min_write_id for f in files), max(f.max_write_id for f in files)
+    return list(table.write_ids.exceptions.between(low, high))
 
 
 def _entry(file: EventFile, check: bool, deletes: bool, names: int) -> list[Any]:

@@ -2,7 +2,7 @@
 
 One listing per partition, many partitions at a time, then ``format.acid_state`` decides. A delete event can only hit
 rows of its own partition, of its own bucket number and of write ids up to its own, so most files are known to be
-untouched from names alone. A delete delta without a single data file is damage, never "no deletes".
+untouched from names alone. What a listing shows to be damage (``format.damage``) is an error, never "no rows".
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import CorruptTableError
+from airflow_hive_acid.errors import CorruptTableError, WarehouseMissingError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry, StateDirectory, acid_state
-from airflow_hive_acid.format.buckets import MAX_BUCKET
+from airflow_hive_acid.format.buckets import MAX_BUCKET, decode_bucket
+from airflow_hive_acid.format.damage import damage_of, suspected_copies
 from airflow_hive_acid.format.names import AcidDirectory, DirectoryKind, is_hidden, parse_original_file
 from airflow_hive_acid.format.write_ids import ValidTxnList
 from airflow_hive_acid.spark.flush_lengths import flushed
@@ -96,6 +97,8 @@ def list_partitions(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[list[
         listed = fs.list_many(directory for _, directory in level)
         deeper = []
         for root, directory in level:
+            if listed[directory] is None and directory == root:
+                _require_table(fs, snapshot, root)
             for entry in listed[directory] or ():
                 if is_hidden(entry.name):
                     continue
@@ -104,6 +107,25 @@ def list_partitions(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[list[
                 found[root].append(_relative(root, entry))
         level = deeper
     return [found[root] for root in roots]
+
+
+def _require_table(fs: HadoopFilesystem, snapshot: TableSnapshot, missing: str) -> None:
+    """A partition that was never written has no directory; a table of the catalog has one, or is not mounted (R17).
+
+    :raises WarehouseMissingError: naming the directory.
+    """
+    if paths.parse_location(snapshot.location).scheme in paths.OBJECT_STORE_SCHEMES:
+        return
+    table = fs.qualify(snapshot.location.rstrip("/"))
+    gone = table if missing == table or not fs.exists(table) else None
+    if gone is None and not missing.startswith(f"{table}/"):
+        gone = missing
+    if gone is not None:
+        raise WarehouseMissingError(
+            f"the directory {gone} of {snapshot.table} is not there, and the catalog says that it was not dropped. "
+            "Is its disk mounted on the machine of this job? Restore the directory; if its rows are meant to be gone, "
+            "make it anew or drop the table"
+        )
 
 
 def snapshot_files(
@@ -130,9 +152,10 @@ def snapshot_files(
         if only is not None and ordinal not in only:
             continue
         state = acid_state(listing, write_ids, txns)
+        _refuse_copies(fs, state, root)
         aside = staging or root
         reach: dict[int, int] = {}
-        for file in (f for d in state.deletes for f in flushed(fs, d, aside, delete_files(d, root, ordinal))):
+        for file in (f for d in state.deletes for f in flushed(fs, d, aside, event_files(d, root, ordinal))):
             deletes.append(file)
             reach[file.bucket] = max(file.max_write_id, reach.get(file.bucket, 0))
         for file in (f for d in state.inserts for f in flushed(fs, d, aside, event_files(d, root, ordinal))):
@@ -145,13 +168,15 @@ def snapshot_files(
 def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[EventFile]:
     """The ACID data files of one directory.
 
-    :raises CorruptTableError: when a bucket number does not fit into the format, or comes twice.
+    :raises CorruptTableError: when a bucket number does not fit into the format, or comes twice, and for damage that
+        the listing shows.
     """
+    damage = damage_of(directory)
+    if damage is not None:
+        raise CorruptTableError(f"{paths.join(root, damage.path)} {damage.text}")
     named = directory.directory
     in_base = named.kind is DirectoryKind.BASE
     low = 0 if in_base else named.min_write_id
-    # HDFS lists a file that is being written with fewer bytes than were flushed, at first with none.
-    is_batch = not in_base and not directory.compacted and named.min_write_id < named.max_write_id
     files = []
     seen: dict[tuple[str, int], str] = {}
     for entry, bucket in directory.bucket_files():
@@ -166,8 +191,7 @@ def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[Even
         seen[folder, bucket.bucket] = name
         if bucket.bucket > MAX_BUCKET:
             raise CorruptTableError(f"{uri}: bucket numbers end at {MAX_BUCKET}")
-        if entry.size == 0 and not is_batch:
-            continue
+        # A batch: HDFS lists a file that is being written with fewer bytes than were flushed, at first with none.
         files.append(
             EventFile(
                 uri,
@@ -185,18 +209,22 @@ def event_files(directory: StateDirectory, root: str, ordinal: int) -> list[Even
     return files
 
 
-def delete_files(directory: StateDirectory, root: str, ordinal: int) -> list[EventFile]:
-    """The files of a delete delta.
+def _refuse_copies(fs: HadoopFilesystem, state: AcidState, root: str) -> None:
+    """Look at files that may be copies of another statement's, by what their footers say.
 
-    :raises CorruptTableError: when there are none: its events are lost, and deleted rows would come back.
+    :raises CorruptTableError: for one whose rows are of another statement than its directory: they would count twice.
     """
-    files = event_files(directory, root, ordinal)
-    if not files and not directory.bucket_files():
-        raise CorruptTableError(
-            f"{paths.join(root, directory.name)} holds no data file: its delete events are missing and deleted rows "
-            "would come back; restore the directory"
-        )
-    return files
+    for directory, entry in suspected_copies(state.inserts):
+        uri = paths.join(root, entry.path)
+        summary = fs.orc_summary(uri)
+        values = [v for v in (summary.min_bucket, summary.max_bucket) if v is not None]
+        of_directory = directory.directory.statement_id or 0
+        wrong = [p.statement_id for p in map(decode_bucket, values) if p.version and p.statement_id != of_directory]
+        if wrong:
+            raise CorruptTableError(
+                f"{uri} holds rows of statement {wrong[0]}, not of the statement of its directory: it is a copy, and "
+                "rows would be read twice; move the directory away"
+            )
 
 
 def _originals(state: AcidState, root: str, ordinal: int) -> Iterable[OriginalDataFile]:

@@ -33,7 +33,7 @@ def flushed(fs: HadoopFilesystem, directory: StateDirectory, root: str, files: S
     """The files of one directory, cut to the lengths of their side files; those with nothing flushed are left out.
 
     :param root: where directories with copies are made: the partition, or the staging of a job.
-    :raises CorruptTableError: when a file is shorter than what was flushed into it.
+    :raises CorruptTableError: when a file is shorter than what was flushed into it, or that is no length.
     """
     named = directory.directory
     is_base = named.kind is DirectoryKind.BASE
@@ -48,6 +48,11 @@ def flushed(fs: HadoopFilesystem, directory: StateDirectory, root: str, files: S
             size = fs.size(file.uri)
             found += [replace(file, size=size)] if size else []
             continue
+        if length < 0:
+            raise CorruptTableError(
+                f"{file.uri}{FLUSH_LENGTH_SUFFIX} says that {length} bytes were flushed; restore the file, or that of "
+                "the table"
+            )
         size = fs.size(file.uri)
         if length > size and not fs.reaches(file.uri, length):
             raise CorruptTableError(

@@ -300,10 +300,12 @@ class HadoopFilesystem:
         reader = self.orc_reader(uri)
         try:
             rows = int(reader.getNumberOfRows())
-            if rows == 0:
+            if rows == 0 and reader.getStripes().size() == 0:
                 return OrcSummary(0, None, None)
             # Column 0 is the file itself, then operation, originalTransaction, bucket.
-            bucket = reader.getStatistics()[3]
+            statistics = reader.getStatistics()
+            _require_consistent(uri, reader, rows, int(statistics[0].getNumberOfValues()))
+            bucket = statistics[3]
             return OrcSummary(rows, int(bucket.getMinimum()), int(bucket.getMaximum()))
         finally:
             reader.close()
@@ -311,17 +313,19 @@ class HadoopFilesystem:
     def orc_events(self, uri: str) -> OrcEvents:
         """Rows and kinds of events of an ACID file, from its footer.
 
-        :raises CorruptTableError: when the footer cannot be read, or is not that of an ACID file.
+        :raises CorruptTableError: when the footer cannot be read, contradicts itself, or is not that of an ACID file.
         """
         reader = self.orc_reader(uri)
         try:
             rows = int(reader.getNumberOfRows())
-            if rows == 0:
+            if rows == 0 and reader.getStripes().size() == 0:
                 return OrcEvents(0, None, None)
             fields = reader.getSchema().getFieldNames()
-            statistics = reader.getStatistics()[1] if fields is not None and fields.size() == _EVENT_COLUMNS else None
-            if statistics is None or str(fields.get(0)).lower() != "operation":
+            every = reader.getStatistics() if fields is not None and fields.size() == _EVENT_COLUMNS else None
+            if every is None or str(fields.get(0)).lower() != "operation":
                 raise CorruptTableError(f"{uri} is called like an ACID file, but does not have its six columns")
+            _require_consistent(uri, reader, rows, int(every[0].getNumberOfValues()))
+            statistics = every[1]
             return OrcEvents(rows, int(statistics.getMinimum()), int(statistics.getMaximum()))
         finally:
             reader.close()
@@ -348,7 +352,9 @@ class HadoopFilesystem:
         """
         reader = self.orc_reader(uri)
         try:
-            return int(reader.getNumberOfRows())
+            rows = int(reader.getNumberOfRows())
+            _require_consistent(uri, reader, rows, rows)  # other writers' files may have no statistics
+            return rows
         finally:
             reader.close()
 
@@ -390,6 +396,20 @@ class HadoopFilesystem:
             raise CorruptTableError(
                 f"{uri} is missing or cannot be read, and rows would be lost without it: {java_message(error)}"
             ) from error
+
+
+def _require_consistent(uri: str, reader: Any, rows: int, counted: int) -> None:
+    """Refuse a file whose footer contradicts itself about its rows; all of it has been read already.
+
+    :param counted: what the statistics say.
+    """
+    stripes = reader.getStripes()
+    stored = sum(int(stripes.get(i).getNumberOfRows()) for i in range(stripes.size()))
+    if not rows == stored == counted:
+        raise CorruptTableError(
+            f"{uri} has a footer that says {rows} rows, its stripes say {stored} and its statistics {counted}: the "
+            "file is damaged, and rows would be missing or counted wrongly; restore it"
+        )
 
 
 @lru_cache(maxsize=1)

@@ -128,6 +128,6 @@ def _require_whole(directory: StateDirectory, root: str, write_ids: ValidWriteId
         # A compaction leaves aborted rows out, and whoever sees it sees all others.
         return
     raise UnsupportedStatementError(
-        f"{paths.join(root, directory.name)} holds rows of several transactions, of which the snapshot {write_ids} "
-        "does not see all; read the table again when they have ended"
+        f"{paths.join(root, directory.name)} holds rows of several transactions, of which the snapshot "
+        f"{write_ids.short_text()} does not see all; read the table again when they have ended"
     )

@@ -225,7 +225,7 @@ def only_seen(events: DataFrame, table: OpenTable, files: Sequence[EventFile]) -
         return events
     seen = table.write_ids
     low, high = min(f.min_write_id for f in checked), max(f.max_write_id for f in checked)
-    hidden = ", ".join(str(i) for i in seen.exceptions if low <= i <= high)
+    hidden = ", ".join(str(i) for i in seen.exceptions.between(low, high))
     # coalesce: must not be pushed down into the ORC reader, which would look for a user's column of that name.
     current = "coalesce(currentTransaction, 0L)"
     return events.where(

@@ -8,30 +8,29 @@ The ids that a deleter has read are gone afterwards, so the Worker holds the tab
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark import StorageLevel
-from pyspark.errors import ParseException
 from pyspark.sql import functions as F
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.buckets import MAX_BUCKET, encode_bucket
+from airflow_hive_acid.format.ordering import read_order
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.events import task_row_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
+
+    from airflow_hive_acid.format.ordering import OrderTerm
 
 Identity: TypeAlias = tuple[int, int, int]
 """Write id, bucket value and row number."""
 _TASK = f"{schema.INTERNAL_PREFIX}task"
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
 _BUCKET = f"{schema.INTERNAL_PREFIX}bucket"
-_VIEW = f"{schema.INTERNAL_PREFIX}rebalanced"
-_ORDER_BY = re.compile(r"^\s*order\s+by\s+", re.IGNORECASE)
 
 
 class Rebalanced(NamedTuple):
@@ -46,15 +45,16 @@ class Rebalanced(NamedTuple):
     kept: DataFrame | None = None
 
 
-def rebalanced(spark: SparkSession, events: DataFrame, buckets: int, order_by: str | None) -> Rebalanced:
+def rebalanced(events: DataFrame, buckets: int, order_by: str | None) -> Rebalanced:
     """Number the rows anew.
 
-    :param order_by: what follows ORDER BY, with or without these words.
+    :param order_by: what follows ORDER BY, with or without these words: columns of the rows and their directions.
+    :raises InvalidArgumentsError: when it is anything else.
     """
     check_buckets(buckets)
     if order_by is None:
         return _by_ids(events, buckets)
-    return _by_order(spark, events, buckets, order_by)
+    return _by_order(events, buckets, read_order(order_by, _columns(events)))
 
 
 def _by_ids(events: DataFrame, buckets: int) -> Rebalanced:
@@ -142,9 +142,9 @@ def _event(number: str, write_id: str = schema.ORIGINAL_WRITE_ID) -> list[str]:
     ]
 
 
-def _by_order(spark: SparkSession, events: DataFrame, buckets: int, order_by: str) -> Rebalanced:
+def _by_order(events: DataFrame, buckets: int, order_by: Sequence[OrderTerm]) -> Rebalanced:
     """The order is anybody's, so the rows are sorted, kept, counted task by task, and then moved to their buckets."""
-    ordered = _ordered(spark, events, order_by).selectExpr(
+    ordered = _ordered(events, order_by).selectExpr(
         "spark_partition_id() as " + _TASK, f"{task_row_number()} as {_NUMBER}", *schema.HEADER, schema.ROW
     )
     # Kept, so that both looks at it see the same rows in the same tasks.
@@ -177,20 +177,23 @@ def check_buckets(buckets: int) -> None:
         )
 
 
-def _ordered(spark: SparkSession, events: DataFrame, order_by: str) -> DataFrame:
-    columns = [schema.internal(name) for name in schema.HEADER]
-    header = [f"{name} as {internal}" for name, internal in zip(schema.HEADER, columns, strict=True)]
-    kept = schema.internal(schema.ROW)
-    events.selectExpr(*header, f"{schema.ROW} as {kept}", f"{schema.ROW}.*").createOrReplaceTempView(_VIEW)
+def _ordered(events: DataFrame, order_by: Sequence[OrderTerm]) -> DataFrame:
+    """The rows in the order of columns alone; nobody's text becomes part of a query (see ``format/ordering.py``)."""
     # The ids decide between equals, so that a task that runs again finds the same order.
-    ids = ", ".join(schema.internal(name) for name in schema.IDENTITY)
-    text = _ORDER_BY.sub("", order_by, count=1)
-    try:
-        ordered = spark.sql(f"select * from {_VIEW} order by {text}, {ids}")  # noqa: S608
-    except ParseException as error:
-        raise InvalidArgumentsError(f"ORDER BY {text} of the rebalance cannot be read: {error}") from None
-    back = [f"{internal} as {name}" for name, internal in zip(schema.HEADER, columns, strict=True)]
-    return ordered.selectExpr(*back, f"{kept} as {schema.ROW}")
+    return events.orderBy(*(_direction(term) for term in order_by), *schema.IDENTITY)
+
+
+def _direction(term: OrderTerm) -> Column:
+    column = F.col(f"{schema.ROW}.{schema.quoted(term.column)}")
+    if term.ascending is False:
+        return column.desc_nulls_first() if term.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_last() if term.nulls_first is False else column.asc_nulls_first()
+
+
+def _columns(events: DataFrame) -> list[str]:
+    """The names of the columns of a row."""
+    row: Any = events.schema[schema.ROW].dataType
+    return list(row.names)
 
 
 def _starts(counts: dict[int, int]) -> tuple[list[int], int]:

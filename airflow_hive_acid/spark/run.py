@@ -43,6 +43,7 @@ from airflow_hive_acid.spark import (
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.deleted_rows import read_view
 from airflow_hive_acid.spark.failures import explain, full_text
+from airflow_hive_acid.spark.guards import check_sources, guard
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.output import Staging, rows_in
 from airflow_hive_acid.spark.reader import open_table
@@ -79,6 +80,9 @@ def run_step(spark: SparkSession, spec: JobSpec) -> JobResult:
     # None takes the name of the step before away.
     spark.sparkContext.setJobDescription(spec.name)  # type: ignore[arg-type]
     try:
+        if not isinstance(spec.step, Program):
+            guard(session)
+        check_sources(session, spec.sources)
         result = _dispatch(session, spec)
     except HiveAcidError:
         raise

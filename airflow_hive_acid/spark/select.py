@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import types as T
 
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column as ResultColumn
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 
@@ -35,22 +36,51 @@ class Selected(NamedTuple):
     rows: int
 
 
+class Bounded:
+    """Counts the lines of a result, and refuses what is too much for the worker that asked.
+
+    :param most: bytes; None for no bound.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self.rows = self._bytes = 0
+
+    def line(self, text: str) -> str:
+        """The text as it is to be written.
+
+        :raises InvalidArgumentsError: when it is too much; says what to do.
+        """
+        self.rows += 1
+        self._bytes += len(text.encode()) + 1
+        if self._most is not None and self._bytes > self._most:
+            raise InvalidArgumentsError(
+                f"the rows of this SELECT take more than {self._most:,} bytes (row {self.rows:,} is the first that "
+                "does not fit), and all of them would come into the memory of the process that asked. Write them to a "
+                "table instead (INSERT INTO … SELECT, CREATE TABLE … AS SELECT) or to files (HiveAcidExportOperator), "
+                "ask for fewer (WHERE, LIMIT), or raise hive.acid.select.max.bytes"
+            )
+        return text + "\n"
+
+
 def select(spark: SparkSession, step: Select) -> Selected:
     """Run a query and write its rows."""
     return write_rows(spark, spark.sql(step.query), step)
 
 
 def write_rows(spark: SparkSession, found: DataFrame, step: Select) -> Selected:
-    """Write the rows of a query to where the step wants them."""
+    """Write the rows of a query to where the step wants them.
+
+    :raises InvalidArgumentsError: when they take more bytes than the step permits.
+    """
     columns = tuple(ResultColumn(f.name, f.dataType.simpleString()) for f in found.schema.fields)
     if step.limit is not None:
         found = found.limit(step.limit)
-    rows = 0
+    bounded = Bounded(step.max_bytes)
     with HadoopFilesystem.of(spark).writer(step.rows_uri) as writer:
         for row in json_lines(found).toLocalIterator(prefetchPartitions=True):
-            writer.write(row[0] + "\n")
-            rows += 1
-    return Selected(columns, rows)
+            writer.write(bounded.line(row[0]))
+    return Selected(columns, bounded.rows)
 
 
 def json_lines(rows: DataFrame) -> DataFrame:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.buckets import MAX_BUCKET
+from airflow_hive_acid.format.ordering import order_text, read_order
 from airflow_hive_acid.sql.alterations import (
     AddPartitions,
     AlterColumns,
@@ -256,13 +258,16 @@ def _rebalance_buckets(cursor: Cursor) -> int:
 
 
 def _rebalance_order(cursor: Cursor) -> str:
-    """The text from ORDER BY on, which is kept in the queue as Hive keeps it."""
-    begin = cursor.tokens[cursor.position].start
+    """The columns, as the queue keeps them: from ORDER BY on."""
     cursor.expect("ORDER", "BY")
     words = cursor.until("POOL", "WITH")
     if not words:
         raise cursor.expected("what to order by")
-    return cursor.source.text[begin : words[-1].end + 1]
+    text = cursor.source.text[words[0].start : words[-1].end + 1]
+    try:
+        return order_text(read_order(text))
+    except InvalidArgumentsError as error:
+        raise cursor.error(str(error), words[0]) from None
 
 
 def _pool(cursor: Cursor) -> str:

@@ -131,6 +131,7 @@ class StepContext:
     :param statement_ids: as many as the plan asked for, ascending.
     :param rows_uri: where a select leaves its rows.
     :param limit: at most this many rows of a select.
+    :param max_bytes: at most so many bytes of them, as JSON.
     """
 
     target: jobs.TableSnapshot | None = None
@@ -138,6 +139,7 @@ class StepContext:
     statement_ids: tuple[int, ...] = ()
     rows_uri: str = ""
     limit: int | None = None
+    max_bytes: int | None = None
 
     def written(self) -> jobs.TableSnapshot:
         """The target of a writing step."""
@@ -253,7 +255,9 @@ class SelectTemplate:
 
     def build(self, context: StepContext) -> jobs.Step:
         """The step."""
-        return jobs.Select(query=self.query, rows_uri=context.rows_uri, limit=context.limit)
+        return jobs.Select(
+            query=self.query, rows_uri=context.rows_uri, limit=context.limit, max_bytes=context.max_bytes
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +337,7 @@ class Plan:
         statement_ids: Sequence[int] = (),
         rows_uri: str = "",
         limit: int | None = None,
+        max_bytes: int | None = None,
     ) -> jobs.Step:
         """The step of the Spark job.
 
@@ -343,7 +348,7 @@ class Plan:
             raise InvalidArgumentsError(
                 f"{self.kind} needs {self.statement_id_count} ascending statement ids, not {list(ids)}"
             )
-        return self.template.build(StepContext(target, write_id, ids, rows_uri, limit))
+        return self.template.build(StepContext(target, write_id, ids, rows_uri, limit, max_bytes))
 
     def views(self, snapshots: Mapping[str, jobs.TableSnapshot]) -> tuple[jobs.View, ...]:
         """The views of the job spec.

@@ -70,6 +70,10 @@ class References:
         :raises InvalidArgumentsError: for a column that nothing offers.
         :raises NoSuchObjectError: for a table that is not in the catalog.
         """
+        for call in fragment.tree.find_all(exp.Anonymous):
+            if call.name.upper() == "IDENTIFIER":
+                problem = "IDENTIFIER(…) names what nobody can lock or look for; write the name itself"
+                raise self._unsupported(problem, call, fragment)
         scopes = Scopes(fragment.tree, outer, self._resolve)
         self._add_nested_tables(scopes)
         for scope in scopes.scopes.values():

@@ -163,9 +163,9 @@ def leases_in_the_way(client: MetastoreClient, objects: Sequence[str], lease_typ
 
     :raises InvalidArgumentsError: for an object that is none, none at all, or an unknown type.
     """
-    from airflow_hive_acid.metastore.leases import conflicts, lease_objects
+    from airflow_hive_acid.metastore.leases import conflicts
 
-    wanted = lease_objects(objects, lease_type)
+    wanted = client.leases.objects(objects, lease_type)
     return [held for held in client.leases.list_lease(wanted) if any(conflicts(want, held) for want in wanted)]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.partitions import names_overlap
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.metastore import shown
 from airflow_hive_acid.triggers.base import QuestionTrigger
@@ -29,6 +30,7 @@ class LocksQuestion(Question):
     """Are these locks released? Names are lower case.
 
     :param database: and ``table`` and ``partition``: the object; with a partition, only locks count that concern it.
+        As a user writes the partition; it is resolved against the table's columns when the question is asked.
     :param lock_id: one lock request instead of an object.
     :param txn_id: the locks of a txn instead, those it waits for included.
     :param lock_types: names of the types that count; None for all.
@@ -57,21 +59,45 @@ class LocksQuestion(Question):
         """Look for many: the locks of a database are read once, however many ask for some of them."""
         from airflow_hive_acid.metastore.clock import now_ms
 
+        failed: dict[LocksQuestion, HiveAcidError] = {}
+
         def read(conn: Connection) -> tuple[dict[LocksQuestion, list[LockRow]], int]:
-            found: dict[LocksQuestion, list[LockRow]] = {question: [] for question in questions}
-            places = {shown.LockFilter(question.database, txn_id=question.txn_id): None for question in questions}
+            found: dict[LocksQuestion, list[LockRow]] = {}
+            meant: dict[LocksQuestion, LocksQuestion] = {}
+            for question in questions:
+                try:
+                    meant[question] = question.resolved(conn)
+                except InvalidArgumentsError as error:
+                    failed[question] = error
+            resolved = list(dict.fromkeys(meant.values()))
+            rows: dict[LocksQuestion, list[LockRow]] = {question: [] for question in resolved}
+            places = {shown.LockFilter(question.database, txn_id=question.txn_id): None for question in resolved}
             for place in places:
-                asked = [q for q in questions if (q.database, q.txn_id) == (place.database, place.txn_id)]
-                _share_out(shown.stream_locks(conn, place), asked, found)
+                asked = [q for q in resolved if (q.database, q.txn_id) == (place.database, place.txn_id)]
+                _share_out(shown.stream_locks(conn, place), asked, rows)
+            for question, named in meant.items():
+                found[question] = rows[named]
             return found, now_ms(conn)
 
         found, now = client.database.read(read)
-        return {question: judge_locks(rows, now) for question, rows in found.items()}
+        return {**failed, **{question: judge_locks(rows, now) for question, rows in found.items()}}
 
     def find(self, conn: Connection) -> list[LockRow]:
-        """The locks that are still to be released, chosen while they are read: a metastore may hold very many."""
+        """The locks that are still to be released, chosen while they are read: a metastore may hold very many.
+
+        :raises InvalidArgumentsError: when the table has no such partitions.
+        """
         places = shown.LockFilter(self.database, txn_id=self.txn_id)
-        return [row for row in shown.stream_locks(conn, places) if self.counts(row)]
+        named = self.resolved(conn)
+        return [row for row in shown.stream_locks(conn, places) if named.counts(row)]
+
+    def resolved(self, conn: Connection) -> LocksQuestion:
+        """The question with its partition as the table's columns have it; asked for again with every look."""
+        if self.partition is None:
+            return self
+        from airflow_hive_acid.metastore.partition_names import resolve
+
+        return replace(self, partition=resolve(conn, f"{self.database}.{self.table}", self.partition))
 
     def counts(self, row: LockRow) -> bool:
         """Whether a lock is one of those.
@@ -190,7 +216,7 @@ def _concerns(row: LockRow, table: str | None, partition: str | None) -> bool:
         return True
     if row.table != table:
         return False
-    return partition is None or row.partition is None or row.partition == partition
+    return partition is None or row.partition is None or names_overlap(partition, row.partition)
 
 
 def _verb(row: LockRow) -> str:

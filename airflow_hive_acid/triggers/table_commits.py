@@ -66,7 +66,8 @@ def commits_question(
     :raises NoSuchObjectError: when there is no such table.
     """
     from airflow_hive_acid.metastore.ended import Mark, mark_of
-    from airflow_hive_acid.metastore.objects import canonical_partition, table_name
+    from airflow_hive_acid.metastore.objects import table_name
+    from airflow_hive_acid.metastore.partition_names import resolve
 
     if commits < 1:
         raise InvalidArgumentsError(f"commits is {commits}; wait for at least one")
@@ -78,9 +79,7 @@ def commits_question(
     found = client.cache.table(str(name))
     if not found.is_transactional:
         raise InvalidArgumentsError(f"{name} is not transactional: nothing is ever committed to it")
-    if partition is not None and not found.is_partitioned:
-        raise InvalidArgumentsError(f"{name} has no partitions, and {partition!r} was given; leave partition out")
-    wanted = None if partition is None else canonical_partition(partition)
+    wanted = None if partition is None else client.database.read(lambda conn: resolve(conn, name, partition))
     mark = Mark(after) if after is not None else client.database.read(lambda conn: mark_of(conn, name))
     return CommitsQuestion(str(name), wanted, mark.write_id, mark.pending, commits)
 

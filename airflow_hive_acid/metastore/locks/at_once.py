@@ -17,7 +17,7 @@ from sqlalchemy import bindparam, exists, insert, or_, select, update
 from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.database import Step, continue_after_commit, finish_batch
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING
-from airflow_hive_acid.metastore.objects import info
+from airflow_hive_acid.metastore.objects import info, lock_partition
 from airflow_hive_acid.metastore.schema_transactions import (
     HIVE_LOCKS,
     NEXT_LOCK_ID,
@@ -50,7 +50,7 @@ def grant_at_once(conn: Connection, request: LockRequest, component: LockCompone
         "txn_id": request.txn_id,
         "db": component.database,
         "tbl": component.table,
-        "part": component.partition,
+        "part": lock_partition(component.partition),
         "type": component.type.value,
         "user": info(request.user),
         "host": info(request.host),

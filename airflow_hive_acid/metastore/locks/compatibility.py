@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.format.partitions import from_lock_name
 from airflow_hive_acid.metastore.codes import LockType
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Lock:
 
     :param lock_id: external id, in the order of requests; ``internal_id`` numbers the components of one request.
     :param txn_id: 0 outside a txn.
+    :param partition: as HIVE_LOCKS spells it, which is escaped twice (``objects.lock_partition``).
     """
 
     lock_id: int
@@ -41,14 +43,24 @@ class Lock:
     partition: str | None
     type: LockType
 
+    @property
+    def object(self) -> tuple[str, str | None, str | None]:
+        """Database, table and partition, which is named as in the catalog."""
+        return self.database, self.table, None if self.partition is None else from_lock_name(self.partition)
+
 
 def overlap(one: Lock, other: Lock) -> bool:
-    """Same object, or one contains the other."""
+    """Same object, or one contains the other; a partition under whatever spelling."""
     return (
         one.database == other.database
         and (one.table is None or other.table is None or one.table == other.table)
-        and (one.partition is None or other.partition is None or one.partition == other.partition)
+        and (one.partition is None or other.partition is None or _same(one.partition, other.partition))
     )
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names of HIVE_LOCKS are one partition; an earlier release of ours escaped them once."""
+    return one == other or from_lock_name(one) == from_lock_name(other)
 
 
 def conflicts(request: Lock, existing: Lock) -> bool:

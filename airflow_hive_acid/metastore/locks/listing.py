@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from airflow_hive_acid.format.partitions import from_lock_name
 from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockRow
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, TXNS
@@ -67,7 +68,7 @@ def lock_row(row: Any) -> LockRow:
         internal_id=row[1],
         database=row[2],
         table=row[3],
-        partition=row[4],
+        partition=None if row[4] is None else from_lock_name(row[4]),
         state=LockState(row[5]),
         type=LockType(row[6]),
         txn_id=row[7],

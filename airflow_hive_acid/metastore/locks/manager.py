@@ -22,7 +22,7 @@ from airflow_hive_acid.metastore.locks.components import component_steps
 from airflow_hive_acid.metastore.locks.interface import LockRequest, LockResponse, describe_object, merge_components
 from airflow_hive_acid.metastore.locks.rows import LOCK_COLUMNS, lock_of
 from airflow_hive_acid.metastore.locks.under_lease import blocking_under_lease
-from airflow_hive_acid.metastore.objects import info
+from airflow_hive_acid.metastore.objects import info, lock_partition
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, NEXT_LOCK_ID, TXNS
 from airflow_hive_acid.metastore.txns import heartbeat_step, require_open, txn_problem
 from airflow_hive_acid.metastore.wakeups import release_steps
@@ -113,7 +113,7 @@ def enqueue(
     components = merge_components(request.components)
     # The id is not known yet, and every request that exists has a smaller one.
     wanted = [
-        Lock(_ANY_ID, number, request.txn_id, c.database, c.table, c.partition, c.type)
+        Lock(_ANY_ID, number, request.txn_id, c.database, c.table, lock_partition(c.partition), c.type)
         for number, c in enumerate(components, 1)
     ]
     first = Step(_TXN_AND_NEXT_ID, {"txn_id": request.txn_id}) if request.txn_id else Step(_NEXT_ID)
@@ -147,7 +147,7 @@ def enqueue(
                     "txn_id": request.txn_id,
                     "db": component.database,
                     "tbl": component.table,
-                    "part": component.partition,
+                    "part": lock_partition(component.partition),
                     "state": state.value,
                     "type": component.type.value,
                     "user": info(request.user),
@@ -260,7 +260,7 @@ def _refuses(request: LockRequest, blocked: Lock) -> bool:
 
 
 def _refusal(request: LockRequest, blocking: Lock) -> str:
-    where = describe_object(blocking.database, blocking.table, blocking.partition)
+    where = describe_object(*blocking.object)
     held = f"{{lock {_id(blocking)}, {blocking.type.name} on {where}, txn {blocking.txn_id}}}"
     if request.exclusive_ctas:
         return f"Failed to initiate a concurrent CTAS operation with the same table name, lockInfo : {held}"

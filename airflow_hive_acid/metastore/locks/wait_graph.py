@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.format.partitions import from_lock_name
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, conflicts
 from airflow_hive_acid.metastore.locks.deadlocks import Party
@@ -277,7 +278,7 @@ def _place(waiting: Sequence[QueuedLock], others: Sequence[QueuedLock]) -> str:
     for wanted in (queued.lock for queued in waiting if queued.waiting):
         for other in others:
             if other.lock.lock_id < wanted.lock_id and conflicts(wanted, other.lock):
-                return describe_object(wanted.database, wanted.table, wanted.partition)
+                return describe_object(*wanted.object)
     raise AssertionError("an edge without a conflict")
 
 
@@ -291,7 +292,7 @@ def _stands_in(lock: Lock) -> Iterator[tuple[str, ...]]:
     if lock.partition is None:
         yield "only table", lock.database, lock.table
     else:
-        yield "partition", lock.database, lock.table, lock.partition
+        yield "partition", lock.database, lock.table, from_lock_name(lock.partition)
 
 
 def _in_the_way(lock: Lock) -> Iterator[tuple[tuple[str, ...], frozenset[LockType]]]:
@@ -308,7 +309,7 @@ def _in_the_way(lock: Lock) -> Iterator[tuple[tuple[str, ...], frozenset[LockTyp
         yield ("table", lock.database, lock.table), types
     else:
         yield ("only table", lock.database, lock.table), types
-        yield ("partition", lock.database, lock.table, lock.partition), types
+        yield ("partition", lock.database, lock.table, from_lock_name(lock.partition)), types
 
 
 def _bits(number: int) -> Iterator[int]:

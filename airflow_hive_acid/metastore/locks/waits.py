@@ -111,7 +111,7 @@ def read_waits(conn: Connection) -> list[Wait]:
     waits: dict[tuple[Party, Party], Wait] = {}
     for waiter, other in edges(queue):
         pair = (Party.of(waiter), Party.of(other))
-        place = describe_object(waiter.database, waiter.table, waiter.partition)
+        place = describe_object(*waiter.object)
         waits.setdefault(pair, Wait(*pair, place, about[pair[0]][1], about[pair[0]][0], about[pair[1]][0]))
     return list(waits.values())
 

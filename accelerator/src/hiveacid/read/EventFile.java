@@ -1,5 +1,6 @@
 package hiveacid.read;
 
+import hiveacid.Footer;
 import java.io.Closeable;
 import java.io.IOException;
 import java.util.List;
@@ -44,6 +45,7 @@ final class EventFile implements Closeable {
     try {
       Reader reader = OrcFile.createReader(new Path(file.uri()), OrcFile.readerOptions(conf));
       EventFile opened = new EventFile(file, reader, reader.getSchema());
+      Footer.requireConsistent(file.uri(), reader);
       if (reader.getNumberOfRows() > 0) {
         opened.readStatistics(operation);
       }

@@ -1,5 +1,6 @@
 package hiveacid.write;
 
+import hiveacid.Footer;
 import java.io.Closeable;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -67,6 +68,7 @@ final class Events implements Closeable {
     Path path = new Path(file.uri());
     try {
       Reader reader = OrcFile.createReader(path, OrcFile.readerOptions(conf));
+      Footer.requireConsistent(file.uri(), reader);
       boolean[] include = new boolean[schema.getMaximumId() + 1];
       Arrays.fill(include, true);
       if (operation == AcidFile.DELETE) {

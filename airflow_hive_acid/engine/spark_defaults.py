@@ -1,0 +1,85 @@
+"""What is asked of a Spark installation before spark-submit is started, and what its refusals mean.
+
+spark-submit reads the site's ``spark-defaults.conf`` beside the settings that we hand over (``--load-spark-defaults``);
+what must be set at all may therefore stand there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+UPLOAD_PATH = "spark.kubernetes.file.upload.path"
+_OLD = re.compile(r"Unrecognized option:? '?--load-spark-defaults")
+
+
+def require_upload_path(
+    master: str,
+    deploy_mode: str,
+    conf: Mapping[str, str],
+    environment: Mapping[str, str],
+    program: str | None,
+    where: str = "the Spark settings (conf)",
+) -> None:
+    """Refuse a driver on Kubernetes whose files have no way there, as spark-submit would after half a minute.
+
+    :param conf: the settings that are handed over.
+    :param program: ``spark-submit``; ``spark-defaults.conf`` is looked for where it would.
+    :param where: where the user sets it.
+    :raises ConfigurationError: names the setting and the remedy.
+    """
+    if deploy_mode != "cluster" or not master.startswith("k8s://") or conf.get(UPLOAD_PATH, "").strip():
+        return
+    for file in _defaults_files(environment, program):
+        if file.is_file():
+            # Spark reads the first one that exists.
+            if _defines(file, UPLOAD_PATH):
+                return
+            break
+    raise ConfigurationError(
+        f"deploy mode cluster on {master} needs {UPLOAD_PATH}: spark-submit puts our job, its package and jars there, "
+        "and the driver's pod fetches them. Set it to a directory on storage that both reach, for example "
+        f"s3a://bucket/spark-upload, in {where} or in spark-defaults.conf; the image needs the storage's jars"
+    )
+
+
+def old_spark_submit(lines: Iterable[str]) -> str | None:
+    """What it means when a spark-submit refuses our command line; None when it does not."""
+    if not any(_OLD.search(line) for line in lines):
+        return None
+    return (
+        "this spark-submit is of a Spark older than 4: it does not know --load-spark-defaults, and this package needs "
+        'Spark 4.3. Look which one is started: SPARK_HOME, PATH, or "spark-binary" of the Spark connection; \'pip '
+        'install "pyspark>=4.3,<4.4"\' brings the right one'
+    )
+
+
+def _defaults_files(environment: Mapping[str, str], program: str | None) -> list[Path]:
+    """Where ``spark-defaults.conf`` may be, in Spark's order: SPARK_CONF_DIR, else conf/ of the installation."""
+    if environment.get("SPARK_CONF_DIR"):
+        return [Path(environment["SPARK_CONF_DIR"]) / "spark-defaults.conf"]
+    homes = []
+    if environment.get("SPARK_HOME"):
+        homes.append(Path(environment["SPARK_HOME"]))
+    else:
+        found = None if program is None else shutil.which(program, path=environment.get("PATH"))
+        if found is not None:
+            homes.append(Path(found).resolve().parent.parent)
+        # spark-submit of a pip-installed Spark finds its home beside the Python module.
+        spec = importlib.util.find_spec("pyspark")
+        if spec is not None and spec.origin is not None:
+            homes.append(Path(spec.origin).parent)
+    return [home / "conf" / "spark-defaults.conf" for home in homes]
+
+
+def _defines(file: Path, key: str) -> bool:
+    text = file.read_text(encoding="utf-8", errors="replace")
+    return re.search(rf"^[ \t]*{re.escape(key)}[ \t]*[=: \t][ \t]*\S", text, re.MULTILINE) is not None

@@ -1,0 +1,56 @@
+"""Which errors a job may report: a closed list of names.
+
+A job runs users' SQL and programs, so what it says is input. An error of the control plane's own in its mouth would be
+acted on: after ``CommitStateUnknownError`` nothing is cleaned up (R17), ``LocksPendingError`` defers a task. A name
+that is not on the list is a job that failed, and its text says the name.
+"""
+
+from __future__ import annotations
+
+from airflow_hive_acid.errors import (
+    BadRecordError,
+    CardinalityViolationError,
+    ChangesNoLongerAvailableError,
+    ChangesNotCompleteError,
+    ConfigurationError,
+    CopyFailedError,
+    CorruptDumpError,
+    CorruptTableError,
+    HiveAcidError,
+    InvalidArgumentsError,
+    JobFailedError,
+    SnapshotTooOldError,
+    SqlSyntaxError,
+    UnsafePathError,
+    UnsupportedStatementError,
+)
+
+REPORTED: dict[str, type[HiveAcidError]] = {
+    error.__name__: error
+    for error in (
+        BadRecordError,
+        CardinalityViolationError,
+        ChangesNoLongerAvailableError,
+        ChangesNotCompleteError,
+        ConfigurationError,
+        CopyFailedError,
+        CorruptDumpError,
+        CorruptTableError,
+        InvalidArgumentsError,
+        JobFailedError,
+        SnapshotTooOldError,
+        SqlSyntaxError,
+        UnsafePathError,
+        UnsupportedStatementError,
+    )
+}
+
+
+def reported(name: str, message: str) -> HiveAcidError:
+    """The exception that a job's error stands for.
+
+    :param name: of a class, as the job says it.
+    :return: of that class if a job may report it, else a ``JobFailedError`` that says the name.
+    """
+    known = REPORTED.get(name)
+    return JobFailedError(f"{name[:100]}: {message}") if known is None else known(message)

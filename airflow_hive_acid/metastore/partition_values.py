@@ -1,0 +1,133 @@
+"""Values of partition columns as a Hive stores them: one text for one value, whatever a user writes.
+
+What a Hive 4.1 makes of each type was tried: ``02`` of an int column is ``2``, ``1.50`` of a decimal(10,2) ``1.5``,
+``1`` of a double ``1.0``, ``2026-1-2`` of a date ``2026-01-02``. Texts stay as they are; a varchar is cut to length.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_DAY = r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
+_DATE = re.compile(_DAY + "( [0-9:.]+)?")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?: ([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]+))?)?"
+)
+_LENGTH = re.compile(r"[a-z]+\(([0-9]+)(?:,([0-9]+))?\)")
+_TRUE, _FALSE = ("true", "t", "yes", "y", "on", "1"), ("false", "f", "no", "n", "off", "0")
+_PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
+"""Between them Java writes a number without exponent."""
+
+
+def normal_value(column: str, type_text: str, value: str) -> str:
+    """A value as a Hive stores it.
+
+    :param column: for messages.
+    :param type_text: its type, as the catalog holds it.
+    :raises InvalidArgumentsError: for what is no value of this type; names the column.
+    """
+    read = _READERS.get(type_text.partition("(")[0])
+    if read is None or value in ("", DEFAULT_PARTITION):
+        return value
+    found = read(value, type_text)
+    if found is None:
+        raise InvalidArgumentsError(
+            f"partition column {column} is {type_text}; {value[:100]!r} is no value of that type"
+        )
+    return found
+
+
+def _whole(value: str, _: str) -> str | None:
+    return str(int(value)) if _WHOLE.fullmatch(value) else None
+
+
+def _date(value: str, _: str) -> str | None:
+    found = _DATE.fullmatch(value)
+    return None if found is None else f"{found[1]}-{int(found[2]):02d}-{int(found[3]):02d}"
+
+
+def _timestamp(value: str, _: str) -> str | None:
+    found = _TIMESTAMP.fullmatch(value)
+    if found is None:
+        return None
+    time = ":".join(f"{int(part or 0):02d}" for part in found.groups()[3:6])
+    fraction = (found[7] or "").rstrip("0")
+    return f"{found[1]}-{int(found[2]):02d}-{int(found[3]):02d} {time}" + (f".{fraction}" if fraction else "")
+
+
+def _boolean(value: str, _: str) -> str | None:
+    lowered = value.lower()
+    return "true" if lowered in _TRUE else "false" if lowered in _FALSE else None
+
+
+def _decimal(value: str, type_text: str) -> str | None:
+    length = _LENGTH.fullmatch(type_text)
+    scale = int(length[2] or 0) if length is not None else 0
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or not -80 < number.adjusted() < 80:
+        return None
+    with localcontext() as context:
+        context.prec = 200
+        rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    text = format(rounded, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
+
+
+def _double(value: str, _: str) -> str | None:
+    return _java(value, lambda number, digits: float(f"{number:.{digits}g}") == number, 17)
+
+
+def _float(value: str, _: str) -> str | None:
+    def same(number: float, digits: int) -> bool:
+        return _as_float(float(f"{number:.{digits}g}")) == _as_float(number)
+
+    return _java(value, same, 9)
+
+
+def _as_float(number: float) -> float:
+    (found,) = struct.unpack("f", struct.pack("f", number))
+    return float(found)
+
+
+def _java(value: str, same: Callable[[float, int], bool], most: int) -> str | None:
+    """A number as Java writes it: the fewest digits that tell it from others, one of them behind the point."""
+    try:
+        number = float(value)
+        if not math.isfinite(number):
+            return None
+        digits = next(count for count in range(1, most + 1) if same(number, count) or count == most)
+    except (ValueError, OverflowError):
+        return None
+    shortest = Decimal(f"{number:.{digits}g}")
+    if number == 0 or _PLAIN_FROM <= abs(number) < _PLAIN_TO:
+        text = format(shortest, "f")
+        return text if "." in text else f"{text}.0"
+    mantissa = format(shortest.scaleb(-shortest.adjusted()).normalize(), "f")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{shortest.adjusted()}"
+
+
+def _varchar(value: str, type_text: str) -> str:
+    length = _LENGTH.fullmatch(type_text)
+    return value if length is None else value[: int(length[1])]
+
+
+_READERS: dict[str, Callable[[str, str], str | None]] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), _whole),
+    "date": _date, "timestamp": _timestamp, "boolean": _boolean, "decimal": _decimal, "double": _double,
+    "float": _float, "varchar": _varchar,
+}  # fmt: skip

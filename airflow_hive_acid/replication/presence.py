@@ -1,0 +1,82 @@
+"""What is not there must not be replicated as empty (R17): a disk that is not mounted looks like a table without rows.
+
+A table of the catalog has a directory, and a partition without one was never written when it lies inside of it
+(decision 39). Object stores have no directories; there nothing can be told. A replica's table may
+lose its own for a moment, when a sync that drops it is killed; then its warehouse has to be there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import WarehouseMissingError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.names import PLACE_MARKER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from airflow_hive_acid.filesystem import FileInfo, Filesystem
+    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.replication.site import Site
+
+
+def require_listed(
+    filesystem: Filesystem, table: str, location: str, listings: Mapping[str, Sequence[FileInfo] | None],
+    places: Iterable[str],
+) -> None:  # fmt: skip
+    """Refuse to take a directory that was not found for one without rows.
+
+    :param table: whose directories were listed, as messages call it.
+    :param location: of the table.
+    :param places: those of the listings that are the table's.
+    :raises WarehouseMissingError: naming the directory.
+    """
+    missing = [place for place in places if listings[place] is None]
+    if missing:
+        _require_directory(filesystem, table, location)
+    for place in missing:
+        if not paths.is_inside(location, place):
+            _require_directory(filesystem, table, place)
+
+
+def require_place(site: Site, table: Table) -> None:
+    """Refuse to conclude anything from a replica's table directory that was not found, when its warehouse is not there.
+
+    :raises WarehouseMissingError: naming it.
+    """
+    filesystem, places = site.filesystem, site.client.places
+    if not filesystem.can_fence(table.location):
+        return
+    root = places.root_of(table.db, table.location)
+    if root == table.location.rstrip("/"):
+        _require_directory(filesystem, table.qualified_name, root)
+    record = places.find(root)
+    if not (_has_entries(filesystem, root) if record is None else _marker(filesystem, root) == record):
+        raise WarehouseMissingError(
+            f"{root} of {site.name} is not there, or is another disk than its metastore knows: {table.qualified_name} "
+            "was not found in it. Is it mounted on this machine? Nothing was replicated; mount it and try again"
+        )
+
+
+def _has_entries(filesystem: Filesystem, root: str) -> bool:
+    try:
+        return bool(filesystem.list_files(root))
+    except FileNotFoundError:
+        return False
+
+
+def _marker(filesystem: Filesystem, root: str) -> str | None:
+    try:
+        return str(json.loads(filesystem.read_text(paths.join(root, PLACE_MARKER)))["id"])
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _require_directory(filesystem: Filesystem, table: str, location: str) -> None:
+    if filesystem.can_fence(location) and not filesystem.exists(location):
+        raise WarehouseMissingError(
+            f"the directory {location} of {table} is not there, and the catalog says that the table was not dropped. "
+            "Is its disk mounted here? It was not replicated as an empty one; restore the directory, or drop the table"
+        )
