@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests of one file stay together: they share a Spark application and a database server with each other.
 PARALLEL ?= -n 2 --dist loadfile
 
-.PHONY: install accelerator demo test test-unit test-mariadb test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long soak mariadb ui test-browser chromium lint format bench clean lock help
+.PHONY: histories install accelerator dist demo test test-unit test-mariadb test-mysql test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long mutants soak mariadb libaio ui test-browser chromium lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -29,6 +29,11 @@ accelerator: $(JAR)
 $(JAR): $(STAMP) scripts/build_accelerator.py airflow_hive_acid/__init__.py $(shell find accelerator/src -name '*.java')
 	@$(BIN)/python scripts/build_accelerator.py --if-javac
 	@mkdir -p $(@D) && touch $@
+
+## make dist           the sdist and the wheel of a release in dist/, with the jar (needs a JDK 17)
+dist: install
+	@$(BIN)/python scripts/build_accelerator.py
+	@$(BIN)/python -m build --no-isolation
 
 ## make demo           real flights through a DAG: load, change, compact, clean, check
 demo: install
@@ -56,6 +61,15 @@ MARIADB_TESTS := tests/integration/metastore tests/integration/catalog tests/int
 test-mariadb: install mariadb
 	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(PARALLEL) $(MARIADB_TESTS)
 
+## make test-mysql     the same on MySQL 8 (its server is fetched by Maven; needs Debian's package libaio1)
+test-mysql: install libaio
+	@$(BIN)/python -m pytest -q --backend mysql -m "not spark and not airflow and not interop" $(PARALLEL) $(MARIADB_TESTS)
+
+## make histories      20,000 txns of processes that are killed, on servers that crash, checked for anomalies (TXNS=…)
+TXNS ?= 20000
+histories: install mariadb
+	@$(BIN)/python -m tests.histories.run --txns $(TXNS) $(if $(SEED),--seed $(SEED))
+
 ## make test-object-store  tables on an S3 server (s3a://) and on an HDFS, both started by the tests (needs Maven)
 test-object-store: install
 	@$(BIN)/python -m pytest -q -m storage tests/storage
@@ -68,6 +82,11 @@ test-zookeeper: install
 test-airflow: install
 	@$(BIN)/python -m pytest -q --backend postgresql -m live --durations 5 tests/live
 
+## make test-interventions  who intervenes x what a writer is doing x kinds of tables: every cell; make test has every pair
+.PHONY: test-interventions
+test-interventions: install
+	@$(BIN)/python -m pytest -q --interventions whole tests/integration/interventions
+
 ## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
 test-interop: install mariadb
 	@$(BIN)/python -m pytest -q -m interop tests/interop
@@ -77,10 +96,18 @@ PROGRAMS ?= 300
 test-interop-long: install
 	@$(BIN)/python -m pytest -q -m interop --programs $(PROGRAMS) --durations 10 tests/interop/test_programs.py
 
+## make mutants        mutation testing of the pure rooms, on one core at low priority (ROOMS="maintenance format": these)
+mutants: install
+	@$(BIN)/python scripts/mutants.py $(ROOMS) $(if $(SHOW),--show)
+
 ## make soak           the maintenance DAGs in a real Airflow under a writer and readers (MINUTES=10)
 soak: MINUTES = 10
 soak: install
 	@$(BIN)/python scripts/soak.py --minutes $(MINUTES)
+
+## make test-crashes   every statement stopped in front of each of its effects, killed or asleep, and tried again
+test-crashes: install
+	@$(BIN)/python -m pytest -q -rP --crashes-every 1 $(PARALLEL) tests/integration/engine/test_crash_matrix.py
 
 ## make test-programs  40 random programs of DML on our engine, beside a plain model in Python; make test has 8 of them
 test-programs: install
@@ -90,6 +117,18 @@ test-programs: install
 test-programs-long: PROGRAMS = 200
 test-programs-long: install
 	@$(BIN)/python -m pytest -q --backend sqlite --programs $(PROGRAMS) tests/integration/sql/test_random_programs.py
+
+## make simulate       the whole control plane in one thread, everything that can die dying, by seeds (SEEDS=0-999)
+.PHONY: simulate
+SEEDS ?= 0-999
+simulate: install
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
+
+## make fuzz           what strangers can write, changed at random, into everything that reads it (SECONDS=60 a target)
+.PHONY: fuzz
+fuzz: SECONDS = 60
+fuzz: install
+	@$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) $(if $(FIRST),--first $(FIRST))
 
 # A browser for test-browser; as root it is installed.
 chromium:
@@ -106,6 +145,14 @@ mariadb:
 	    echo "mariadbd is missing: install Debian's package mariadb-server (sudo apt-get install mariadb-server)" >&2; \
 	    exit 1; }; \
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends mariadb-server; }
+
+# What the MySQL of test-mysql is linked with; as root it is installed.
+libaio:
+	@PATH="$$PATH:/usr/sbin:/sbin"; ldconfig -p | grep -q 'libaio\.so\.1 ' || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo "libaio.so.1 is missing: install Debian's package libaio1 (sudo apt-get install libaio1)" >&2; \
+	    exit 1; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends libaio1; }
 
 ## make lint           ruff, mypy --strict, the arrows between rooms, no SQL made from strings
 lint: install

@@ -1,25 +1,21 @@
 """Fixtures shared by all layers: metastores on each database, a warehouse, Hive-written tables, a Spark session.
 
-``--backend`` chooses the databases: ``sqlite`` and ``postgresql`` (both are the default), and ``mariadb``. PostgreSQL
-comes from a pip-installed server, MariaDB from Debian's package ``mariadb-server``; each is started once per test
-session on a directory of its own.
+``--backend`` chooses the databases: ``sqlite`` and ``postgresql`` (both are the default), ``mariadb`` and ``mysql``
+(``tests/mysql_servers.py``). PostgreSQL comes from a pip-installed server; each is started once per test session on a
+directory of its own.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
-import functools
 import itertools
 import json
 import os
 import shutil
-import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -30,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from tests import mysql_servers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
 FIXTURES = Path(__file__).parent / "fixtures"
-BACKENDS = ("sqlite", "postgresql", "mariadb")
+BACKENDS = ("sqlite", "postgresql", *mysql_servers.KINDS)
 DEFAULT_BACKENDS = ("sqlite", "postgresql")
 _database_numbers = itertools.count(1)
 
@@ -75,10 +73,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="off: in-process Spark tests do without the optional jar (default: with it, if there is a Java compiler)",
     )
     parser.addoption(
+        "--crashes-every",
+        type=int,
+        default=0,
+        help="crash and zombie matrix: take every n-th cell (1: all, make test-crashes; 0: one of each statement)",
+    )
+    parser.addoption(
         "--stream-kills",
         type=int,
         default=2,
         help="streaming: how many times a process is killed at a random moment (default: 2)",
+    )
+    parser.addoption(
+        "--interventions",
+        choices=("small", "whole"),
+        default="small",
+        help="whole: every cell of the intervention matrix on every database (make test-interventions)",
     )
     parser.addoption(
         "--programs",
@@ -166,155 +176,18 @@ def drop_postgresql_database(server_url: str, url: str) -> None:
     engine.dispose()
 
 
-def _mariadb_program(name: str) -> str:
-    # Debian keeps servers in a directory that is not on every user's PATH.
-    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
-    if found is None:
-        pytest.fail(
-            f"{name} is not installed; it comes with Debian's package mariadb-server: apt-get install "
-            "mariadb-server, or run make test-mariadb as root, which does that",
-            pytrace=False,
-        )
-    return found
-
-
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[str]:
     """URL of a running MariaDB server of this session; it listens on a socket in its own directory only."""
-    server, install = _mariadb_program("mariadbd"), _mariadb_program("mariadb-install-db")
-    # A short path: names of sockets may not be longer than 107 bytes. In memory, creating a metastore is ten times
-    # as fast.
-    memory = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
-    roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
-    home = Path(tempfile.mkdtemp(prefix="hive-acid-mariadb-", dir=memory if roomy else None))
-    try:
-        with _running_mariadb(server, install, home) as url:
-            yield url
-    finally:
-        shutil.rmtree(home)
+    with mysql_servers.server("mariadb") as url:
+        yield url
 
 
-@contextlib.contextmanager
-def _running_mariadb(server: str, install: str, home: Path) -> Iterator[str]:
-    who = ["--user=root"] if os.geteuid() == 0 else []
-    # Of its own: a server that starts removes the temporary tables it finds there, those of its neighbours too.
-    (home / "tmp").mkdir()
-    own = os.environ | {"TMPDIR": str(home / "tmp")}
-    # Tests need no durability: what makes CREATE TABLE slow is switched off.
-    done = subprocess.run(
-        [
-            install,
-            "--no-defaults",
-            *who,
-            f"--datadir={home / 'data'}",
-            "--skip-test-db",
-            "--auth-root-authentication-method=normal",
-        ],
-        env=own,
-        text=True,
-        capture_output=True,
-    )
-    assert done.returncode == 0, f"{install} fails:\n{done.stdout}{done.stderr}"
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                server,
-                "--no-defaults",
-                *who,
-                f"--datadir={home / 'data'}",
-                f"--socket={home / 'socket'}",
-                "--skip-networking",
-                "--skip-log-bin",
-                "--performance-schema=OFF",
-                "--innodb-file-per-table=OFF",
-                "--innodb-flush-method=nosync",
-                "--innodb-flush-log-at-trx-commit=0",
-                "--innodb-doublewrite=OFF",
-                "--innodb-use-native-aio=OFF",
-                "--innodb-log-file-size=32M",
-                "--debug-no-sync",
-                "--skip-sync-frm",
-                "--innodb-stats-auto-recalc=OFF",
-                "--table-open-cache=4000",
-                "--table-definition-cache=4000",
-                "--max-connections=400",
-            ],
-            env=own,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        url = sa.URL.create(
-            "mysql+pymysql", "root", host="localhost", database="mysql", query={"unix_socket": str(home / "socket")}
-        )
-        _wait_for_mariadb(process, home)
-        yield url.render_as_string(hide_password=False)
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def _wait_for_mariadb(process: subprocess.Popen[bytes], home: Path) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        # Not with the driver, which leaves its socket open when it finds no server.
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(60)
-            try:
-                probe.connect(str(home / "socket"))
-                if probe.recv(1):
-                    return
-            except OSError as error:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"MariaDB does not start; its log:\n{(home / 'log').read_text()}") from error
-        time.sleep(0.05)
-
-
-@functools.lru_cache
-def _mariadb_copy_statements(server_url: str, template: str) -> tuple[str, ...]:
-    """What makes the tables of a database again, with their rows, in any other one."""
-    engine = sa.create_engine(sa.make_url(server_url).set(database=template), poolclass=sa.pool.NullPool)
-    creates, fills = [], []
-    with engine.connect() as connection:
-        for name in sa.inspect(connection).get_table_names():
-            creates.append(connection.exec_driver_sql(f"SHOW CREATE TABLE `{name}`").one()[1])
-            if connection.exec_driver_sql(f"SELECT COUNT(*) FROM `{name}`").scalar_one():  # noqa: S608 - our names
-                fills.append(f"INSERT INTO `{name}` SELECT * FROM `{template}`.`{name}`")  # noqa: S608
-    return ("SET foreign_key_checks = 0, sql_mode = 'NO_AUTO_VALUE_ON_ZERO'", *creates, *fills, "COMMIT")
-
-
-def new_mariadb_database(server_url: str, template: str | None = None) -> str:
-    """Create a database on the server, with the tables and rows of ``template``, and return its URL."""
-    from pymysql.constants import CLIENT
-
-    name = f"metastore_{os.getpid()}_{next(_database_numbers)}"
-    url = sa.make_url(server_url)
-    statements = [f"CREATE DATABASE `{name}`", f"USE `{name}`"]
-    if template is not None:
-        statements += _mariadb_copy_statements(server_url, template)
-    # One text: ninety tables in one round trip.
-    engine = sa.create_engine(url, poolclass=sa.pool.NullPool, connect_args={"client_flag": CLIENT.MULTI_STATEMENTS})
-    driver = engine.raw_connection()
-    try:
-        cursor = driver.cursor()
-        cursor.execute("; ".join(statements))
-        while cursor.nextset():
-            pass
-    finally:
-        driver.close()
-    return url.set(database=name).render_as_string(hide_password=False)
-
-
-def drop_mariadb_database(server_url: str, database_url: str) -> None:
-    """Drop a database, and end what a test left running in it; the space is used again."""
-    name = sa.make_url(database_url).database
-    engine = sa.create_engine(server_url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-    sessions = sa.table("PROCESSLIST", sa.column("ID"), sa.column("DB"), schema="information_schema")
-    with engine.connect() as connection:
-        for session in connection.execute(sa.select(sessions.c.ID).where(sessions.c.DB == name)).scalars():
-            with contextlib.suppress(sa.exc.OperationalError):  # it has ended by itself meanwhile
-                connection.exec_driver_sql(f"KILL {session}")
-        connection.exec_driver_sql(f"DROP DATABASE `{name}`")
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[str]:
+    """URL of a running MySQL 8 server of this session; it listens on a socket in its own directory only."""
+    with mysql_servers.server("mysql") as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -327,8 +200,8 @@ def schema_template(backend: str, request: pytest.FixtureRequest, tmp_path_facto
         with MetastoreClient(f"sqlite:///{path}") as client:
             client.create_schema()
         return str(path)
-    if backend == "mariadb":
-        url = new_mariadb_database(request.getfixturevalue("mariadb_server"))
+    if backend in mysql_servers.KINDS:
+        url = mysql_servers.new_database(request.getfixturevalue(f"{backend}_server"))
     else:
         url = new_postgresql_database(request.getfixturevalue("postgresql_server"))
     with MetastoreClient(url) as client:
@@ -343,11 +216,11 @@ def _fresh_metastore(backend: str, template: str, request: pytest.FixtureRequest
         source.close()
         target.close()
         yield f"sqlite:///{path}"
-    elif backend == "mariadb":
-        server = request.getfixturevalue("mariadb_server")
-        url = new_mariadb_database(server, template)
+    elif backend in mysql_servers.KINDS:
+        server = request.getfixturevalue(f"{backend}_server")
+        url = mysql_servers.new_database(server, template)
         yield url
-        drop_mariadb_database(server, url)
+        mysql_servers.drop_database(server, url)
     else:
         server = request.getfixturevalue("postgresql_server")
         url = new_postgresql_database(server, template)
@@ -374,11 +247,11 @@ def database_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -
     """URL of an empty database, one per test, on each backend."""
     if backend == "sqlite":
         yield f"sqlite:///{tmp_path / 'metastore.db'}"
-    elif backend == "mariadb":
-        server = request.getfixturevalue("mariadb_server")
-        url = new_mariadb_database(server)
+    elif backend in mysql_servers.KINDS:
+        server = request.getfixturevalue(f"{backend}_server")
+        url = mysql_servers.new_database(server)
         yield url
-        drop_mariadb_database(server, url)
+        mysql_servers.drop_database(server, url)
     else:
         server = request.getfixturevalue("postgresql_server")
         url = new_postgresql_database(server)

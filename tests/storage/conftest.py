@@ -33,7 +33,9 @@ def start_engine(client: MetastoreClient, tmp_path: Path) -> Iterator[Callable[.
     engines: list[Engine] = []
 
     def start(warehouse: str, conf: Mapping[str, str], accelerator: str = "auto") -> Engine:
-        launcher = SparkSubmitLauncher("local[2]", conf, log_directory=tmp_path / "logs", accelerator=accelerator)
+        launcher = SparkSubmitLauncher(
+            "local[2]", conf, log_directory=tmp_path / "logs", accelerator=accelerator, passed_on=("AWS_*",)
+        )
         engines.append(Engine(client, launcher, warehouse))
         return engines[-1]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import pytest
 
-from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, PublishError
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, TxnAbortedError
 from airflow_hive_acid.filesystem import AnyFilesystem, fence_staging, open_filesystem
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
 
@@ -126,7 +126,7 @@ def test_a_batch_is_read_on_hdfs_while_its_files_are_open(
         fence_jobs_of(client, files, [client.jobs.get(job_id).txn_id], "a test")
 
     client.jobs.record_manifest = fenced  # type: ignore[method-assign]
-    with pytest.raises(PublishError, match="was fenced because its txn was given up"):
+    with pytest.raises(TxnAbortedError, match="was given up: a test"):
         batch.commit()
     client.jobs.record_manifest = record_manifest  # type: ignore[method-assign]
     assert numbers() == [0, 1, 2, 10, 11, 12]

@@ -171,6 +171,7 @@ def test_a_killed_job_is_fenced_by_its_record(
         [
             str(Path(sys.executable).parent / "hive-acid"),
             *("--metastore-url", str(client.database.url), "--spark-master", "local[1]"),
+            *("--set", "hive.acid.job.environment=AWS_*"),
             *(part for pair in conf.items() for part in ("--spark-conf", "=".join(pair))),
             # The first task ends and its file becomes an object; the second one never would.
             *(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.settings import SETTINGS, Settings, Source, parse_duration, read_hive_site
+from airflow_hive_acid.settings import SETTINGS, Kind, Settings, Source, parse_duration, read_hive_site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,3 +107,12 @@ def test_a_broken_hive_site_is_refused(tmp_path: Path, text: str, says: str) -> 
         read_hive_site(path)
     with pytest.raises(InvalidArgumentsError, match="cannot be read"):
         read_hive_site(tmp_path / "absent.xml")
+
+
+@pytest.mark.parametrize(
+    "key", [s.key for s in SETTINGS.values() if s.kind in (Kind.DURATION, Kind.INTEGER, Kind.NUMBER)]
+)
+def test_no_number_is_taken_that_no_clock_or_column_can_hold(key: str) -> None:
+    for text in ("9" * 40, "-" + "9" * 40, "1e400", "-1e400", "NaN", "9" * 30 + "d"):
+        with pytest.raises(InvalidArgumentsError, match=re.escape(key)):
+            Settings({Source.CONNECTION: {key: text}})

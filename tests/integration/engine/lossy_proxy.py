@@ -48,6 +48,7 @@ class LossyProxy:
         self._instead: Callable[[], None] | None = None
         self.commits = 0
         self.lost: Lost | None = None
+        self._away = False
 
     @property
     def url(self) -> str:
@@ -63,6 +64,16 @@ class LossyProxy:
         """
         with self._lock:
             self._at, self._what, self._instead, self.commits, self.lost = number, what, instead, 0, None
+
+    def leave(self) -> None:
+        """As a server that is not there: connections break, and new ones are refused, until :meth:`come_back`."""
+        self._away = True
+        for each in list(self._sockets):
+            _end(each)
+
+    def come_back(self) -> None:
+        """As a server that was started again."""
+        self._away = False
 
     def close(self) -> None:
         """End everything."""
@@ -80,6 +91,9 @@ class LossyProxy:
                 client, _ = self._listening.accept()
             except OSError:
                 return
+            if self._away:
+                client.close()
+                continue
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # answers are many small messages
             server = socket.socket(socket.AF_UNIX)
             try:

@@ -13,6 +13,8 @@ from airflow_hive_acid.errors import (
     NoSuchObjectError,
     PublishError,
 )
+from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.maintenance.doctor import examine_tables
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.jobs import JobState
 from airflow_hive_acid.settings import Source
@@ -260,3 +262,12 @@ def test_a_rebalance_is_queued_with_its_order_and_buckets(engine, client):
     assert (asked.type.name, asked.number_of_buckets, asked.order_by) == ("REBALANCE", 7, "ORDER BY a DESC")
     with pytest.raises(InvalidArgumentsError, match=r"w\.b cannot be rebalanced"):
         engine.run("ALTER TABLE w.b COMPACT 'rebalance'")
+
+
+def test_the_doctor_finds_nothing_beside_records_of_ddl_and_of_plain_writes(engine, client, warehouse):
+    engine.run(
+        "CREATE TABLE w.x (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='false'); INSERT INTO w.x VALUES (1)"
+    )
+    engine.run("CREATE TABLE w.y (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    assert {job.kind for name in ("w.x", "w.y") for job in client.jobs.of_write_ids(name)} == {"ddl", "insert"}
+    assert list(examine_tables(client, open_filesystem(warehouse), ["w.x", "w.y"])) == []

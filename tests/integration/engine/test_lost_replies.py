@@ -38,6 +38,7 @@ class Task:
         self.runs = 0
         self.spark = FakeSpark()
         self.onlooker = MetastoreClient(url)
+        self.pause: Callable[[], None] = lambda: None  # nobody needs two seconds to come back here
 
     def attempt(self, url: str) -> list[int]:
         """One try; its txns.
@@ -45,7 +46,7 @@ class Task:
         :raises HiveAcidError: as the task would fail.
         """
         with MetastoreClient(url) as client:
-            client.database._sleep = lambda seconds: None  # nobody needs two seconds to come back here
+            client.database._sleep = lambda seconds: self.pause()
             with Engine(client, self.spark, self.warehouse, agent_info=f"run {self.runs}") as engine:
                 once = Once(("dag", f"run {self.runs}", "task", "-1"))
                 results = engine.run(OVERWRITE, once=once)
@@ -108,8 +109,40 @@ def test_a_database_that_restarts_in_the_middle_of_a_call_loses_and_repeats_noth
     assert len(lost) >= 3
 
 
+@pytest.mark.parametrize("what", Lost)
+def test_a_database_that_is_not_there_for_a_while_loses_and_repeats_nothing(
+    task: Task, proxy: LossyProxy, what: Lost
+) -> None:
+    """
+    t1  a statement runs; in front of its n-th COMMIT, or behind it and so in front of what comes next, the server goes,
+        and is not there when it is asked again, and again
+    t2  it comes back in time, and the statement comes through; or the task has failed
+    t3  the task is tried again: of all its txns one is committed, with the rows it told of if it told of any (R14)
+    """
+    pauses = [0]
+
+    def leave() -> None:
+        pauses[0] = 0
+        proxy.leave()
+
+    def pause() -> None:
+        pauses[0] += 1
+        if pauses[0] == 3:
+            proxy.come_back()
+
+    task.pause = pause
+    lost, _ = lose_each(task, proxy, what, every=3, instead=leave, before=proxy.come_back)
+    assert len(lost) >= 3
+
+
 def lose_each(
-    task: Task, proxy: LossyProxy, what: Lost, *, every: int = 1, instead: Callable[[], None] | None = None
+    task: Task,
+    proxy: LossyProxy,
+    what: Lost,
+    *,
+    every: int = 1,
+    instead: Callable[[], None] | None = None,
+    before: Callable[[], None] = lambda: None,
 ) -> tuple[list[int], list[int]]:
     """Lose one COMMIT of a statement after the other, and look at what its task comes to.
 
@@ -118,6 +151,7 @@ def lose_each(
     lost, unknown = [], []
     for number in range(1, MOST_COMMITS, every):
         task.runs += 1
+        before()
         proxy.lose(number, what, instead)
         told = []
         try:

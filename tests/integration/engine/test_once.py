@@ -15,6 +15,7 @@ from airflow_hive_acid.errors import (
     JobFailedError,
     TxnAbortedError,
 )
+from airflow_hive_acid.metastore.aborts import AbortedTxns
 from airflow_hive_acid.metastore.claim_rules import Rerun
 
 pytestmark = pytest.mark.rule("R14")
@@ -93,8 +94,7 @@ def test_commit_that_comes_after_the_take_over_is_refused(engine, client, other,
 def take_over_without_abort(client, monkeypatch, other):
     """As if the later try had died between taking the claim over and aborting the earlier txn, and a third came."""
     with monkeypatch.context() as patch:
-        patch.setattr(client, "abort_txn", lambda *_args, **_kwargs: None)
-        patch.setattr("airflow_hive_acid.engine.claiming.fence_jobs_of", lambda *_args: None)
+        patch.setattr("airflow_hive_acid.engine.claiming.end_txns", lambda *_args: AbortedTxns())
         other.run(INSERT, once=ONCE)
 
 

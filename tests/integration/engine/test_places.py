@@ -6,9 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.buckets import MAX_STATEMENT
+from airflow_hive_acid.metastore.schema_catalog import SDS, TBLS
 
 VALUES = {
     "../x": "k=..%2Fx",
@@ -44,7 +46,9 @@ def test_a_table_outside_of_the_warehouse_is_written_there_and_nowhere_else(engi
     place = tmp_path / "elsewhere" / "t"
     engine.run(f"CREATE TABLE w.o (a INT) STORED AS ORC LOCATION '{place}'")
     engine.run("INSERT INTO w.o VALUES (1); TRUNCATE TABLE w.o")
-    assert sorted(p.name for p in place.iterdir()) == ["base_0000002", "delta_0000001_0000001_0000"]
+    assert sorted(p.name for p in place.iterdir()) == [
+        "_hive_acid_place", "base_0000002", "delta_0000001_0000001_0000",
+    ]  # fmt: skip
 
 
 def test_a_table_at_a_symbolic_link_is_written_through_it_and_the_link_stays(engine, tmp_path):
@@ -70,3 +74,32 @@ def test_more_statements_than_the_format_can_number_are_refused(engine, client, 
             InvalidArgumentsError, match=r"has run 4096 statements on w\.t, and the format numbers 4096"
         ):
             transaction.execute("INSERT INTO w.t VALUES (1, 'x')")
+
+
+def test_a_table_that_is_refused_its_place_leaves_no_directory_there(engine, client):
+    place = Path(client.catalog.get_table("w.t").location.removeprefix("file:"))
+    for location in (f"{place}/in/it", f"file://{place}"):
+        with pytest.raises(InvalidArgumentsError, match=r"would share files with table w\.t"):
+            engine.run(f"CREATE EXTERNAL TABLE w.u (a INT) STORED AS ORC LOCATION '{location}'")
+    assert not (place / "in").exists()
+    with pytest.raises(InvalidArgumentsError, match=r"would share files with table w\.t"):
+        engine.run(f"CREATE DATABASE v LOCATION '{place}/db'")
+    assert not (place / "db").exists()
+
+
+@pytest.mark.parametrize("below", ["", "/in/it"])
+def test_a_drop_leaves_files_that_a_hive_has_let_two_tables_share(engine, client, caplog, below):
+    """A Hive made w.u at, or in, the directory of w.s; either may be dropped first, and no file goes."""
+    engine.run("CREATE TABLE w.s (a INT) STORED AS ORC; INSERT INTO w.s VALUES (1)")
+    engine.run("CREATE TABLE w.u (a INT) STORED AS ORC")
+    shared = client.catalog.get_table("w.s")
+    of_other = select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == client.catalog.get_table("w.u").id)
+    change = update(SDS).where(SDS.c.SD_ID.in_(of_other)).values(LOCATION=f"{shared.location}{below}")
+    client.database.run(lambda connection: connection.execute(change))
+    place = Path(shared.location.removeprefix("file:"))
+    files = sorted(p for p in place.rglob("*") if p.is_file())
+    engine.run("DROP TABLE w.u" if below else "DROP TABLE w.s")
+    assert sorted(p for p in place.rglob("*") if p.is_file()) == files
+    assert "were not removed with the table: they are shared with table w" in caplog.text
+    engine.run("DROP TABLE w.s" if below else "DROP TABLE w.u")
+    assert not place.exists()

@@ -470,6 +470,7 @@ def _directories(client):
     return [
         d
         for job in client.jobs.of_write_ids("w.t")
+        if job.write_id is not None  # not that of CREATE TABLE
         for d in Manifest.from_document(job.manifest).directories
     ]  # fmt: skip
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
     InvalidArgumentsError,
@@ -15,11 +16,20 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.format.jobs import Insert, Select
+from airflow_hive_acid.settings import Source
 
 
 def names_in(client, table, partition=""):
     root = Path(client.catalog.get_table(table).location.removeprefix("file:")) / partition
     return sorted(p.name for p in root.iterdir() if not p.name.startswith(("_tmp", ".")) and "=" not in p.name)
+
+
+@pytest.mark.parametrize("script", ["SELECT a FROM w.t", "START TRANSACTION; SELECT a FROM w.t; COMMIT"])
+def test_every_select_has_a_bound_on_what_it_brings_back(client, fake, warehouse, engine, script):
+    settings = client.settings.with_overrides(Source.REQUEST, {"hive.acid.select.max.bytes": "1000"})
+    with Engine(client, fake, warehouse, settings=settings, agent_info="bounded") as bounded:
+        bounded.run(script)
+    assert fake.specs[-1].step.max_bytes == 1000
 
 
 def test_a_multi_insert_is_one_statement_and_one_transaction(engine, client, fake):

@@ -17,6 +17,7 @@ from airflow_hive_acid.maintenance.doctor_rules import Check
 from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, HIVE_LOCKS, TXNS
+from tests import orc_footers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,9 @@ def test_a_sound_warehouse_has_no_findings(
     table.delete()
     table.abort()
     parted.insert(partition="day=1")
+    for made in (table, parted):
+        for file in local(made.location).rglob("bucket_*"):
+            file.write_bytes(orc(1, 0, 0))
     with client.transaction({"default.t": "insert"}):
         timeout = client.settings.milliseconds("hive.txn.timeout")
         assert examine_metastore(client, timeout) == []
@@ -58,6 +62,10 @@ def test_what_ended_owners_have_left_is_found(client: MetastoreClient, make_tabl
     assert found[Check.SILENT_LOCK].place.startswith(f"lock {free}.1 on default.t")
 
 
+def local(uri: str) -> Path:
+    return Path(uri.removeprefix("file:").replace("//", "/"))
+
+
 def orc(*counts: int) -> bytes:
     """The end of an ORC file whose writer noted so many inserts, updates and deletes."""
     name, value = b"hive.acid.stats", ",".join(map(str, counts)).encode()
@@ -73,7 +81,7 @@ def test_tables_that_hive_wrote_are_judged_by_the_ids_the_metastore_has_given(
 ) -> None:
     """Hive's own files: unknown until their write ids are given, and those of an older Hive without version files."""
     table = make_table("default.t")
-    place = Path(table.location.removeprefix("file:").replace("//", "/"))
+    place = local(table.location)
     for directory in golden("unpart_dml", "3_delete").root.iterdir():
         shutil.copytree(directory, place / directory.name)
     names = sorted(d.name for d in place.iterdir() if d.is_dir())
@@ -96,10 +104,69 @@ def test_tables_that_hive_wrote_are_judged_by_the_ids_the_metastore_has_given(
     for contents, said in ((orc(5, 1, 0), "holds update or delete events"), (whole[:-1], "is unknown")):
         data.write_bytes(contents)
         found = list(examine_tables(client, fs))
-        assert {f.check for f in found} == {Check.OLD_UPDATES, Check.EMPTY_DELETE_DELTA}
+        damaged = {f.place.rpartition("/")[0] for f in found if f.check is Check.DAMAGED_FILE}
+        cut = {f"{table.location}/{data.parent.name}"} if contents == whole[:-1] else set()
+        assert damaged == cut | (set() if empty else {f"{table.location}/{delete_delta}"})
+        assert {f.check for f in found} - {Check.DAMAGED_FILE} == {Check.OLD_UPDATES, Check.EMPTY_DELETE_DELTA}
         assert [said in f.text for f in found if f.check is Check.OLD_UPDATES] == [True]
     assert [f.place for f in found if f.check is Check.EMPTY_DELETE_DELTA] == [f"{table.location}/{delete_delta}"]
     assert [path for path in before if not path.endswith("_orc_acid_version") and not Path(path).exists()] == []
+
+
+def _no_bytes(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def _three_bytes(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:3])
+
+
+def _without_its_end(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+def _lying_footer(file: Path) -> None:
+    orc_footers.lie(file, orc_footers.ROWS, 77)
+
+
+def _lying_stripe(file: Path) -> None:
+    orc_footers.lie(file, orc_footers.STRIPE, 77)
+
+
+def _lying_statistics(file: Path) -> None:
+    orc_footers.lie(file, orc_footers.STATISTICS, 77)
+
+
+DAMAGES = (_no_bytes, _three_bytes, _without_its_end, _lying_footer, _lying_stripe, _lying_statistics, Path.unlink)
+
+
+@pytest.mark.parametrize("kind", ["delta", "delete_delta", "compacted"])
+def test_damage_to_a_file_of_hives_is_found_and_named(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], golden: Callable[..., Any], kind: str
+) -> None:
+    table = make_table("default.t")
+    place = local(table.location)
+    stage = ("minor_major", "7_major_cleaned") if kind == "compacted" else ("unpart_dml", "3_delete")
+    client.seed_write_id("default.t", 20)
+    for txn in client.open_txns(60):
+        client.commit_txn(txn)
+    pattern = "base_*_v*" if kind == "compacted" else f"{kind}_*"
+    for damage in (None, *DAMAGES):
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(golden(*stage).root, place)
+        if damage is None:
+            assert list(examine_tables(client, fs)) == []
+            continue
+        file = sorted(place.glob(f"{pattern}/bucket_*"))[0]
+        damage(file)
+        found = [f.place for f in examine_tables(client, fs) if f.check is Check.DAMAGED_FILE]
+        where = f"{table.location}/{file.parent.name}"
+        if damage is not Path.unlink:
+            assert found == [f"{where}/{file.name}"], damage
+        elif kind == "compacted" or any(file.parent.glob("bucket_*")):
+            assert found == [], "a bucket without rows may have no file"
+        else:
+            assert found == [where]
 
 
 def test_the_exit_code_tells_whether_something_was_found(

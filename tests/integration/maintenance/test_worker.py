@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import update
 
 from airflow_hive_acid.errors import CommitStateUnknownError, MetastoreUnavailableError
 from airflow_hive_acid.format.jobs import Bucketing, Column, Compact, JobError, JobResult
@@ -14,6 +16,7 @@ from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
 from airflow_hive_acid.metastore.jobs import JobState
+from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE
 from airflow_hive_acid.metastore.transactions import Transaction
 from tests.integration.maintenance.steps import check_untouched
 
@@ -83,6 +86,33 @@ def test_the_txn_that_is_aborted_under_a_worker_ends_its_request(
     outcome = run_worker(client, fs, run, "w")[0]
     assert outcome.kind is Kind.FAILED
     assert client.compactions.get(outcome.request_id).state is CompactionState.FAILED
+    check_untouched(client, asked)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ORDER BY raise_error(java_method('java.lang.System', 'getenv', 'SECRET'))",
+        "ORDER BY (SELECT max(value) FROM text.`file:/etc/passwd`)",
+        "ORDER BY a LIMIT 1",
+        "ORDER BY no_such_column",
+        ") x -- ",
+    ],
+)
+def test_an_order_that_another_engine_wrote_into_the_queue_is_no_text_to_run(
+    client: MetastoreClient, fs: Filesystem, asked: Any, text: str
+) -> None:
+    """The queue is anybody's who may write the database: a Worker reads again what stands there."""
+    rebalance = {"CQ_ORDER_BY": text, "CQ_TYPE": CompactionType.REBALANCE.value}
+    client.database.run(lambda connection: connection.execute(update(COMPACTION_QUEUE).values(rebalance)))
+
+    def never(spec: JobSpec) -> JobResult:
+        raise AssertionError(spec)
+
+    outcome = run_worker(client, fs, never, "w")[0]
+    assert outcome.kind is Kind.REFUSED
+    assert "ORDER BY of a rebalance" in outcome.reason
+    assert client.compactions.get(outcome.request_id).state is CompactionState.REFUSED
     check_untouched(client, asked)
 
 
@@ -241,3 +271,27 @@ def test_the_job_learns_how_rows_are_placed_in_buckets(
     (spec,) = specs
     assert isinstance(spec.step, Compact)
     assert spec.step.target.bucketing == Bucketing(("a",), 4, "2", (("b", False), ("a", True)))
+
+
+@pytest.mark.rule("R17")
+def test_a_compaction_is_synced_before_it_commits(
+    client: MetastoreClient, fs: Filesystem, asked: Any, compact_lines: RunJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit lets the Cleaner remove the originals: until then the base must be on the disk."""
+    done: list[str] = []
+    fsync, commit = os.fsync, Transaction.commit
+
+    def record(descriptor: int) -> None:
+        fsync(descriptor)
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def committing(self: Transaction, *args: Any, **more: Any) -> Any:
+        done.append("commit")
+        return commit(self, *args, **more)
+
+    monkeypatch.setattr(os, "fsync", record)
+    monkeypatch.setattr(Transaction, "commit", committing)
+    assert run_worker(client, fs, compact_lines, "w")[0].kind is Kind.COMPACTED
+    before = done[: done.index("commit")]
+    (base,) = [path for path in before if path.rpartition("/")[2].startswith("base_")]
+    assert {f"{base}/bucket_00000", f"{base}/_orc_acid_version", base.rpartition("/")[0]} <= set(before)

@@ -17,6 +17,7 @@ from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.filesystem.local import LocalFilesystem
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.maintenance.worker import release_worker
 from airflow_hive_acid.maintenance.worker_jobs import Application
 from airflow_hive_acid.maintenance.worker_runner import JobRunner
@@ -263,9 +264,11 @@ def change_column(client: MetastoreClient, fs: Filesystem, location: str) -> Non
 
 def forget_table(client: MetastoreClient, fs: Filesystem, location: str) -> None:
     """Dropped with its directory by a Hive that takes no lock for it."""
-    tables = METADATA.tables["TBLS"]
+    Places(client, fs).require("default", location)  # the warehouse is known, so that it can be told from a lost one
+    tables, storage = METADATA.tables["TBLS"], METADATA.tables["SDS"]
     with client.database.transaction() as connection:
         connection.execute(sa.update(tables).where(tables.c.TBL_NAME == "t").values(TBL_NAME="gone"))
+        connection.execute(sa.update(storage).where(storage.c.LOCATION == location).values(LOCATION="file:/gone"))
     fs.delete(location, inside=location.rpartition("/")[0])
 
 

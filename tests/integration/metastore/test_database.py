@@ -361,14 +361,17 @@ def test_a_read_only_metastore_is_named_with_the_remedy(metastore_url: str, back
                 with pytest.raises(sa.exc.OperationalError, match="readonly"):
                     conn.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=9))
             return
-    else:
-        option = {
-            "postgresql": {"options": "-c default_transaction_read_only=on"},
-            "mariadb": {"init_command": "SET SESSION TRANSACTION READ ONLY"},
-        }[backend]
+    elif backend == "postgresql":
+        option = {"options": "-c default_transaction_read_only=on"}
         url = sa.make_url(metastore_url).update_query_dict(option).render_as_string(hide_password=False)
-    with MetastoreClient(url) as client, pytest.raises(MetastoreUnavailableError, match=r"read-only.*write access"):
-        client.open_txn()
+    else:
+        url = metastore_url
+    with MetastoreClient(url) as client:
+        if backend in ("mariadb", "mysql"):
+            read_only = "SET SESSION TRANSACTION READ ONLY"
+            sa.event.listen(client.database.engine, "connect", lambda driver, _: driver.query(read_only))
+        with pytest.raises(MetastoreUnavailableError, match=r"read-only.*write access"):
+            client.open_txn()
 
 
 def test_a_user_without_rights_is_told_so(metastore_url: str, client: MetastoreClient, backend: str) -> None:
@@ -377,6 +380,7 @@ def test_a_user_without_rights_is_told_so(metastore_url: str, client: MetastoreC
     create, drop, told = {
         "postgresql": ("CREATE ROLE nobody_special LOGIN", "DROP ROLE nobody_special", "permission denied"),
         "mariadb": ("CREATE USER nobody_special@localhost", "DROP USER nobody_special@localhost", "Access denied"),
+        "mysql": ("CREATE USER nobody_special@localhost", "DROP USER nobody_special@localhost", "Access denied"),
     }[backend]
     with client.database.transaction() as conn:
         conn.execute(sa.DDL(create))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ from airflow_hive_acid.metastore.schema_leases import HIVE_LEASE
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 pytestmark = pytest.mark.rule("R8")
 
@@ -49,8 +50,15 @@ class Files:
     def fence(self, jobs: Sequence[Any]) -> None:
         self._meanwhile()
 
-    def move(self, source: str, target: str) -> None:
-        self.moved.append((source.rsplit("/", 1)[-1], target.rsplit("/", 1)[-1]))
+    @contextlib.contextmanager
+    def moving(self, txn_id: int, table: Any, moves: Iterable[tuple[str, str]]) -> Iterator[None]:
+        there = [(source.rsplit("/", 1)[-1], target.rsplit("/", 1)[-1]) for source, target in moves]
+        self.moved += there
+        try:
+            yield
+        except BaseException:
+            self.moved += [(target, source) for source, target in there]
+            raise
 
     def name_originals(self, table: Any, places: Sequence[str]) -> None:
         raise AssertionError("no table is converted here")

@@ -62,6 +62,29 @@ def test_other_hive_versions_are_refused_by_name(client: MetastoreClient, rows: 
             verb()
 
 
+@pytest.mark.parametrize(
+    ("version", "owner"),
+    [
+        ("3.1.3", "belongs to a Hive 3.1, whose"),
+        ("2.3.0", "belongs to a Hive 2.3, whose"),
+        ("3.1.3000", "a vendor's Hive (CDP, HDP)"),
+        ("3.1.3000.7.1.9.0-387", "a vendor's Hive (CDP, HDP)"),
+        ("4.0.0-beta-1", "an unreleased or changed build of Hive 4"),
+        ("4.3.0", "belongs to a Hive 4.3, which needs a newer release of this package"),
+        ("5.0.0", "belongs to a Hive 5.0, which needs a newer release of this package"),
+        ("four", "the version of no Hive we know"),
+    ],
+)
+def test_nobody_is_advised_to_change_the_schema_under_a_live_hive(version: str, owner: str) -> None:
+    """A schematool run beside a Hive 3.1 or a CDP that goes on would damage it."""
+    text = schema._what_to_do(version)
+    assert owner in text
+    assert "neither reads nor writes through it" in text
+    assert "Never change the schema while that Hive uses it (no schematool -upgradeSchema" in text
+    assert "all of its services stopped" in text
+    assert "a metastore of its own: 'hive-acid schema create'" in text
+
+
 def test_a_metastore_without_our_tables_works_and_can_be_given_them(client: MetastoreClient, rows: Any) -> None:
     """As Hive's schema tool leaves it."""
     with client.database.transaction() as conn:
@@ -126,7 +149,7 @@ def test_a_database_with_other_tables_is_left_alone(empty: MetastoreClient, data
 def test_half_a_schema_is_refused(client: MetastoreClient) -> None:
     with client.database.transaction() as conn:
         schema.WRITE_SET.drop(conn)
-    with pytest.raises(SchemaVersionError, match=r"lacks the tables WRITE_SET.*create it anew"):
+    with pytest.raises(SchemaVersionError, match=r"lacks the tables WRITE_SET.*if a Hive uses it, leave it as it is"):
         client.check_schema()
 
 
@@ -181,7 +204,7 @@ def test_who_comes_second_sees_a_finished_schema(database_url: str) -> None:
 def test_an_interrupted_creation_is_named(client: MetastoreClient, rows: Any) -> None:
     """The row of VERSION is written last."""
     rows.delete("VERSION")
-    with pytest.raises(SchemaVersionError, match=r"interrupted.*create it anew"):
+    with pytest.raises(SchemaVersionError, match=r"interrupted.*holds nothing, drop.*if a Hive uses it, leave it"):
         client.check_schema()
 
 

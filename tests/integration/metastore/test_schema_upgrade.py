@@ -19,7 +19,14 @@ TABLES = "tables HIVE_ACID_VERSION and HIVE_ACID_JOB"
 INDEX = "index HIVE_ACID_LOCK_OBJECT on HIVE_LOCKS"
 LATER = ("index HIVE_ACID_WRITE_SET on WRITE_SET", "table HIVE_ACID_LEGACY_LOCK", *(step.does for step in STEPS[4:]))
 NEW = tuple(
-    table.name for table in (schema.HIVE_ACID_LEGACY_LOCK, *schema.VERSION_5, *schema.VERSION_6, *schema.VERSION_7)
+    table.name
+    for table in (
+        schema.HIVE_ACID_LEGACY_LOCK,
+        *schema.VERSION_5,
+        *schema.VERSION_6,
+        *schema.VERSION_7,
+        *schema.VERSION_8,
+    )
 )
 
 
@@ -88,7 +95,7 @@ def test_the_version_before_keeps_its_rows(client: MetastoreClient, rows: Any) -
 def test_upgrading_again_changes_nothing(client: MetastoreClient, rows: Any) -> None:
     counts = rows.counts()
     for _ in range(2):
-        assert client.upgrade_schema() == schema.SchemaUpgrade(7, 7, ())
+        assert client.upgrade_schema() == schema.SchemaUpgrade(8, 8, ())
     assert rows.counts() == counts
 
 
@@ -119,7 +126,7 @@ def test_an_interrupted_upgrade_is_finished_by_the_next(
     """MySQL commits each CREATE by itself."""
     interrupt(client)
     client.database.forget_features()
-    assert client.upgrade_schema().after == 7
+    assert client.upgrade_schema().after == 8
     assert rows.select("HIVE_ACID_VERSION") == [(1, schema.EXTENSION_VERSION)]
     assert "HIVE_ACID_LOCK_OBJECT" in indexes(client, "HIVE_LOCKS")
     assert "HIVE_ACID_WRITE_SET" in indexes(client, "WRITE_SET")
@@ -130,7 +137,7 @@ def test_tables_of_a_newer_release_are_left_to_it(client: MetastoreClient, rows:
     rows.update("HIVE_ACID_VERSION", {"HAV_VERSION": 99})
     counts = rows.counts()
     for verb in (client.check_schema, client.create_schema, client.upgrade_schema):
-        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 7: install the newer release"):
+        with pytest.raises(SchemaVersionError, match=r"are version 99.*up to 8: install the newer release"):
             verb()
     assert rows.counts() == counts
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 
 from airflow_hive_acid.filesystem.uris import local_path
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.catalog_objects import ObjectRows
 from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, TXNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +30,11 @@ def make_table(site: Site, name: str = "w.t", *, partitioned: bool = False, **mo
     if db not in site.client.catalog.list_databases():
         site.client.catalog.create_database(db)
     given = {"properties": {"transactional": "false"}, "stored_as": "text", **more}
-    site.client.catalog.create_table(
+    made = site.client.catalog.create_table(
         TableDefinition(db, table, COLUMNS, DS if partitioned else (), comments={"a": "first"}, **given)  # type: ignore[arg-type]
     )
+    if made.location:
+        site.filesystem.make_directory(made.location)
 
 
 def write(site: Site, place: str, files: Mapping[str, bytes]) -> None:
@@ -105,11 +107,14 @@ def _shape(one: TableObject | PartitionObject) -> tuple[object, ...]:
 
 
 def forget_txns(site: Site) -> None:
-    """What a reaper does with the txns of a process that was killed, at once, and without fencing its jobs."""
+    """What a real Hive does with the txns of a process that was killed, at once: it knows of no jobs, and its locks go.
+
+    An abort of ours would keep the locks until what was moved into plain tables is moved back.
+    """
     with site.client.database.transaction() as conn:
         open_ids = list(conn.execute(select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o")).scalars())
-    for txn_id in open_ids:
-        site.client.abort_txn(txn_id)
+        conn.execute(update(TXNS).where(TXNS.c.TXN_ID.in_(open_ids)).values(TXN_STATE="a"))
+        conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID.in_(open_ids)))
 
 
 def path_of(uri: str) -> Path:

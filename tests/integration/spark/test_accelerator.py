@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.spark.accelerator import SESSION_KEY, accelerator, fits
+from airflow_hive_acid.spark.accelerator import SESSION_KEY, _of_application, accelerator, fits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,30 @@ def test_jar_is_used_if_it_was_built_unless_a_session_is_told_otherwise(
     assert (accelerator(session) is not None) == expected
     session.conf.set(SESSION_KEY, "off")
     assert accelerator(session) is None
+
+
+class _NoJar:
+    """A Spark context whose JVM has no class of ours, as py4j shows it: a package of that name, which is not called."""
+
+    version = "4.3.0"
+
+    class _Package:
+        def __getattr__(self, name: str) -> _NoJar._Package:
+            return _NoJar._Package()
+
+    _jvm = _Package()
+
+
+def test_job_without_the_jar_says_so_once_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    _of_application.cache_clear()
+    try:
+        application: Any = _NoJar()
+        assert [_of_application(application) for _ in range(3)] == [None] * 3
+        (told,) = [record.getMessage() for record in caplog.records]
+    finally:
+        _of_application.cache_clear()
+    assert "without the accelerator jar" in told
+    assert "hive.acid.spark.accelerator" in told
 
 
 def test_jar_of_another_spark_or_package_does_not_fit() -> None:

@@ -74,7 +74,7 @@ def test_a_table_without_rows_becomes_an_empty_base(uneven: AcidTable) -> None:
 
 
 def test_an_order_that_cannot_be_read_and_too_many_buckets_are_refused(uneven: AcidTable) -> None:
-    with pytest.raises(InvalidArgumentsError, match="ORDER BY name; drop table t of the rebalance cannot be read"):
+    with pytest.raises(InvalidArgumentsError, match=r"list of columns.* this is none: 'name; drop table t'"):
         uneven.compact("rebalance", order_by="name; drop table t")
     with pytest.raises(InvalidArgumentsError, match="a rebalance into 5000 buckets: a directory has 1 to 4096"):
         uneven.compact("rebalance", buckets=5000)

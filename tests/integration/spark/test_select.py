@@ -30,6 +30,22 @@ def query(spark: SparkSession, folder: Path, sql: str, limit: int | None = None,
     return result, [json.loads(line, parse_float=Decimal) for line in lines]
 
 
+@pytest.mark.parametrize("ids", [10, 1_000_000])
+def test_more_rows_than_the_asker_has_room_for_are_an_error_that_says_what_to_do(
+    spark: SparkSession, tmp_path: Path, ids: int
+) -> None:
+    """Ten rows of 24 bytes, ``["v-0000…"]`` and the end of the line: 240 fit into 240 and not into 239."""
+    asked = f"select concat('v-', lpad(cast(id as string), 17, '0')) v from range({ids})"  # noqa: S608
+
+    def run(most: int) -> Any:
+        return run_step(spark, JobSpec("j", Select(asked, f"file:{tmp_path}/{most}.jsonl", None, most)))
+
+    if ids == 10:
+        assert run(240).rows == 10
+    with pytest.raises(InvalidArgumentsError, match=r"more than 239 bytes \(row 10 .*hive.acid.select.max.bytes"):
+        run(239)
+
+
 def test_every_type_has_a_text_that_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
     result, rows = query(
         spark,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
-from airflow_hive_acid.format.jobs import (
-    Column,
-    Insert,
-    JobSpec,
-    PartitionRef,
-    Select,
-    TableSnapshot,
-    View,
-    result_from_json,
-)
-from airflow_hive_acid.format.jobs import to_json as document
+from airflow_hive_acid.format.job_documents import result_from_json
+from airflow_hive_acid.format.job_documents import to_json as document
+from airflow_hive_acid.format.jobs import Column, Insert, JobSpec, PartitionRef, Select, TableSnapshot, View
 from airflow_hive_acid.spark import session
 from airflow_hive_acid.spark.spool import Spool
 
@@ -38,6 +32,24 @@ ROOT = Path(__file__).parents[3]
 
 def select(job_id: str, folder: Path, sql: str) -> str:
     return document(JobSpec(job_id, Select(sql, f"file:{folder}/rows-{job_id}")))
+
+
+def test_a_driver_says_that_it_is_here_as_long_as_it_serves(spark: SparkSession, tmp_path: Path) -> None:
+    """What the control plane waits for is a change of the file, from before ``ready.json`` to the end."""
+    serving = threading.Thread(target=Spool(spark, tmp_path.as_uri(), 60, here_seconds=0.05).serve)
+    serving.start()
+    try:
+        seen = set()
+        deadline = time.monotonic() + 60
+        while len(seen) < 4 and time.monotonic() < deadline:
+            if (tmp_path / "ready.json").exists():
+                with contextlib.suppress(FileNotFoundError):
+                    seen.add((tmp_path / "here").read_text())
+            time.sleep(0.01)
+        assert len(seen) >= 4
+    finally:
+        (tmp_path / "close").write_text("")
+        serving.join()
 
 
 def test_steps_are_answered_in_order_and_a_failure_does_not_end_the_session(

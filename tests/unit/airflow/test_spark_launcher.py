@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import stat
 import textwrap
 import zipfile
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, JobFailedError
+from airflow_hive_acid.format.jobs import JobSpec, Select
 from airflow_hive_acid.hooks import spark_launcher
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, SparkTarget, spark_target
 
@@ -174,6 +176,26 @@ def test_program_that_ends_early_is_reported_with_its_last_lines(fake_spark_subm
     session.close()
 
 
+def test_an_old_spark_submit_is_named_in_one_line(fake_spark_submit):
+    """Its usage is longer than what is kept of the output."""
+    launcher, _ = fake_spark_submit(
+        "echo 'Error: Unrecognized option: --load-spark-defaults'; for i in $(seq 70); do echo usage $i; done; exit 1"
+    )
+    session = launcher.start()
+    with pytest.raises(JobFailedError, match=r"older than 4: it does not know --load-spark-defaults") as caught:
+        session.wait_ready()
+    session.close()
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_driver_on_kubernetes_without_a_place_for_its_files_is_refused(spark_connection, tmp_path, monkeypatch):
+    conn_id = spark_connection(host="k8s://https://api", port=443, extra={"deploy-mode": "cluster"})
+    monkeypatch.setattr(spark_launcher, "require_java", lambda environment: "java")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"file\.upload\.path.*in the Spark settings .* hive_acid connection"):
+        AirflowSparkLauncher(conn_id, spool=tmp_path.as_uri()).start()
+
+
 def test_cancel_kills_the_program_and_what_it_started(fake_spark_submit, tmp_path):
     launcher, _ = fake_spark_submit(
         READY.replace("DIR", str(tmp_path)) + f"sleep 1000 & echo $! > {tmp_path}/child; wait"
@@ -185,6 +207,27 @@ def test_cancel_kills_the_program_and_what_it_started(fake_spark_submit, tmp_pat
     assert not session.is_alive
     assert _gone(child)
     session.close()
+
+
+@pytest.mark.parametrize("when", ["starting", "running"])
+def test_a_process_that_holds_the_output_open_keeps_nobody_waiting(fake_spark_submit, tmp_path, monkeypatch, when):
+    """
+    t1  spark-submit starts a process in a group of its own, as Spark's Python workers are
+    t2  spark-submit ends; the other one has its output open
+    t3  whoever waits for the session hears of the end, and close() returns
+    """
+    monkeypatch.setattr(spark_launcher, "_OUTPUT_SECONDS", 0.3)
+    monkeypatch.setattr(spark_launcher, "_STOP_SECONDS", 0.3)
+    ready = READY.replace("DIR", str(tmp_path)) if when == "running" else ""
+    launcher, _ = fake_spark_submit(f"{ready}setsid sh -c 'echo $$ > {tmp_path}/child; exec sleep 1000' & exit 3")
+    session = launcher.start()
+    try:
+        with pytest.raises(JobFailedError, match="ended with code 3"):
+            session.run(JobSpec("job-1", Select("select 1", "file:///nowhere")))
+        assert not session.is_alive
+        session.close()
+    finally:
+        os.kill(_number_in(tmp_path / "child"), signal.SIGKILL)
 
 
 def test_session_leaves_no_files_behind(fake_spark_submit, tmp_path, monkeypatch):

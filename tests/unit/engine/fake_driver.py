@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -37,6 +38,8 @@ def answer(spec: dict, spool: Path) -> dict:
     if verb == "sleep":
         Path(rest).write_text(str(os.getpid()))
         time.sleep(600)
+    if verb == "slow":
+        time.sleep(float(rest))
     if verb == "environment":
         Path(rest).write_text(json.dumps({"argv": sys.argv, "environment": dict(os.environ), "properties": PROPERTIES}))
         return result
@@ -47,6 +50,14 @@ def answer(spec: dict, spool: Path) -> dict:
     return result
 
 
+def say_here(spool: Path) -> None:
+    number = 0
+    while True:
+        number += 1
+        write(spool / "here", str(number))
+        time.sleep(0.02)
+
+
 arguments = sys.argv[1:]
 properties_file = Path(arguments[arguments.index("--properties-file") + 1])
 PROPERTIES = properties_file.read_text()
@@ -54,6 +65,14 @@ if "FAKE_START_FAILS" in os.environ:
     sys.stderr.write("first line\nException in thread main: no such master\n")
     sys.exit(3)
 spool = Path(arguments[arguments.index("--spool") + 1].removeprefix("file://"))
+if "FAKE_OUTLIVED" in os.environ and "FAKE_CHILD" not in os.environ:
+    # As a spark-submit that hangs in its end: whatever becomes of the driver, the program stays.
+    subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "FAKE_CHILD": "1"}).wait()
+    time.sleep(600)
+threading.Thread(target=say_here, args=(spool,), daemon=True).start()
+if os.environ.get("FAKE_DIES") == "starting":
+    time.sleep(0.1)
+    os.kill(os.getpid(), 9)
 if "FAKE_NEVER_READY" in os.environ:
     time.sleep(600)
 write(spool / "ready.json", json.dumps({"application_id": "local-1", "spark_version": "4", "pid": os.getpid()}))
@@ -64,6 +83,12 @@ while not (spool / "close").exists():
         time.sleep(0.002)
         continue
     number += 1
+    if os.environ.get("FAKE_DIES") == "running":
+        os.kill(os.getpid(), 9)
     write(spool / f"{number:04d}.result.json", json.dumps(answer(json.loads(path.read_text()), spool)))
+    if os.environ.get("FAKE_DIES") == "answered":
+        os.kill(os.getpid(), 9)
+if os.environ.get("FAKE_DIES") == "closing":
+    os.kill(os.getpid(), 9)
 if "FAKE_NEVER_LEAVES" in os.environ:
     time.sleep(600)

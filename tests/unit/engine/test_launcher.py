@@ -1,5 +1,7 @@
 """The subprocess launcher and its session, against a driver that speaks the spool protocol without Spark."""
 
+import contextlib
+import functools
 import itertools
 import json
 import os
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_acid.engine.launcher import SparkSubmitLauncher
+from airflow_hive_acid.engine.spool import SpoolSession
 from airflow_hive_acid.errors import BadRecordError, ConfigurationError, JobFailedError
 from airflow_hive_acid.format.jobs import JobSpec, Select
 
@@ -134,6 +137,56 @@ def test_application_that_is_never_ready_is_stopped(launcher):
     session.close()
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Sessions that wait for a sign of life for half a second, and for a start and an end not much longer."""
+    monkeypatch.setattr(
+        "airflow_hive_acid.engine.launcher.SpoolSession",
+        functools.partial(SpoolSession, silent_seconds=0.5, close_seconds=0.5),
+    )
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("outlived", [False, True], ids=["with its program", "alone"])
+@pytest.mark.parametrize("when", ["starting", "running", "answered", "closing"])
+def test_every_wait_ends_when_the_driver_is_killed(launcher, tmp_path, when, outlived):
+    """``kill -9`` of a driver at each point of a session; spark-submit dies with it, or stays and says nothing.
+
+    t1  the session starts, runs a step, runs another, closes; the driver is killed at one of these points
+    t2  whoever waits there, and next, hears of it; close() returns, and nothing of the application is left
+    """
+    environment = {"FAKE_DIES": when} | ({"FAKE_OUTLIVED": "1"} if outlived else {})
+    session = launcher(environment=environment, start_seconds=1.5 if when == "starting" else 60).start()
+    steps = {"starting": 0, "running": 0, "answered": 1, "closing": 2}[when]
+    for _ in range(steps):
+        assert session.run(select("ok")).job_id == "job-1"
+    if when != "closing":
+        why = "no sign of life|not ready after" if outlived else "ended with code -9"
+        with pytest.raises(JobFailedError, match=why):
+            session.run(select("ok"))
+        assert not session.is_alive
+    session.close()
+    wait_for(lambda: not any(str(tmp_path) in command for command in commands()))
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def commands():
+    """The command lines of all processes that run."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield entry.read_text(errors="replace")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_long_step_of_a_driver_that_says_it_is_here_is_waited_for(launcher):
+    """Three times as long as silence would be borne."""
+    session = launcher().start()
+    try:
+        assert session.run(select("slow 1.5")).job_id == "job-1"
+    finally:
+        session.close()
+
+
 def test_cancel_kills_everything_the_driver_started(session, tmp_path):
     """
     t1  a thread runs a step, the driver starts a process of its own
@@ -230,7 +283,9 @@ def test_settings_and_secrets_travel_in_a_private_file_not_in_arguments(launcher
     monkeypatch.setenv("HIVE_ACID_METASTORE_URL", "postgresql://u:pw@h/db")
     monkeypatch.setenv("AIRFLOW_CONN_X", "secret")
     monkeypatch.setenv("KEPT", "yes")
-    made = launcher(conf={"spark.hadoop.fs.s3a.secret.key": "s3:cr=t\\ü", "spark.driver.memory": "3g"})
+    monkeypatch.setenv("OTHER", "secret")
+    conf = {"spark.hadoop.fs.s3a.secret.key": "s3:cr=t\\ü", "spark.driver.memory": "3g"}
+    made = launcher(passed_on=("KEPT",), conf=conf)
     session = made.start()
     private = next((tmp_path / "tmp").iterdir())
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
@@ -243,6 +298,7 @@ def test_settings_and_secrets_travel_in_a_private_file_not_in_arguments(launcher
     assert "spark.driver.memory=3g\n" in seen["properties"]
     assert "HIVE_ACID_METASTORE_URL" not in seen["environment"]
     assert "AIRFLOW_CONN_X" not in seen["environment"]
+    assert "OTHER" not in seen["environment"]
     assert seen["environment"]["KEPT"] == "yes"
     assert seen["environment"]["PYSPARK_PYTHON"] == sys.executable
     assert "--py-files" not in seen["argv"]
@@ -268,7 +324,11 @@ def test_driver_on_kubernetes_gets_the_package_the_settings_and_no_secret(launch
     monkeypatch.setenv("HIVE_ACID_METASTORE_URL", "postgresql://u:hunter2@h/m")
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     shared = tmp_path / "shared"
-    conf = {"spark.kubernetes.container.image": "spark:4", "spark.hadoop.fs.s3a.secret.key": "hunter2"}
+    conf = {
+        "spark.kubernetes.container.image": "spark:4",
+        "spark.hadoop.fs.s3a.secret.key": "hunter2",
+        "spark.kubernetes.file.upload.path": "s3a://bucket/upload",
+    }
     started = launcher(master="k8s://https://api:443", deploy_mode="cluster", spool=shared.as_uri(), conf=conf)
     session = started.start()
     session.run(select(f"environment {tmp_path / 'seen'}"))
@@ -281,8 +341,41 @@ def test_driver_on_kubernetes_gets_the_package_the_settings_and_no_secret(launch
     assert options["--spool"].startswith(f"{shared.as_uri()}/session-")
     assert "hunter2" not in json.dumps([argv, seen["environment"]])
     assert "PYSPARK_DRIVER_PYTHON" not in seen["environment"]
+    assert "spark.pyspark.driver.python" not in seen["properties"]
     assert "spark.kubernetes.container.image=spark:4\n" in seen["properties"]
     assert "spark.hadoop.fs.s3a.secret.key=hunter2\n" in seen["properties"]
+
+
+def test_driver_on_kubernetes_without_a_place_for_its_files_is_refused_before_anything_is_made(launcher, tmp_path):
+    shared = tmp_path / "shared"
+    (tmp_path / "conf").mkdir()
+    defaults = tmp_path / "conf" / "spark-defaults.conf"
+    defaults.write_text("# spark.kubernetes.file.upload.path s3a://b/u\nspark.kubernetes.file.upload.path.x y\n")
+    options = {"master": "k8s://https://api:443", "deploy_mode": "cluster", "spool": shared.as_uri()}
+    options["environment"] = {"SPARK_CONF_DIR": str(tmp_path / "conf")}
+    with pytest.raises(ConfigurationError, match=r"needs spark\.kubernetes\.file\.upload\.path: .*s3a://bucket"):
+        launcher(**options).start()
+    assert not shared.exists()
+    defaults.write_text("spark.executor.cores 2\n  spark.kubernetes.file.upload.path   s3a://b/u\n")
+    options["environment"] = {"SPARK_CONF_DIR": str(tmp_path / "conf")}
+    launcher(**options).start().close()
+
+
+def test_an_old_spark_submit_is_named_in_one_line(launcher, tmp_path):
+    """Spark 3.5's launcher refuses --load-spark-defaults, and prints the usage of spark-submit after that."""
+    start = launcher()
+    usage = "\n".join(f"echo '  --option-{i}   what it does' >&2" for i in range(70))
+    Path(start.program).write_text(
+        f"#!/bin/sh\necho 'Error: Unrecognized option: --load-spark-defaults' >&2\n{usage}\nexit 1\n"
+    )
+    session = start.start()
+    with pytest.raises(JobFailedError) as caught:
+        session.wait_ready()
+    session.close()
+    told = str(caught.value).splitlines()
+    assert len(told) == 2
+    assert told[1].startswith("this spark-submit is of a Spark older than 4: it does not know --load-spark-defaults")
+    assert "SPARK_HOME" in told[1]
 
 
 def test_shared_spool_gets_a_directory_per_session_that_goes_at_the_end(launcher, tmp_path):

@@ -1,5 +1,7 @@
 """Settings of our Spark applications and the file they travel in."""
 
+import sys
+
 import pytest
 
 from airflow_hive_acid import resources
@@ -15,12 +17,38 @@ def test_local_master_gets_settings_for_small_jobs():
 
 
 def test_cluster_gets_only_what_correctness_asks_for():
-    assert configuration("yarn", "/scratch", {}) == {
+    assert configuration("yarn", "/scratch", {}, deploy_mode="cluster") == {
+        "spark.hive.acid.accelerator": "off",
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.yarn.maxAppAttempts": "1",
         "spark.log.level": "WARN",
     }
+
+
+def test_a_driver_on_this_machine_runs_with_our_python_whatever_spark_defaults_says():
+    """spark.pyspark.python of the site's spark-defaults.conf is stronger than PYSPARK_DRIVER_PYTHON; it names the
+    Python of the executors, which need not have this package."""
+    client = configuration("yarn", "/scratch", {})
+    assert client["spark.pyspark.driver.python"] == sys.executable
+    assert "spark.pyspark.python" not in client
+    assert "spark.pyspark.driver.python" not in configuration("yarn", "/scratch", {}, deploy_mode="cluster")
+    executors = configuration("yarn", "/scratch", {"spark.pyspark.python": "/opt/py/bin/python"})
+    assert executors["spark.pyspark.python"] == "/opt/py/bin/python"
+    assert executors["spark.pyspark.driver.python"] == sys.executable
+
+
+def test_on_a_local_master_workers_have_the_drivers_python():
+    local = configuration("local[2]", "/scratch", {})
+    assert local["spark.pyspark.python"] == local["spark.pyspark.driver.python"] == sys.executable
+    own = configuration("local[2]", "/scratch", {"spark.pyspark.driver.python": "/mine"})
+    assert own["spark.pyspark.driver.python"] == "/mine"
+
+
+def test_a_job_that_is_to_do_without_the_jar_is_told_so():
+    """And not that the jar is missing."""
+    assert configuration("yarn", "/s", {}, "off")["spark.hive.acid.accelerator"] == "off"
+    assert "spark.hive.acid.accelerator" not in configuration("yarn", "/s", {}, "auto")
 
 
 def test_settings_of_the_user_win_but_java_options_keep_the_time_zone():

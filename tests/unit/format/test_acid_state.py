@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import CorruptTableError, SnapshotTooOldError
-from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state
+from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state, state_directories
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 
@@ -447,3 +447,24 @@ def test_every_snapshot_sees_each_committed_row_once_whatever_compaction_does(ev
         snapshots.append((write_ids, txns, visible))
     for write_ids, txns, rows in snapshots:
         assert table.read(write_ids, txns) == rows
+
+
+@pytest.mark.parametrize(("aborted", "shown"), [(16, 80), (17, 81)])
+def test_history_that_is_gone_is_told_with_the_beginning_of_the_snapshot(aborted: int, shown: int) -> None:
+    writes = ValidWriteIdList(1, table="d" * (80 - len("d:1:9223372036854775807::")) + "d" * (aborted - 15))
+    text = str(writes)
+    assert len(text) == shown
+    with pytest.raises(SnapshotTooOldError) as gone:
+        acid_state([FileEntry("base_0000005_v0000009/bucket_00000", 9)], writes, ValidTxnList(100))
+    assert str(gone.value) == (
+        f"the snapshot {text if shown <= 80 else text[:80] + '…'} needs history that base_0000005_v0000009 has "
+        "replaced; begin a new transaction (its txn was not open, or not registered, while compaction was cleaned up "
+        "after)"
+    )
+
+
+def test_plain_files_have_any_name_and_begin_with_no_mark() -> None:
+    name = "delta_0000001_0000001_0000"
+    paths = ["X1", "_x", ".x", "000000_0", "sub/y"]
+    (found,) = state_directories([*(FileEntry(f"{name}/{path}", 1) for path in paths), FileEntry(f"{name}/empty", 0)])
+    assert [entry.path.removeprefix(f"{name}/") for entry in found.plain_files()] == ["000000_0", "X1", "sub/y"]

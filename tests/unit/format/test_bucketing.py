@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
-from airflow_hive_acid.format.bucketing import Instant, bucket_hash, bucket_of, known_version, murmur3, stored_version
+from airflow_hive_acid.format.bucketing import (
+    HiveType,
+    Instant,
+    bucket_hash,
+    bucket_of,
+    known_version,
+    murmur3,
+    stored_version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,3 +116,45 @@ def test_no_buckets_are_refused(values: Sequence[Any], types: list[str], buckets
 def test_types_that_hive_does_not_store_are_refused(kind: str) -> None:
     with pytest.raises(UnsupportedStatementError, match=f"type {kind}"):
         bucket_hash([1], [kind])
+
+
+def test_what_is_wrong_with_a_bucketed_table_is_said() -> None:
+    with pytest.raises(InvalidArgumentsError) as version:
+        known_version("3", "db.t")
+    assert str(version.value) == (
+        "db.t has bucketing_version='3', and Hive has 1 and 2: its rows cannot be placed in buckets; "
+        "set the property to the one its files were written with"
+    )
+    with pytest.raises(InvalidArgumentsError) as hashed:
+        bucket_hash([1], ["int"], 3)
+    assert str(hashed.value) == "bucketing version 3: Hive has 1 and 2"
+    with pytest.raises(InvalidArgumentsError) as none:
+        bucket_of([1], ["int"], 0)
+    assert str(none.value) == "a bucketed table has at least one bucket, not 0"
+    with pytest.raises(UnsupportedStatementError) as kind:
+        bucket_hash([1], [" Void "])
+    assert str(kind.value) == "rows cannot be placed in buckets by a value of type void"
+    with pytest.raises(ValueError, match="zip"):
+        bucket_hash([1, 2], ["int"])
+    with pytest.raises(ValueError, match="zip"):
+        bucket_hash([[1, 2]], ["struct<a:int>"])
+    with pytest.raises(ValueError, match="zip"):
+        bucket_hash([[1, 2]], ["struct<a:int>"], 1)
+
+
+def test_a_type_is_taken_apart_with_the_names_of_its_fields() -> None:
+    found = HiveType.parse(" Struct<`A` : array<INT>, b:map<string,decimal(10,2)>> ")
+    assert found == HiveType(
+        "struct",
+        (HiveType("array", (HiveType("int"),)), HiveType("map", (HiveType("string"), HiveType("decimal")))),
+        ("a", "b"),
+    )
+    assert HiveType.parse("timestamp(6) with local time zone") == HiveType("timestamp with local time zone")
+    assert HiveType.parse("timestamp(6)") == HiveType("timestamp")
+    for synonym, name in (
+        ("integer", "int"),
+        ("double precision", "double"),
+        ("numeric(3)", "decimal"),
+        ("dec", "decimal"),
+    ):
+        assert HiveType.parse(synonym) == HiveType(name)

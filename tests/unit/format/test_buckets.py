@@ -44,3 +44,16 @@ def test_what_does_not_fit_is_refused() -> None:
         decode_bucket(2 << 29)
     with pytest.raises(InvalidArgumentsError, match="has version 7"):
         decode_bucket(-1)
+
+
+def test_what_does_not_fit_is_told_with_its_limit() -> None:
+    with pytest.raises(InvalidArgumentsError) as bucket:
+        encode_bucket(4096, 0)
+    assert str(bucket.value) == "bucket 4096 is outside 0..4095; write with fewer tasks or buckets"
+    with pytest.raises(InvalidArgumentsError) as statement:
+        encode_bucket(0, 4096)
+    assert str(statement.value) == "statement id 4096 is outside 0..4095; commit and go on in a new transaction"
+    with pytest.raises(InvalidArgumentsError) as version:
+        decode_bucket(7 << 29)
+    assert str(version.value) == f"bucket value {7 << 29} has version 7; versions 0 and 1 are known"
+    assert encode_bucket(4095, 4095) == 1 << 29 | 4095 << 16 | 4095

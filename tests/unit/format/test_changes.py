@@ -10,6 +10,7 @@ from airflow_hive_acid.format.changes import (
     Part,
     PartitionChanges,
     Step,
+    as_of,
     checked_range,
     complete_up_to,
     partition_changes,
@@ -96,3 +97,62 @@ def test_a_range_ends_below_the_first_open_write_id() -> None:
     for first, last in ((0, 4), (5, 4), (-1, None)):
         with pytest.raises(InvalidArgumentsError, match="write ids begin at 1"):
             checked_range("d.t", SEEN, first, last)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "message"),
+    [
+        (0, 4, "changes from write id 0 to 4: write ids begin at 1, and a range goes upwards"),
+        (5, 4, "changes from write id 5 to 4: write ids begin at 1, and a range goes upwards"),
+        (0, None, "changes from write id 0 on: write ids begin at 1, and a range goes upwards"),
+    ],
+)
+def test_a_range_that_is_none_is_told(first: int, last: int | None, message: str) -> None:
+    with pytest.raises(InvalidArgumentsError) as refused:
+        checked_range("d.t", SEEN, first, last)
+    assert str(refused.value) == message
+    assert checked_range("d.t", SEEN, 1, 1) == 1
+
+
+def test_a_range_that_is_not_complete_is_told_with_what_is_open() -> None:
+    seen = ValidWriteIdList(30, frozenset(range(12, 19)), table="d.t")
+    with pytest.raises(ChangesNotCompleteError) as some:
+        checked_range("d.t", seen, 11, 17)
+    assert str(some.value) == (
+        "changes of d.t up to write id 17 are not complete: write ids 12, 13, 14, 15, 16 are open; read up to 11 now, "
+        "or wait for their commit or abort"
+    )
+    with pytest.raises(ChangesNotCompleteError) as one:
+        checked_range("d.t", seen, 18, 18)
+    assert str(one.value) == (
+        "changes of d.t up to write id 18 are not complete: write ids 18 are open; nothing of it can be read yet, "
+        "or wait for their commit or abort"
+    )
+    assert complete_up_to(ValidWriteIdList(9, frozenset({1}), table="d.t")) == 0
+
+
+def test_what_a_reader_saw_earlier_ends_at_that_write_id() -> None:
+    seen = ValidWriteIdList(20, frozenset({5, 7, 9}), frozenset({4, 8, 10}), table="d.t")
+    assert str(as_of(seen, 7)) == "d.t:7:5:5,7:4"
+    assert str(as_of(seen, 8)) == "d.t:8:5:5,7:4,8"
+
+
+def test_overwrites_at_the_ends_of_a_range_belong_to_it() -> None:
+    assert found("base_0000005", "base_0000009").parts == (replaced(5), events(6, 8), replaced(9))
+    assert found("base_0000006", "base_0000008", "base_0000009", net=True).parts == (replaced(5, 9),)
+    assert found("base_0000005", cleaned=5).parts is None
+    assert found("base_0000001", first=1, cleaned=1).available_from == 2
+    assert found("base_0000001", first=1).parts == (replaced(1), Part(Step.EVENTS, 2, 9))
+    assert found("base_0000001_v0000100", first=1).available_from == 2
+    assert found() == PartitionChanges((events(5, 9),), 1, "")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ends"),
+    [(4, 5, True), (9, 10, True), (5, 9, False), (3, 4, False), (10, 11, False), (6, 8, False), (8, 8, False)],
+)
+def test_merged_rows_stand_in_the_way_when_they_reach_over_an_end_of_the_range(low: int, high: int, ends: bool) -> None:
+    changes = found(f"delta_{low:07d}_{high:07d}_v0000100", last=9, insert_only=True)
+    assert (changes.parts is None) is ends
+    if ends:
+        assert changes.available_from == high + 1

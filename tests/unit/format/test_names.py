@@ -19,11 +19,13 @@ from airflow_hive_acid.format.names import (
     flushed_copy_name,
     is_hidden,
     looks_like_acid_directory,
+    original_file_name,
     parse_bucket_file,
     parse_directory,
     parse_original_file,
     source_of_flushed_copy,
     staging_name,
+    unique_file_name,
 )
 
 BASE, DELTA, DELETE_DELTA = DirectoryKind.BASE, DirectoryKind.DELTA, DirectoryKind.DELETE_DELTA
@@ -160,3 +162,19 @@ def test_staging_is_hidden_and_one_segment() -> None:
     assert is_hidden(name)
     with pytest.raises(InvalidArgumentsError, match=r"job id '\.\./x'"):
         staging_name("../x")
+
+
+def test_names_that_only_this_statement_gives() -> None:
+    assert original_file_name(3) == "000003_0"
+    assert unique_file_name(3, 1, 42) == "000003_1_copy_42"
+    assert parse_original_file(unique_file_name(3, 1, 42)) == OriginalFile(3, 42)
+    assert staging_name("Az_0-9") == "_tmp_Az_0-9"
+    with pytest.raises(InvalidArgumentsError) as job:
+        staging_name("")
+    assert str(job.value) == "job id '' must consist of letters, digits, '-' and '_', as a uuid does"
+    with pytest.raises(InvalidArgumentsError) as empty:
+        delete_delta_name(5, 3)
+    assert str(empty.value) == "delete_delta from write id 5 to 3: the range must not be empty"
+    assert delta_name(0, 0) == "delta_0000000_0000000"
+    with pytest.raises(InvalidArgumentsError):
+        delta_name(-1, 3)

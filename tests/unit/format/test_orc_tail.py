@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_hive_acid.format.orc_tail import TAIL_BYTES, EventCounts, event_counts
+from airflow_hive_acid.format.orc_tail import TAIL_BYTES, EventCounts, damage_in, event_counts
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
@@ -43,3 +45,94 @@ def test_what_is_no_footer_or_only_a_part_of_one_says_nothing() -> None:
     assert event_counts(whole) is not None
     for tail in (b"", b"x", b"nonsense" * 50, whole[:-1], whole[-40:], b"\x05ORC" + b"\xff" * 30):
         assert event_counts(tail) is None
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+
+def message(*fields: tuple[int, int | bytes]) -> bytes:
+    """A protobuf message of numbers and texts."""
+    return b"".join(
+        varint(at << 3) + varint(value) if isinstance(value, int) else varint(at << 3 | 2) + varint(len(value)) + value
+        for at, value in fields
+    )
+
+
+def footer(rows: int | None = 300, stripes: tuple[int, ...] = (200, 100), counted: int | None = 300,
+           note: bytes | None = b"300,0,0") -> bytes:  # fmt: skip
+    fields: list[tuple[int, int | bytes]] = [(3, message((1, 7), (5, stripe))) for stripe in stripes]
+    if note is not None:
+        fields += [(5, message((1, b"other"), (2, b"x"))), (5, message((1, b"hive.acid.stats"), (2, note)))]
+    if rows is not None:
+        fields.append((6, rows))
+    if counted is not None:
+        fields += [(7, message((1, counted))), (7, message((1, 1)))]
+    return message(*fields)
+
+
+def tail_of(stored: bytes, compression: int = 0, before: bytes = b"") -> bytes:
+    postscript = message((1, len(stored)), (2, compression), (8000, b"ORC"))
+    return before + stored + postscript + bytes([len(postscript)])
+
+
+def zlib_chunk(text: bytes, original: bool = False) -> bytes:
+    packed = text if original else zlib.compress(text)[2:-4]
+    return (len(packed) << 1 | original).to_bytes(3, "little") + packed
+
+
+def test_a_sound_end_has_nothing_wrong_and_says_its_events() -> None:
+    whole = footer()
+    for tail in (
+        tail_of(whole), tail_of(whole, before=b"data"), tail_of(zlib_chunk(whole), 1),
+        tail_of(zlib_chunk(whole[:40]) + zlib_chunk(whole[40:], original=True), 1),
+    ):  # fmt: skip
+        assert damage_in(tail, 4711) is None
+        assert event_counts(tail) == EventCounts(300, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"stripes": (200,)}, "its footer says 300, its stripes says 200, its statistics says 300, "
+                              "its writer's note says 300"),
+        ({"counted": 299}, "its footer says 300, its stripes says 300, its statistics says 299, "
+                           "its writer's note says 300"),
+        ({"note": b"1,2,3"}, "its footer says 300, its stripes says 300, its statistics says 300, "
+                             "its writer's note says 6"),
+        ({"note": None, "counted": None, "stripes": ()}, "its footer says 300, its stripes says 0"),
+    ],
+)  # fmt: skip
+def test_numbers_of_rows_that_differ_are_told(parts: dict[str, Any], said: str) -> None:
+    assert damage_in(tail_of(footer(**parts)), 9) == f"the numbers of its rows differ: {said}"
+
+
+def test_an_end_without_a_number_of_rows_cannot_contradict_itself() -> None:
+    assert damage_in(tail_of(footer(rows=None)), 9) is None
+    assert damage_in(tail_of(footer(counted=None, note=b"1,x,3")), 9) is None
+    assert event_counts(tail_of(footer(note=None))) is None
+
+
+def test_an_end_that_is_none_is_told_with_the_size_of_the_file() -> None:
+    whole = tail_of(footer())
+    none = "its 4711 bytes do not end in the footer of an ORC file ({})"
+    assert damage_in(b"", 4711) == none.format("no ORC file")
+    assert damage_in(whole[:-1], 4711) == none.format("no ORC file")
+    assert damage_in(whole[20:], 4711) == none.format("a part of the footer is missing")
+    assert damage_in(tail_of(b"\x0b" + footer()), 4711) == none.format("field type 3 is not known")
+    assert damage_in(tail_of(message((6, b"x"))), 4711) == none.format("a number is expected")
+    assert damage_in(tail_of(message((3, 1))), 4711) == none.format("a text is expected")
+    assert damage_in(tail_of(b"\x80"), 4711) == none.format("index out of range")
+
+
+def test_what_cannot_be_read_here_may_be_sound() -> None:
+    assert damage_in(tail_of(zlib_chunk(b"x"), 2), 9) is None
+    long = tail_of(footer() + message((9, b"x" * TAIL_BYTES)))
+    assert damage_in(long[-TAIL_BYTES:], 9) is None
+    assert "a part of the footer is missing" in str(damage_in(long[1 - TAIL_BYTES :], 9))
+    assert damage_in(tail_of(zlib_chunk(footer(), original=True), 2), 9) is None
+
+
+def test_fields_of_fixed_length_are_passed_over() -> None:
+    fixed = varint(20 << 3 | 1) + b"12345678" + varint(21 << 3 | 5) + b"1234"
+    assert event_counts(tail_of(fixed + footer())) == EventCounts(300, 0, 0)

@@ -70,3 +70,15 @@ def test_a_name_without_columns_is_refused() -> None:
         partition_name([])
     with pytest.raises(InvalidArgumentsError, match="without a name"):
         partition_name([("", "x")])
+
+
+def test_what_is_wrong_with_a_partition_name_is_said() -> None:
+    with pytest.raises(InvalidArgumentsError) as part:
+        parse_partition_name("a=1/b")
+    assert str(part.value) == "partition name 'a=1/b': 'b' is not of the form column=value"
+    with pytest.raises(InvalidArgumentsError) as key:
+        partition_name([("", "x")])
+    assert str(key.value) == "a partition column without a name (value 'x')"
+    with pytest.raises(InvalidArgumentsError) as none:
+        partition_name([])
+    assert str(none.value) == "a partition name needs at least one column; unpartitioned tables have none"

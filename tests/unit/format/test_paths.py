@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
-from airflow_hive_acid.format.paths import is_inside, join, relative_to, require_inside
+from airflow_hive_acid.format.paths import Location, is_inside, join, parse_location, relative_to, require_inside
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,31 @@ def test_what_is_joined_lies_inside(root: list[str], parts: list[str]) -> None:
     assert is_inside(above, below)
     assert relative_to("file:" + above, below) == "/".join(parts)
     assert not is_inside(below, above)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("//w/t", "'//w/t' starts with two slashes: a host for Hadoop, a directory for others"),
+        ("w/t", "'w/t' is not an absolute location; write it as scheme://authority/path or /path"),
+        ("s3://", "'s3://' is not an absolute location; write it as scheme://authority/path or /path"),
+        ("/w/%2e./t", "'/w/%2e./t' contains the segment '%2e.'; give the location it leads to"),
+    ],
+)
+def test_what_is_wrong_with_a_location_is_said(path: str, message: str) -> None:
+    with pytest.raises(UnsafePathError) as refused:
+        parse_location(path)
+    assert str(refused.value) == message
+
+
+def test_a_location_is_taken_apart() -> None:
+    assert parse_location("HDFS://NN:8020/w//./t/") == Location("hdfs", "NN:8020", ("w", "t"))
+    assert parse_location("file://localhost/w") == parse_location("/w") == Location("file", "", ("w",))
+    assert parse_location("s3a://localhost/w") == Location("s3a", "localhost", ("w",))
+    assert parse_location("s3a://b") == Location("s3a", "b", ())
+    with pytest.raises(UnsafePathError) as outside:
+        require_inside("/w/t", "/w/u")
+    assert str(outside.value) == "'/w/u' does not lie inside '/w/t'; nothing was touched"
+    with pytest.raises(InvalidArgumentsError) as part:
+        join("/w/", "a", "b//c")
+    assert str(part.value) == "cannot append 'b//c' to /w/: every segment must be a name"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_hive_acid.format.id_ranges import NO_IDS
 from airflow_hive_acid.format.write_ids import (
-    ListedTxn,
     OpenTxns,
     ValidTxnList,
     ValidWriteIdList,
@@ -27,39 +27,39 @@ def fold(*rows: Row) -> OpenTxns:
 
 @pytest.mark.conformance("T01")
 def test_a_fresh_schema_has_no_txns() -> None:
-    assert fold(SEED) == OpenTxns((), 0, None, 0)
+    assert fold(SEED) == OpenTxns(NO_IDS, NO_IDS, 0, None, 0)
 
 
 @pytest.mark.conformance("T02")
 def test_a_committed_txn_leaves_the_list() -> None:
     folded = fold(SEED, (1, "o", 0, YOUNG), (2, "c", 0, YOUNG), (3, "o", 0, YOUNG))
-    assert folded.listed == (ListedTxn(1, False, 0), ListedTxn(3, False, 0))
+    assert (folded.open, folded.aborted) == ({1, 3}, set())
     assert (folded.high_watermark, folded.min_open) == (3, 1)
 
 
 @pytest.mark.conformance("T03")
 def test_an_aborted_txn_stays_in_the_list() -> None:
     folded = fold(SEED, (1, "o", 0, OLD), (2, "a", 0, OLD), (3, "o", 0, OLD))
-    assert [txn.txn_id for txn in folded.listed if txn.aborted] == [2]
+    assert folded.aborted == {2}
     assert str(read_txn_list(folded)) == "3:1:1,3:2"
 
 
 def test_ids_missing_below_a_young_row_count_as_open() -> None:
     folded = fold(SEED, (1, "c", 0, OLD), (5, "c", 0, YOUNG))
-    assert [txn.txn_id for txn in folded.listed] == [2, 3, 4]
+    assert folded.open == {2, 3, 4}
     assert folded.min_open == 2
     assert str(read_txn_list(folded)) == "5:2:2,3,4:"
 
 
 def test_ids_missing_below_an_old_row_never_were() -> None:
     folded = fold(SEED, (1, "c", 0, OLD), (5, "c", 0, OLD), (7, "o", 0, YOUNG))
-    assert [txn.txn_id for txn in folded.listed] == [6, 7]
+    assert folded.open == {6, 7}
     assert folded.low_boundary == 5
 
 
 def test_read_only_txns_are_left_out_but_hold_back_the_smallest_open_id() -> None:
     folded = fold(SEED, (1, "o", 2, OLD), (2, "o", None, OLD))
-    assert folded.listed == (ListedTxn(2, False, 0),)
+    assert folded.open == {2}
     assert folded.min_open == 1
 
 
@@ -97,7 +97,8 @@ def test_folding_equals_hives_loop(rows: list[Row]) -> None:
         if state in "oa" and kind != 2:
             expected.append((txn_id, state == "a"))
     folded = fold(*rows)
-    assert [(txn.txn_id, txn.aborted) for txn in folded.listed] == expected
+    assert list(folded.open) == [txn_id for txn_id, aborted in expected if not aborted]
+    assert list(folded.aborted) == [txn_id for txn_id, aborted in expected if aborted]
     assert folded.high_watermark == mark
 
 

@@ -165,3 +165,22 @@ def test_a_list_of_a_hundred_thousand_exceptions_counts_right() -> None:
     assert sum(map(written.is_valid, range(1, 300_001))) == 300_000 - 99_999
     pairs = itertools.islice(range(1, 300_000), 0, None, 1000)
     assert {written.range_validity(i, i + 5) for i in pairs} == {SOME}
+
+
+def test_a_reader_that_has_written_sees_its_own_write_id_and_no_other_new_one() -> None:
+    before = ValidWriteIdList(5, frozenset({3}), frozenset({4}), table="d.t")
+    assert str(before.with_committed(8)) == "d.t:8:3:3,6,7:4"
+    assert str(before.with_committed(6)) == "d.t:6:3:3:4"
+    assert str(before.with_committed(3)) == "d.t:5:9223372036854775807::4"
+    assert str(before.with_committed(4)) == "d.t:5:3:3:"
+
+
+@pytest.mark.parametrize("length", [120, 121])
+def test_an_unreadable_list_is_shown_from_its_beginning(length: int) -> None:
+    text = "x" * length
+    with pytest.raises(InvalidArgumentsError) as refused:
+        ValidTxnList.parse(text)
+    assert str(refused.value) == (
+        f"{text if length == 120 else text[:120] + '…'!r} is no list of valid ids; expected "
+        "[db.table:]highWatermark:minOpen:open,…:aborted,…"
+    )

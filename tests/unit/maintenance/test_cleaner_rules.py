@@ -9,6 +9,7 @@ import pytest
 from airflow_hive_acid.filesystem import FileInfo
 from airflow_hive_acid.format.write_ids import MAX_ID, fold_open_txns
 from airflow_hive_acid.maintenance.cleaner_rules import (
+    CleaningDecision,
     TxnFate,
     Verdict,
     aborted_directories,
@@ -137,3 +138,96 @@ def test_write_ids_among_those_of_others_in_the_delta_of_a_batch_are_not_forgott
     listing = [FileInfo(f"file:/w/t/{name}", name, 0, True) for name in names]
     assert write_ids_in_batches(listing, {3, 7, 8, 11, 14, 20}) == {3, 11}
     assert write_ids_in_batches(listing, {2, 3, 4, 5}) == frozenset()
+
+
+NUMBERS = {"watermark": 10, "highest_write_id": 5, "next_txn_id": 9}
+ANN, BOB = Holder(9, "ann"), Holder(12, "bob")
+
+
+def test_that_nobody_needs_it_is_said_with_the_numbers() -> None:
+    assert may_clean(compaction(), QUIET, TxnFate.COMMITTED) == CleaningDecision(
+        Verdict.CLEAN, "nobody can need what was replaced any more", NUMBERS
+    )
+    assert may_clean(compaction(None, None, None), QUIET, TxnFate.FORGOTTEN).numbers == {
+        "watermark": 10, "highest_write_id": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.conformance("K03")
+def test_of_the_holders_only_those_up_to_the_commit_are_in_the_way() -> None:
+    looked = horizon((9, "o"), (12, "o"), watermark=9, holders=(ANN, BOB))
+    assert may_clean(compaction(), looked, TxnFate.COMMITTED) == CleaningDecision(
+        Verdict.WAIT, "txns up to 9 may read what was replaced", NUMBERS | {"watermark": 9}, (ANN,)
+    )
+    later = horizon((12, "o"), watermark=9, holders=(BOB,))
+    assert may_clean(compaction(), later, TxnFate.COMMITTED) == CleaningDecision(
+        Verdict.WAIT, "a txn opened during the commit may still appear; looking again soon", NUMBERS | {"watermark": 9}
+    )
+
+
+def test_who_saw_the_compaction_open_is_named() -> None:
+    looked = replace(horizon((12, "o"), watermark=12, seen=9, holders=(ANN,)), saw_oldest=(BOB,))
+    assert may_clean(compaction(), looked, TxnFate.COMMITTED) == CleaningDecision(
+        Verdict.WAIT, "an open txn saw txn 9 open, so it may not see the compaction",
+        NUMBERS | {"watermark": 12, "min_seen_open": 9}, (BOB,),
+    )  # fmt: skip
+
+
+@pytest.mark.rule("R10")
+@pytest.mark.parametrize(("highest", "verdict"), [(None, Verdict.CLEAN), (2, Verdict.CLEAN), (3, Verdict.WAIT)])
+def test_who_registered_history_is_waited_for_up_to_what_was_compacted(highest: int | None, verdict: Verdict) -> None:
+    decision = may_clean(compaction(highest=highest), QUIET, TxnFate.COMMITTED, RegisteredReaders(3, (BOB,)))
+    assert decision.verdict is verdict
+    assert decision.numbers == NUMBERS | {"highest_write_id": highest or 0, "min_registered_write_id": 3}
+    if verdict is Verdict.WAIT:
+        assert (decision.reason, decision.holders) == ("a reader needs the history from write id 3 on", (BOB,))
+
+
+def test_a_reader_of_write_id_1_is_waited_for_only_if_1_was_compacted() -> None:
+    decision = may_clean(compaction(highest=None), QUIET, TxnFate.COMMITTED, RegisteredReaders(1, (BOB,)))
+    assert decision.verdict is Verdict.CLEAN
+
+
+@pytest.mark.rule("R17")
+@pytest.mark.parametrize(
+    ("fate", "verdict", "reason"),
+    [
+        (TxnFate.OPEN, Verdict.WAIT, "compaction txn 9 has not committed yet"),
+        (
+            TxnFate.ABORTED, Verdict.FAIL,
+            "compaction txn 9 was aborted before it committed; nothing was replaced",
+        ),
+        (TxnFate.FORGOTTEN, Verdict.FAIL, "compaction txn 9 is not known any more and left no commit"),
+        (TxnFate.COMMITTED, Verdict.CLEAN, "nobody can need what was replaced any more"),
+    ],
+)  # fmt: skip
+def test_without_a_commit_the_fate_of_the_compactions_txn_decides(fate: TxnFate, verdict: Verdict, reason: str) -> None:
+    decision = may_clean(compaction(next_txn=None), QUIET, fate)
+    assert (decision.verdict, decision.reason, decision.holders) == (verdict, reason, ())
+    assert decision.numbers == {"watermark": 10, "highest_write_id": 5}
+
+
+def test_without_a_first_pause_no_attempt_is_counted() -> None:
+    assert attempts(300_000, 0) == 0
+    assert attempts(1, 1) == 1
+    assert attempts(4, 1) == 3
+    assert attempts(299_999, 300_000) == 0
+    assert retry_pause_ms(1, 300_000) == 2
+    assert retry_pause_ms(-1, 300_000) == 300_000
+
+
+def test_a_range_is_aborted_from_its_first_to_its_last_write_id() -> None:
+    """Ids beside the range do not make up for one that is missing in it."""
+    listing = [FileInfo("file:/w/t/delta_0000003_0000005", "delta_0000003_0000005", 0, True)]
+    assert aborted_directories(listing, {3, 4, 5}, ()) == listing
+    for missing in (3, 4, 5):
+        assert aborted_directories(listing, {1, 2, 3, 4, 5, 6, 7} - {missing}, ()) == []
+
+
+def test_what_is_no_directory_does_not_end_the_look_for_those_that_are() -> None:
+    names = ["000000_0", "_tmp_x", "base_0000009", "delta_0000002_0000005"]
+    listing = [FileInfo(f"file:/w/t/{name}", name, 0, name != "000000_0") for name in names]
+    assert write_ids_in_batches(listing, {1, 2, 5, 6, 9}) == {2, 5}
+    assert [info.name for info in aborted_directories(listing, {2, 3, 4, 5}, ())] == ["delta_0000002_0000005"]
+    dead_first = [FileInfo("file:/w/t/delta_0000006_0000007", "delta_0000006_0000007", 0, True), *listing]
+    assert write_ids_in_batches(dead_first, {6, 7, 5}) == {5}

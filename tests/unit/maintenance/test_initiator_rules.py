@@ -10,11 +10,20 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.maintenance.decisions import Decision, Kind
 from airflow_hive_acid.maintenance.directories import DirectorySizes
-from airflow_hive_acid.maintenance.initiator_rules import CandidateFacts, decide, skip_reason, urgency
+from airflow_hive_acid.maintenance.initiator_rules import (
+    CandidateFacts,
+    Rule,
+    Skip,
+    decide,
+    no_auto_compaction,
+    skip_reason,
+    urgency,
+)
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults
 from airflow_hive_acid.metastore.catalog_model import Table
+from airflow_hive_acid.metastore.compaction_queue_horizon import Holder
 from airflow_hive_acid.metastore.compaction_queue_model import (
     Candidate,
     Compaction,
@@ -22,6 +31,7 @@ from airflow_hive_acid.metastore.compaction_queue_model import (
     CompactionType,
     Resource,
 )
+from airflow_hive_acid.metastore.compaction_writers import OpenWriter
 from airflow_hive_acid.metastore.measures import Measure
 from airflow_hive_acid.settings import Settings
 
@@ -220,3 +230,146 @@ def test_only_current_directories_are_measured() -> None:
     )
     originals = DirectorySizes.of(acid_state([FileEntry("000000_0", 40)], writes, ValidTxnList(20)))
     assert originals == DirectorySizes(base_bytes=40, delta_bytes=0, deltas=0, files=1)
+
+
+PCT, NUM = "hive.compactor.delta.pct.threshold", "hive.compactor.delta.num.threshold"
+
+
+def numbers(base: int, delta: int, deltas: int, **more: float) -> dict[str, float]:
+    return {
+        "base_bytes": base, "delta_bytes": delta, "deltas": deltas, "delta_pct_threshold": 0.1,
+        "delta_num_threshold": 10, **more,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "rule", "reason", "more"),
+    [
+        (DirectorySizes(30, 4, 1), Kind.MAJOR, PCT,
+         "the deltas have 13% of the base's size, more than 10%", {"ratio": 0.1333}),
+        (DirectorySizes(500, 0, 0, obsolete_bases=1), Kind.MAJOR, Rule.OBSOLETE_BASE,
+         "there are no deltas, and an obsolete base is still there", {"ratio": 0.0}),
+        (DirectorySizes(0, 0, 11), Kind.MINOR, NUM, "11 deltas are more than 10", {"ratio": 0.0}),
+        (DirectorySizes(0, 1, 11), Kind.MAJOR, NUM, "11 deltas are more than 10, and there is no base yet", {}),
+        (DirectorySizes(1, 0, 11), Kind.MINOR, NUM, "11 deltas are more than 10", {"ratio": 0.0}),
+        (DirectorySizes(1000, 1, 500), Kind.MINOR, NUM, "500 deltas are more than 10", {"ratio": 0.001}),
+        (DirectorySizes(1000, 1, 501), Kind.MINOR, NUM,
+         "501 deltas are more than 10 (and than 500: several partial minor compactions come first)",
+         {"ratio": 0.001, "max_num_delta": 500}),
+        (DirectorySizes(1000, 1, 10, obsolete_bases=1), Kind.NOTHING, Rule.BELOW_THRESHOLDS,
+         "no threshold is reached", {"ratio": 0.001}),
+        (DirectorySizes(0, 5, 1, hidden_deltas=1), Kind.NOTHING, Rule.BELOW_THRESHOLDS,
+         "no threshold is reached; 1 deltas above an open write id do not count yet", {}),
+    ],
+)  # fmt: skip
+def test_a_decision_names_its_rule_its_reason_and_its_numbers(
+    sizes: DirectorySizes, kind: Kind, rule: str, reason: str, more: dict[str, float]
+) -> None:
+    found = decide(CANDIDATE, sizes, DEFAULTS)
+    known = numbers(sizes.base_bytes, sizes.delta_bytes, sizes.deltas, **more)
+    assert found == Decision(CANDIDATE.resource, kind, reason, known, rule=rule)
+
+
+def test_a_minor_compaction_that_cannot_be_done_is_told() -> None:
+    found = decide(CANDIDATE, DirectorySizes(2000, 11, 11), DEFAULTS, minor_possible=False)
+    assert (found.rule, found.reason) == (NUM, "11 deltas are more than 10, and a minor compaction is not possible")
+
+
+def test_open_writers_are_named_and_looked_at_again() -> None:
+    writers = (OpenWriter(Holder(7, "ann"), 5), OpenWriter(Holder(8, ""), 4))
+    found = decide(CANDIDATE, DirectorySizes(500, 0, 0, hidden_deltas=2), DEFAULTS, writers=writers)
+    assert found == Decision(
+        CANDIDATE.resource, Kind.NOTHING,
+        "no threshold is reached; 2 deltas above an open write id do not count yet",
+        numbers(500, 0, 0, first_open_write_id=4, hidden_deltas=2, ratio=0.0), rule=Rule.BELOW_THRESHOLDS,
+        blocked_by=("txn 7 (ann) is open and has write id 5", "txn 8 is open and has write id 4"), again=True,
+    )  # fmt: skip
+
+
+@pytest.mark.conformance("C15")
+def test_aborts_are_told_with_their_number_or_their_age() -> None:
+    many = decide(replace(CANDIDATE, aborted_txns=1001), DirectorySizes(0, 0, 0), DEFAULTS)
+    assert many == Decision(
+        CANDIDATE.resource, Kind.MAJOR, "1001 writes of aborted txns are more than 1000",
+        numbers(0, 0, 0, aborted_txns=1001), rule="hive.compactor.abortedtxn.threshold",
+    )  # fmt: skip
+    old = decide(
+        replace(CANDIDATE, aborted_txns=1, has_old_abort=True), DirectorySizes(0, 0, 0),
+        replace(DEFAULTS, aborted_age_ms=5_400_000),
+    )  # fmt: skip
+    assert old == Decision(
+        CANDIDATE.resource, Kind.MINOR, "an aborted txn has left writes for more than 1.5 hours",
+        numbers(0, 0, 0), rule="hive.compactor.aborted.txn.time.threshold",
+    )  # fmt: skip
+
+
+def test_the_need_is_the_largest_of_number_size_and_aborts_over_their_thresholds() -> None:
+    def need(**known: float) -> float:
+        return urgency(Decision(CANDIDATE.resource, Kind.MAJOR, "", known))
+
+    assert need(deltas=20, delta_num_threshold=10) == 2
+    assert need(ratio=0.5, delta_pct_threshold=0.25) == 2
+    assert need(ratio=0.5, delta_pct_threshold=0.25, deltas=30, delta_num_threshold=10, aborted_txns=2.5) == 3
+    assert need(aborted_txns=7, deltas=30, delta_num_threshold=10) == 7
+    assert need(deltas=20, delta_num_threshold=0) == 20
+    assert need(deltas=20) == 20
+    assert need() == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "skip"),
+    [
+        ({"database_properties": {"repl.first.inc.pending": "TRUE"}},
+         Skip(Kind.SKIPPED, Rule.REPLICATION, "its database waits for a first incremental replication", again=True)),
+        ({"active": Compaction(7, CANDIDATE.resource, CompactionType.MAJOR, CompactionState.INITIATED, queued=True)},
+         Skip(Kind.SKIPPED, Rule.ACTIVE_REQUEST, "request 7 for it is initiated", ("request 7",), True, 7)),
+        ({"table": None}, Skip(Kind.SKIPPED, Rule.UNKNOWN_TABLE, "the catalog does not know the table (any more)")),
+        ({"table": table({"transactional": "false"})},
+         Skip(Kind.SKIPPED, Rule.NOT_TRANSACTIONAL, "the table is not transactional")),
+        ({"table": replace(table({"transactional_properties": "insert_only"}), bucket_count=1)},
+         Skip(Kind.SKIPPED, Rule.NOT_COMPACTABLE,
+              "the table is insert-only and bucketed; such tables are compacted by Hive only")),
+        ({"table": replace(table(), sort_columns=(("id", True),))},
+         Skip(Kind.SKIPPED, Rule.NOT_COMPACTABLE, "the table is sorted, and rows with ids lie in their order")),
+        ({"table": table({"no_auto_compaction": " true "})},
+         Skip(Kind.SKIPPED, Rule.NO_AUTO_COMPACTION, "the table has no_auto_compaction=true",
+              ("property no_auto_compaction of the table",))),
+        ({"database_properties": {"no_auto_compaction": "true"}},
+         Skip(Kind.SKIPPED, Rule.NO_AUTO_COMPACTION, "the database default has no_auto_compaction=true",
+              ("property no_auto_compaction of the database default",))),
+        ({"table": table(None, Column("p", "string"))},
+         Skip(Kind.SKIPPED, Rule.NO_PARTITION,
+              "a write to the partitioned table named no partition, and only partitions are compacted")),
+        ({"table": table(None, Column("p", "string")), "candidate": replace(CANDIDATE, aborted_txns=1)},
+         Skip(Kind.SKIPPED, Rule.NO_PARTITION,
+              "a write to the partitioned table named no partition, and only partitions are compacted; with "
+              "hive.compactor.clean.aborts.using.cleaner=true the Cleaner removes what it left")),
+        ({"partition_exists": False},
+         Skip(Kind.SKIPPED, Rule.UNKNOWN_PARTITION, "the catalog does not know the partition (any more)")),
+        ({"failing": True},
+         Skip(Kind.GIVEN_UP, "hive.compactor.initiator.failed.compacts.threshold",
+              "its last compactions all failed; request one by hand once the cause is gone",
+              ("the failures in its history",), again=True)),
+        ({"database_properties": {"repl.first.inc.pending": "false"}}, None),
+        ({"table": replace(table(), bucket_count=2)}, None),
+        ({"table": replace(table({"transactional_properties": "insert_only"}), bucket_count=0)}, None),
+        ({"table": table({"transactional_properties": "insert_only"})}, None),
+        ({"table": replace(table({"transactional_properties": "insert_only"}), sort_columns=(("id", True),))}, None),
+        ({"table": table({"no_auto_compaction": "true"}), "failing": True, "by_hand": True}, None),
+        ({"table": table(None, Column("p", "string")), "candidate": Candidate(Resource("default", "t", "p=1"))}, None),
+    ],
+)  # fmt: skip
+def test_what_is_left_alone_names_its_rule_and_what_is_in_the_way(
+    changes: dict[str, object], skip: Skip | None
+) -> None:
+    assert skip_reason(facts(**changes)) == skip
+
+
+def test_who_switches_automatic_compaction_off_is_told_apart() -> None:
+    on, off = {"NO_AUTO_compaction": "false"}, {"no_auto_compaction": "TRUE "}
+    assert no_auto_compaction({}, {}) is None
+    assert no_auto_compaction({}, off) == "table"
+    assert no_auto_compaction(off, {}) == "database"
+    assert no_auto_compaction(off, on) == "database"
+    assert no_auto_compaction(on, off) is None
+    assert no_auto_compaction({}, on) is None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.errors import InvalidArgumentsError, PublishError
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state, state_directories
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
@@ -12,6 +14,7 @@ from airflow_hive_acid.maintenance.worker_rules import (
     check_result,
     is_enough,
     needs_cleaning,
+    order_of,
     outside_of_batches,
     parts_first,
     refusal,
@@ -236,3 +239,137 @@ def test_why_a_compaction_must_not_end_inside_the_range_of_a_batch() -> None:
         assert [d.name for d in seen.inserts] == ["base_0000006_v0000009"]
     seen = acid_state(listing, ValidWriteIdList(8, frozenset({8}), table="default.t"), ValidTxnList(1000))
     assert [d.name for d in seen.inserts] == names
+
+
+KEYED = (Column("p", "int"),)
+PARQUET = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+
+
+@pytest.mark.conformance("C24")
+@pytest.mark.parametrize(
+    ("kind", "changes", "partition", "exists", "reason"),
+    [
+        (MAJOR, {"properties": {}}, None, True, "default.t is not transactional"),
+        (CompactionType.REBALANCE, {"bucket_count": 1, "bucket_columns": ("id",)}, None, True,
+         "default.t cannot be rebalanced: it is bucketed or insert-only"),
+        (CompactionType.REBALANCE,
+         {"properties": {"transactional": "true", "transactional_properties": "insert_only"}}, None, True,
+         "default.t cannot be rebalanced: it is bucketed or insert-only"),
+        (MAJOR, {"sort_columns": (("id", True),)}, None, True,
+         "default.t is sorted by id, and rows with ids lie in their order"),
+        (MAJOR, {"partition_columns": KEYED}, None, True,
+         "default.t is partitioned; request the compaction of a partition"),
+        (MAJOR, {}, "p=1", True, "default.t is not partitioned"),
+        (MAJOR, {"partition_columns": KEYED}, "p=1", False, "there is no partition p=1 of default.t (any more)"),
+        (MAJOR, {"bucket_count": 1, "bucket_columns": ("id",)}, None, True, None),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_table_and_the_reason(
+    kind: CompactionType, changes: dict[str, object], partition: str | None, exists: bool, reason: str | None
+) -> None:
+    assert refusal(request(kind, partition), table(**changes), partition_exists=exists) == reason
+
+
+def test_a_table_that_is_gone_is_refused_by_its_name() -> None:
+    assert refusal(request(), None, partition_exists=True) == "there is no table default.t (any more)"
+
+
+def test_the_order_of_a_rebalance_is_read_again_and_an_order_of_others_is_not_looked_at() -> None:
+    rebalance = replace(request(CompactionType.REBALANCE), order_by="ORDER BY ID desc")
+    assert order_of(rebalance, table()) == "ORDER BY ID DESC"
+    assert order_of(replace(rebalance, order_by=None), table()) is None
+    assert order_of(replace(rebalance, type=MAJOR, order_by="x; DROP"), table()) is None
+    with pytest.raises(InvalidArgumentsError):
+        order_of(replace(rebalance, order_by="nope"), table())
+    reason = refusal(replace(rebalance, order_by="nope"), table(), partition_exists=True)
+    assert reason is not None
+    assert "nope" in reason
+
+
+def test_a_partition_that_moved_is_told_with_both_places() -> None:
+    one = Partition("k=a", ("a",), "file:/w/t/k=a", 1)
+    moved = Partition("k=a", ("a",), "file:/else", 1)
+    assert same_definition(table(), table(), one, moved) == (
+        "the partition lies at file:/else, not at file:/w/t/k=a any more"
+    )
+    assert same_definition(table(), table(), one, one) is None
+    assert same_definition(table(), table(), None, one) == "the partition was dropped"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"partition_columns": KEYED}, "its partition columns changed"),
+        ({"bucket_columns": ("id",)}, "its bucket columns changed"),
+        ({"bucket_count": 2}, "its bucket count changed"),
+        ({"properties": {"transactional": "true", "transactional_properties": "insert_only"}},
+         "its insert only changed"),
+        ({"input_format": PARQUET}, "its format changed"),
+    ],
+)  # fmt: skip
+def test_each_part_of_a_definition_that_files_depend_on_is_compared(changes: dict[str, object], said: str) -> None:
+    assert same_definition(table(), table(**changes), None, None) == said
+    one = Partition("k=a", ("a",), "file:/w/t/k=a", 1)
+    assert same_definition(table(), table(**changes), one, one) == said
+
+
+def test_a_file_its_writer_never_closed_is_enough_for_a_major_compaction() -> None:
+    batch = ["delta_0000001_0000005/bucket_00000", "delta_0000001_0000005/bucket_00000_flush_length"]
+    single = ["delta_0000001_0000001_0000/bucket_00000", "delta_0000001_0000001_0000/bucket_00000_flush_length"]
+    writes = ValidWriteIdList(9, table="default.t").for_compactor()
+
+    def found(paths: list[str]) -> AcidState:
+        return acid_state([FileEntry(path, 8) for path in paths], writes, ValidTxnList(1000))
+
+    assert is_enough(MAJOR, found(batch))
+    assert not is_enough(MAJOR, found(batch[:1]))
+    assert not is_enough(MAJOR, found(single))
+    assert not is_enough(MINOR, found(batch))
+
+
+def test_parts_are_cut_as_soon_as_they_are_full_and_the_last_delta_is_left() -> None:
+    pairs = deltas((1, 2), (3, 3), (4, 6), (7, 7), (8, 8))
+    assert ranges_of(state(*pairs), 2) == [(0, 3, 2), (3, 7, 2)]
+    assert ranges_of(state(*pairs), 4) == [(0, 7, 4)]
+    assert ranges_of(state(*pairs), 5) == []
+
+
+def test_what_is_wrong_with_a_result_is_said() -> None:
+    base = ("base_0000002_v0000009",)
+    with pytest.raises(PublishError) as unknown:
+        check_result(MAJOR, ("x", "base_0000002_v0000009"), base)
+    assert str(unknown.value) == f"the compaction reported ['x']; it may write each of {base} once"
+    with pytest.raises(PublishError) as twice:
+        check_result(MAJOR, base * 2, base)
+    assert str(twice.value) == f"the compaction reported {list(base * 2)}; it may write each of {base} once"
+    with pytest.raises(PublishError) as nothing:
+        check_result(MAJOR, (), base)
+    assert str(nothing.value) == (
+        "the compaction did not report base_0000002_v0000009; without it the sources would stay for ever"
+    )
+    check_result(MINOR, (), base)
+
+
+def test_replaced_original_files_are_work_for_the_cleaner() -> None:
+    assert needs_cleaning(state("000000_0", "base_0000005"))
+    assert not needs_cleaning(state("000000_0"))
+
+
+def test_a_minor_result_begins_at_the_first_delta_with_data() -> None:
+    found = state("delta_0000004_0000005_0000", "delta_0000002_0000003_0000", "delete_delta_0000006_0000006_0000")
+    assert result_names(MINOR, found, 6, 9) == (
+        "delta_0000002_0000006_v0000009",
+        "delete_delta_0000002_0000006_v0000009",
+    )
+
+
+@pytest.mark.parametrize(("highest", "expected"), [(7, 1), (5, 1), (8, 8), (1, 1)])
+def test_a_mark_that_is_lowered_into_another_batch_is_lowered_again(highest: int, expected: int) -> None:
+    found = state_directories(
+        [FileEntry(f"delta_000000{name}/bucket_00000", 10) for name in ("2_0000006", "5_0000008")]
+    )
+    assert outside_of_batches(found, highest) == expected
+
+
+def test_a_table_of_no_buckets_can_be_rebalanced() -> None:
+    assert refusal(request(CompactionType.REBALANCE), table(bucket_count=0), partition_exists=True) is None

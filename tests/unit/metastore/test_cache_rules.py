@@ -15,7 +15,17 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.cache_events import ALL_DATABASES, OpenWrites, database_key, fold, names_key
 from airflow_hive_acid.metastore.cache_partitions import PartitionSet, UndecidableError
-from airflow_hive_acid.metastore.cache_rules import Age, Gap, WriteIds, compare, find_gap
+from airflow_hive_acid.metastore.cache_rules import (
+    Age,
+    Freshness,
+    Gap,
+    Verdict,
+    WriteIds,
+    compare,
+    decide,
+    find_gap,
+    pending_of,
+)
 from airflow_hive_acid.metastore.catalog_model import Partition, Table
 from airflow_hive_acid.metastore.events import GZIP_FORMAT, PLAIN_FORMAT, encode
 from airflow_hive_acid.metastore.notifications import LoggedEvent
@@ -256,3 +266,58 @@ def test_a_changed_set_is_another_one() -> None:
     assert [p.values[0] for p in other.select(TABLE, Compare("n", ">", 0))] == ["1", "85"]
     assert [p.values[0] for p in SET.select(TABLE, Compare("n", ">", 0))] == ["85", "9"]
     assert other.size == PartitionSet(other.select(TABLE, None)).size
+
+
+@pytest.mark.parametrize(
+    ("position", "end", "found", "most", "gap"),
+    [
+        (10, 10, (), 100, None),
+        (10, 12, (11, 12), 2, None),  # so many may be followed
+        (10, 13, (11, 12, 13), 2, Gap.TOO_MANY),
+        (10, 9, (), 100, Gap.BACKWARDS),
+        (10, 12, (12,), 100, Gap.PURGED),
+        (10, 12, (10, 11), 100, Gap.PURGED),  # as many as there should be, but others
+        (10, 12, (11, 13), 100, Gap.PURGED),
+        (10, 12, (10, 12), 100, Gap.PURGED),
+        (10, 11, (), 100, Gap.PURGED),
+    ],
+)
+def test_a_gap_is_any_event_missing_at_the_beginning_the_end_or_between(
+    position: int, end: int, found: tuple[int, ...], most: int, gap: Gap | None
+) -> None:
+    assert find_gap(position, end, found, most) is gap
+
+
+def test_an_entry_is_usable_from_the_event_it_includes_on_until_it_is_touched() -> None:
+    assert Freshness(5).is_usable(5)
+    assert Freshness(5).is_usable(6)
+    assert not Freshness(5).is_usable(4)
+    assert not Freshness(5, since=7).is_usable(9)
+    assert not Freshness(5, pending=frozenset({3})).is_usable(9)
+
+
+def test_what_was_written_under_an_open_id_is_pending() -> None:
+    entry = WriteIds(9, frozenset({3, 4}), frozenset({5}))
+    assert pending_of(entry, (1, 4, 5, 10)) == {4}
+
+
+def test_a_reader_is_answered_by_an_entry_that_sees_what_its_list_sees() -> None:
+    """An entry with commits 1 to 3; readers with lists up to 3, 2 and 4."""
+    entry, fresh, stale = WriteIds(3), Freshness(5), Freshness(5, since=6)
+    same, older, newer = (ValidWriteIdList(mark) for mark in (3, 2, 4))
+    assert decide(fresh, 5, entry, None) is Verdict.HIT
+    assert decide(fresh, 5, entry, same) is Verdict.HIT
+    assert decide(fresh, 5, entry, older) is Verdict.OLDER
+    assert decide(fresh, 5, entry, newer) is Verdict.NEWER
+    assert decide(stale, 9, entry, None) is Verdict.UNCONFIRMED
+    assert decide(stale, 9, entry, same) is Verdict.UNCONFIRMED
+    assert decide(stale, 9, entry, newer) is Verdict.NEWER
+
+
+def test_nothing_before_an_event_that_was_seen_is_shown_again() -> None:
+    entry, fresh = WriteIds(3), Freshness(5)
+    assert decide(fresh, 7, entry, None, floor=7) is Verdict.HIT
+    assert decide(fresh, 7, entry, None, floor=8) is Verdict.UNCONFIRMED
+    assert decide(fresh, 7, entry, ValidWriteIdList(4), floor=8) is Verdict.NEWER
+    assert decide(fresh, 0, entry, None) is Verdict.UNCONFIRMED
+    assert decide(Freshness(0), 0, entry, None) is Verdict.HIT

@@ -123,3 +123,18 @@ def test_a_closed_heartbeater_can_be_used_again(heartbeater: Heartbeater, notes:
 def test_adding_says_whether_the_txn_is_new(heartbeater: Heartbeater) -> None:
     assert heartbeater.add(1)
     assert not heartbeater.add(1)
+
+
+def test_an_error_that_nobody_has_thought_of_fails_its_txn_and_no_other(heartbeater: Heartbeater, notes: Notes) -> None:
+    notes.fail[1] = RuntimeError("a fault in a library")
+    heartbeater.add(1)
+    heartbeater.add(2)
+    deadline = time.monotonic() + 10
+    while heartbeater.lost(1) is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    lost = heartbeater.lost(1)
+    assert isinstance(lost, MetastoreUnavailableError)
+    assert "a fault in a library" in str(lost)
+    before = len(notes.beats)
+    notes.wait_for(before + 2)
+    assert set(notes.beats[before:]) == {2}

@@ -98,6 +98,28 @@ def test_transaction_without_its_keeper_is_given_up(kept, now, words):
     assert why is None if words is None else words in why
 
 
+def test_the_reason_of_an_end_says_how_long_by_which_setting_and_what_to_do():
+    """What people read in the log of a task that found its transaction aborted."""
+    begun = replace(TXN, begun=HOUR, until=25 * HOUR, now=26 * HOUR)
+    assert too_old(begun) == (
+        "txn 7 of task load.begin of DAG dag, run run was begun at 1970-01-01 01:00:00 UTC and is still open after "
+        "25.0 h, longer than it may be (max_age, hive.acid.shared.txn.max.age): it was aborted, because its locks stop "
+        "others and nothing after its snapshot can be cleaned. Look why the task that commits it did not run"
+    )
+    assert holds_too_much(replace(TXN, most_bytes=1000), 2_000_000) == (
+        "txn 7 of task load.begin of DAG dag, run run holds back 2,000,000 bytes from being cleaned, more than the "
+        "1,000 that it may (max_held_bytes, hive.acid.shared.txn.max.held.bytes): it was aborted. Make the transaction "
+        "shorter, or raise the limit"
+    )
+    told = "(1800 s; hive.acid.shared.txn.keeper.timeout): it was aborted, because nobody keeps it alive between its "
+    told += "tasks. Look at the triggerer"
+    who = "the keeper of txn 7 of task load.begin of DAG dag, run run"
+    never = keeper_gone(replace(begun, begun=HOUR, now=HOUR + 1_800_000), silence_ms=120_000, grace_ms=300_000)
+    assert never == f"{who} never appeared {told}"
+    gone = keeper_gone(replace(begun, kept=2 * HOUR, now=2 * HOUR + 1_800_000), silence_ms=120_000, grace_ms=300_000)
+    assert gone == f"{who} has gone {told}"
+
+
 def test_which_errors_are_tried_again():
     kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
     retry_on = ("WriteConflictError", "DeadlockError")

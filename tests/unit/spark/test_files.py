@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.errors import CorruptTableError
+from airflow_hive_acid.errors import CorruptTableError, WarehouseMissingError
 from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.spark.files import SnapshotFiles, plain_files, snapshot_files
@@ -34,6 +34,9 @@ class Listing:
 
     def qualify(self, uri: str) -> str:
         return uri.replace("file:///", "file:/")
+
+    def exists(self, uri: str) -> bool:
+        return uri in self._entries
 
     def list_many(self, uris: Iterable[str]) -> dict[str, list[Entry] | None]:
         return {u: [*self._entries[u].values()] if u in self._entries else None for u in uris}
@@ -95,14 +98,21 @@ def test_attempt_suffixes_original_files_and_hidden_names() -> None:
         "-tmp.delta_0000009_0000009_0000/bucket_00000",
         "delta_0000002_0000002_0000/bucket_00000_1",
         "delta_0000003_0000003_0000/000001_0",
-        "delta_0000004_0000004_0000/bucket_00000#0",
     )
     assert names(found.clean) == ["delta_0000002_0000002_0000/bucket_00000_1"]
     assert [(f.write_id, f.bucket, f.in_delta) for f in found.originals] == [(0, 0, False), (0, 0, False), (3, 1, True)]
 
 
-def test_a_missing_table_directory_is_an_empty_table() -> None:
-    assert files() == SnapshotFiles((), (), (), ())
+@pytest.mark.rule("R17")
+def test_a_missing_table_directory_is_an_error_and_never_an_empty_table() -> None:
+    with pytest.raises(WarehouseMissingError, match=f"{ROOT} of db.t is not there"):
+        files()
+    with pytest.raises(WarehouseMissingError, match=f"{ROOT} of db.t is not there"):
+        files(partitions="p=x")
+
+
+def test_a_partition_that_was_never_written_is_empty() -> None:
+    assert files("p=y/delta_0000001_0000001_0000/bucket_00000", partitions="p=x") == SnapshotFiles((), (), (), ())
 
 
 @pytest.mark.parametrize(
@@ -110,6 +120,7 @@ def test_a_missing_table_directory_is_an_empty_table() -> None:
     [
         ("delete_delta_0000005_0000005_0000/_orc_acid_version", "holds no data file"),
         ("delta_0000005_0000005_0000/bucket_04096", "bucket numbers end at 4095"),
+        ("delta_0000004_0000004_0000/bucket_00000#0", "has 0 bytes"),
         ("delta_0000005_0000005_0000/part-00000.orc", "neither a bucket file nor"),
         ("export.orc", "neither a bucket file nor"),
     ],

@@ -153,3 +153,16 @@ def test_changed_statements_are_planned_or_refused(plan_of: PlanOf, sql: str, ch
             words[place % len(words)] = word
     with suppress(HiveAcidError):
         plan_of(" ".join(words))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM IDENTIFIER('text.`file:/etc/passwd`')",
+        "SELECT (SELECT max(value) FROM identifier('demo.flights'))",
+        "INSERT INTO demo.flights SELECT * FROM IDENTIFIER('demo.flights')",
+    ],
+)
+def test_a_table_is_named_by_its_name_and_not_by_a_text(plan_of, sql):
+    with pytest.raises(UnsupportedStatementError, match="write the name itself"):
+        plan_of(sql)

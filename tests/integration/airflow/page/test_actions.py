@@ -33,6 +33,33 @@ READ = (
 )  # fmt: skip
 
 
+@sqlite
+def test_the_metastore_of_a_team_is_read_by_its_members_alone(
+    page: TestClient, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a product of who asks, whose the connection is, and every route that reads."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    from airflow_hive_acid.plugins import server_database
+
+    def statuses(team: str | None, teams: list[str], role: str) -> set[int]:
+        monkeypatch.setattr(server_database, "team_of", lambda conn_id: team)
+        user = SimpleAuthManagerUser(username="u", role=role, teams=teams)
+        headers = {"Authorization": f"Bearer {get_auth_manager().generate_jwt(user)}"}
+        found = page.get("/api/v1/connections", headers=headers).json()["items"]
+        of_metastore = [path for path in READ if path.startswith(BASE)]
+        answers = {page.get(path, headers=headers).status_code for path in of_metastore}
+        assert (CONN in [one["conn_id"] for one in found]) is (403 not in answers)
+        return answers - {404}  # there is no policy x
+
+    assert statuses("red", ["blue"], "viewer") == {403}
+    assert statuses("red", [], "op") == {403}
+    assert statuses("red", ["blue", "red"], "viewer") == {200}
+    assert statuses("red", [], "admin") == {200}
+    assert statuses(None, [], "viewer") == {200}
+
+
 def lock(client: MetastoreClient, txn_id: int = 0, place: str = "t", type: LockType = LockType.EXCLUSIVE) -> int:
     return client.lock(LockComponent("db", place, None, type, Operation.NO_TXN), txn_id=txn_id).lock_id
 

@@ -1,0 +1,145 @@
+"""One process of the engine as a thread that is killed, or falls asleep, in front of its n-th effect.
+
+An effect is a database transaction that may write (which happens or does not), something done to files, or a Spark job.
+Nothing happens between two effects that anybody else could see, so to stop in front of each, and behind the last, is
+to stop everywhere. A killed thread can do nothing more: every further effect, and every look, ends it again, also while
+it cleans up. One that sleeps holds no database transaction, and goes on when it is woken.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.filesystem.local import LocalFilesystem
+from airflow_hive_acid.metastore.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_CHANGES = (
+    "create_file", "make_directory", "rename", "rename_directory", "replace_file", "write_text", "delete",
+    "delete_empty", "open_output",
+)  # fmt: skip
+_LOOKS = ("list_files", "exists", "read_text", "read_range", "open_input")
+_PATIENCE = 120
+"""Seconds after which a thread that should have ended counts as hanging."""
+_of_thread = threading.local()
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Process:
+    """The thread in which a statement runs.
+
+    :param stop: in front of which effect it stops, counted from 1; 0 for none.
+    :param sleeps: it goes on when it is woken; otherwise it is dead.
+    :ivar done: the effects it had, in order.
+    """
+
+    def __init__(self, run: Callable[[], object], stop: int = 0, *, sleeps: bool = False) -> None:
+        self._run, self._stop, self._sleeps = run, stop, sleeps
+        self._dead = False
+        self._arrived, self._woken = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self.done: list[str] = []
+        self.failure: BaseException | None = None
+        self.stopped = False
+
+    def start(self) -> None:
+        """Run it until it stops or has ended."""
+        self._thread.start()
+        assert self._arrived.wait(_PATIENCE), f"it hangs behind {self.done[-3:]}"
+
+    def wake(self) -> None:
+        """Let it run to its end."""
+        self._woken.set()
+        self._thread.join(_PATIENCE)
+        assert not self._thread.is_alive(), f"it hangs behind {self.done[-3:]}"
+
+    def effect(self, what: str, action: Callable[[], Any]) -> Any:
+        """Something that others can see."""
+        self.look()
+        if len(self.done) + 1 == self._stop:
+            self._halt()
+        self.done.append(what)
+        return action()
+
+    def look(self) -> None:
+        """Something that only this process sees."""
+        if self._dead:
+            raise Killed
+
+    def _halt(self) -> None:
+        self.stopped = True
+        if not self._sleeps:
+            self._dead = True
+            raise Killed
+        self._stop = 0
+        self._arrived.set()
+        assert self._woken.wait(10 * _PATIENCE), "nobody wakes it"
+
+    def _work(self) -> None:
+        _of_thread.process = self
+        try:
+            self._run()
+            self.effect("the end", lambda: None)
+        except Killed as killed:
+            self.failure = killed
+        except Exception as failure:  # noqa: BLE001 - the test says what it may be
+            self.failure = failure
+        finally:
+            self._arrived.set()
+
+
+def effect(what: str, action: Callable[[], Any]) -> Any:
+    """An effect of the thread's process; of a thread that is none, just done."""
+    process: Process | None = getattr(_of_thread, "process", None)
+    return action() if process is None else process.effect(what, action)
+
+
+@contextmanager
+def effects_counted(monkeypatch: Any) -> Iterator[None]:
+    """While every effect of a :class:`Process` goes through it."""
+    with monkeypatch.context() as patch:
+        for verb in _CHANGES:
+            patch.setattr(LocalFilesystem, verb, _counting(verb, getattr(LocalFilesystem, verb)))
+        for verb in _LOOKS:
+            patch.setattr(LocalFilesystem, verb, _looking(getattr(LocalFilesystem, verb)))
+        patch.setattr(Database, "_retrying", _transacting(Database._retrying))
+        yield
+
+
+def _counting(verb: str, inner: Any) -> Any:
+    def change(self: Any, uri: str, *rest: Any, **options: Any) -> Any:
+        what = f"{verb} {uri.rpartition('/')[2]}"
+        return effect(what, lambda: inner(self, uri, *rest, **options))
+
+    return change
+
+
+def _looking(inner: Any) -> Any:
+    def look(self: Any, *rest: Any, **options: Any) -> Any:
+        process: Process | None = getattr(_of_thread, "process", None)
+        if process is not None:
+            process.look()
+        return inner(self, *rest, **options)
+
+    return look
+
+
+def _transacting(inner: Any) -> Any:
+    def transact(self: Any, operation: Any, *rest: Any, **options: Any) -> Any:
+        process: Process | None = getattr(_of_thread, "process", None)
+        if process is None:
+            return inner(self, operation, *rest, **options)
+        if options.get("reading"):
+            process.look()
+            return inner(self, operation, *rest, **options)
+        name = getattr(operation, "__qualname__", "a partial").replace(".<locals>", "")
+        return process.effect(f"transaction {name}", lambda: inner(self, operation, *rest, **options))
+
+    return transact

@@ -1,0 +1,206 @@
+"""A real SQLite metastore in a simulation: its statements are steps, its clock is the world's, its waits are turns."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import sqlalchemy as sa
+
+from airflow_hive_acid.filesystem import listing, publishing
+from airflow_hive_acid.maintenance import initiator_looks, worker_watch
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.settings import Settings, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from airflow_hive_acid.errors import HiveAcidError
+
+    from .scheduler import Process, Scheduler
+
+_JULIAN_EPOCH = 2440587.5
+_COMPILED: dict[Any, Any] = {}
+"""Statements, compiled once for all processes."""
+BUSY_MS = 30_000
+"""How long a statement waits for another's write transaction."""
+
+
+class Metastore:
+    """The database all processes share.
+
+    :ivar committed: called after each commit.
+    """
+
+    def __init__(self, path: Path, scheduler: Scheduler, settings: dict[str, str]) -> None:
+        self._path, self._scheduler, self._settings = path, scheduler, settings
+        self._writer: object | None = None
+        self.committed: Callable[[], None] = lambda: None
+        self.raw = sqlite3.connect(path, isolation_level=None)
+        self.raw.execute("PRAGMA synchronous=OFF")
+
+    def close(self) -> None:
+        """Close what the checks read with."""
+        self.raw.close()
+
+    def client(self, process: Process) -> MetastoreClient:
+        """A client of a process of its own."""
+        client = MetastoreClient(
+            f"sqlite:///{self._path}", Settings({Source.CONNECTION: self._settings}), user="ann", host=process.name
+        )
+        client.heartbeats = Beats(client)  # type: ignore[assignment]
+        self._hook(client.database.engine, process)
+        return client
+
+    def _hook(self, engine: sa.Engine, process: Process) -> None:
+        scheduler = self._scheduler
+
+        def connect(connection: sqlite3.Connection, record: object) -> None:
+            connection.execute("PRAGMA synchronous=OFF")
+            connection.execute("PRAGMA busy_timeout=0")
+            connection.create_function("julianday", 1, lambda _: scheduler.now / 86_400_000 + _JULIAN_EPOCH)
+            connection.create_function("strftime", -1, self._strftime)
+
+        def execute(conn: Any, cursor: object, statement: str, *rest: object) -> None:
+            scheduler.step(statement[:110])
+            if statement.startswith("BEGIN IMMEDIATE"):
+                self._take(conn.connection.dbapi_connection, process)
+
+        dialect: Any = engine.dialect
+        commit, rollback = dialect.do_commit, dialect.do_rollback
+
+        def do_commit(connection: Any) -> None:
+            scheduler.step("COMMIT")
+            commit(connection)
+            self._give_back(connection, process)
+            self.committed()
+
+        def do_rollback(connection: Any) -> None:
+            rollback(connection)
+            self._give_back(connection, process)
+
+        dialect.do_commit, dialect.do_rollback = do_commit, do_rollback
+        engine.update_execution_options(compiled_cache=_COMPILED)
+        sa.event.listen(engine, "connect", connect)
+        # A connection that its process was killed in is closed without a word.
+        sa.event.listen(engine, "close", lambda connection, record: self._give_back(connection, process))
+        sa.event.listen(engine, "before_cursor_execute", execute)
+
+    def _take(self, connection: object, process: Process) -> None:
+        until = self._scheduler.now + BUSY_MS
+        self._scheduler.wait_until(lambda: self._writer is None or self._scheduler.now > until)
+        if self._writer is not None:
+            raise sqlite3.OperationalError("database is locked")
+        self._writer, process.holds_database = connection, True
+
+    def _give_back(self, connection: Any, process: Process) -> None:
+        # The pool gives the dialect its own wrapper when a connection comes back.
+        if self._writer is getattr(connection, "dbapi_connection", connection):
+            self._writer, process.holds_database = None, False
+
+    def _strftime(self, form: str, when: str, *changes: str) -> str:
+        if form != "%Y-%m-%d %H:%M:%f" or when != "now":
+            raise ValueError(f"not simulated: strftime({form!r}, {when!r})")
+        moment = datetime.fromtimestamp(self._scheduler.now / 1000, UTC)
+        for change in changes:
+            moment += timedelta(seconds=int(change.removesuffix(" seconds").replace("--", "")))
+        return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03}"
+
+
+class Beats:
+    """Takes the place of a client's heartbeats: an actor of the same process sends them."""
+
+    def __init__(self, client: MetastoreClient) -> None:
+        self._client = client
+        self._alive: dict[int, None] = {}
+        self._lost: dict[int, HiveAcidError] = {}
+
+    def add(self, txn_id: int) -> bool:
+        is_new = txn_id not in self._alive
+        self._alive[txn_id] = None
+        return is_new
+
+    def remove(self, txn_id: int) -> None:
+        self._alive.pop(txn_id, None)
+        self._lost.pop(txn_id, None)
+
+    def lost(self, txn_id: int) -> HiveAcidError | None:
+        return self._lost.get(txn_id)
+
+    def close(self) -> None:
+        self._alive.clear()
+
+    def beat(self) -> None:
+        """Once for each txn."""
+        from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
+
+        for txn_id in list(self._alive):
+            try:
+                self._client.heartbeat(txn_id)
+            except MetastoreUnavailableError:
+                continue
+            except HiveAcidError as error:
+                if txn_id in self._alive:
+                    del self._alive[txn_id]
+                    self._lost[txn_id] = error
+
+
+class _OneAfterTheOther:
+    """Takes the place of a pool of threads."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> _OneAfterTheOther:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def map(self, call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        return iter([call(item) for item in items])
+
+
+class _NoThread:
+    """Of a watch that looks every five seconds: a job of the simulation is over sooner, and asks by itself."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def start(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
+@contextlib.contextmanager
+def one_thread(scheduler: Scheduler) -> Iterator[None]:
+    """Time, sleep, threads and random names are the simulation's."""
+
+    def name() -> uuid.UUID:
+        return uuid.UUID(int=scheduler.random.getrandbits(128), version=4)
+
+    sleep, monotonic = time.sleep, time.monotonic
+
+    def simulated_sleep(seconds: float) -> None:
+        scheduler.sleep(seconds) if scheduler.current is not None else sleep(seconds)
+
+    def simulated_monotonic() -> float:
+        return scheduler.now / 1000 if scheduler.current is not None else monotonic()
+
+    with contextlib.ExitStack() as stack:
+        for patch in (
+            mock.patch.object(time, "sleep", simulated_sleep),
+            mock.patch.object(time, "monotonic", simulated_monotonic),
+            mock.patch.object(uuid, "uuid4", name),
+            mock.patch.object(listing, "ThreadPoolExecutor", _OneAfterTheOther),
+            mock.patch.object(publishing, "ThreadPoolExecutor", _OneAfterTheOther),
+            mock.patch.object(initiator_looks, "ThreadPoolExecutor", _OneAfterTheOther),
+            mock.patch.object(worker_watch, "threading", SimpleNamespace(Thread=_NoThread, Event=threading.Event)),
+        ):
+            stack.enter_context(patch)
+        yield

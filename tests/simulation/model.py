@@ -1,0 +1,144 @@
+"""What must be true after each step, told by a model that knows nothing of the product: sets of rows.
+
+A row is ``(write id, number)``. The model learns from the database alone how a txn ended: it looks after each commit.
+What a reader would find now is computed from the raw rows of TXNS and TXN_TO_WRITE_ID, as a real Hive would, and from
+the files as they lie there; both must be equal at every moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.format.acid_state import FileEntry, acid_state
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+
+from .rows import Place, Row, deletes_of, rows_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable
+
+    from .memory import MemoryFilesystem, Node
+
+
+_STATES = (
+    "SELECT NWI_DATABASE || '.' || NWI_TABLE, NWI_NEXT - 1 FROM NEXT_WRITE_ID ORDER BY 1",
+    "SELECT T2W_DATABASE || '.' || T2W_TABLE, T2W_WRITEID, TXN_STATE FROM TXN_TO_WRITE_ID "
+    "JOIN TXNS ON T2W_TXNID = TXN_ID WHERE TXN_STATE <> 'c' ORDER BY 1, 2",
+    "SELECT TXN_ID, TXN_STATE FROM TXNS WHERE TXN_STATE <> 'c' ORDER BY 1",
+)
+
+
+class Violated(AssertionError):
+    """Something that must not happen has happened."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a txn wants to do to one place."""
+
+    adds: frozenset[Row]
+    deletes: frozenset[Row]
+
+
+@dataclass
+class Model:
+    """Rows of all places, as committed txns have left them.
+
+    :param places: all there are.
+    """
+
+    raw: sqlite3.Connection
+    fs: MemoryFilesystem
+    places: list[Place]
+    pending: dict[int, dict[Place, Change]] = field(default_factory=dict)
+    committed: dict[int, dict[Place, Change]] = field(default_factory=dict)
+    newest_txn: int = 0
+    checks: int = 0
+    _version: int = -1
+    _states: tuple[Any, ...] = ((), (), ())
+
+    def declare(self, txn_id: int, changes: dict[Place, Change]) -> None:
+        """A txn is about to commit these."""
+        self.pending[txn_id] = changes
+
+    def rows(self, place: Place, txns: Iterable[int] | None = None) -> set[Row]:
+        """What these txns, or all committed ones, have left."""
+        seen = self.committed if txns is None else {t: self.committed[t] for t in txns if t in self.committed}
+        changes = [c[place] for c in seen.values() if place in c]
+        return set().union(*(c.adds for c in changes)) - set().union(*(c.deletes for c in changes))
+
+    def after_commit(self) -> None:
+        """A transaction of the metastore was committed: what can be read changes with the states of txns alone."""
+        version = self.raw.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._version:
+            return
+        self._version = version
+        newest = self.raw.execute("SELECT MAX(TXN_ID) FROM TXNS").fetchone()[0]
+        if newest < self.newest_txn:
+            raise Violated(f"MAX(TXN_ID) shrank from {self.newest_txn} to {newest}: an id can be given out again")
+        self.newest_txn = newest
+        for txn_id in list(self.pending):
+            found = self.raw.execute("SELECT TXN_STATE FROM TXNS WHERE TXN_ID = ?", (txn_id,)).fetchone()
+            if found is None or found[0] != "o":
+                changes = self.pending.pop(txn_id)
+                if found is not None and found[0] == "c":
+                    self._commit(txn_id, changes)
+        before, self._states = self._states, tuple(self.raw.execute(query).fetchall() for query in _STATES)
+        if before != self._states:
+            for place in self.places:
+                self.check(place)
+
+    def _commit(self, txn_id: int, changes: dict[Place, Change]) -> None:
+        for place, change in changes.items():
+            lost = change.deletes - self.rows(place)
+            if lost:
+                raise Violated(f"lost update: txn {txn_id} changed {sorted(lost)[:3]} of {place} after others had")
+        self.committed[txn_id] = changes
+
+    def files_changed(self, parts: tuple[str, ...]) -> None:
+        """Something was done to files; what lies in staging concerns nobody."""
+        if any(part.startswith("_tmp_") for part in parts):
+            return
+        for place in self.places:
+            if parts[: len(place.parts)] == place.parts:
+                self.check(place)
+
+    def check(self, place: Place) -> None:
+        """What a reader who came now would find."""
+        self.checks += 1
+        node = self.fs.node(place.parts)
+        found = visible(node, *self.lists(place)) if isinstance(node, dict) else set()
+        expected = self.rows(place)
+        if found != expected:
+            missing, extra = sorted(expected - found), sorted(found - expected)
+            here = ", ".join(sorted(node)) if isinstance(node, dict) else "nothing"
+            raise Violated(f"{place}: rows {missing[:3]} are lost, {extra[:3]} should not be there; files: {here}")
+
+    def lists(self, place: Place) -> tuple[ValidWriteIdList, ValidTxnList]:
+        """What is valid now, by the rows a real Hive reads."""
+        highest, written, txns = self._states
+        high = next((int(high) for table, high in highest if table == place.table), 0)
+        ids = [frozenset(i for table, i, state in written if table == place.table and state == s) for s in "oa"]
+        others = [frozenset(i for i, state in txns if state == s) for s in "oa"]
+        return ValidWriteIdList(high, *ids, None, place.table), ValidTxnList(self.newest_txn, *others, None)
+
+
+def visible(node: Node, write_ids: ValidWriteIdList, txns: ValidTxnList) -> set[Row]:
+    """The rows of a directory as it is."""
+    entries = []
+    for name, child in node.items():
+        if isinstance(child, dict) and not name.startswith(("_", ".", "k=")):
+            entries.append(FileEntry(f"{name}/", 0))
+            entries += [FileEntry(f"{name}/{file}", len(text)) for file, text in child.items() if isinstance(text, str)]
+    state = acid_state(entries, write_ids, txns)
+
+    def read(path: str) -> str:
+        directory, _, file = path.partition("/")
+        return str(node[directory][file])
+
+    rows = rows_of(state.inserts, read, write_ids)
+    if len(rows) != len(set(rows)):
+        raise Violated(f"rows are seen twice: {', '.join(d.directory.name for d in state.inserts)}")
+    return set(rows) - {row for _, row in deletes_of(state.deletes, read, write_ids)}

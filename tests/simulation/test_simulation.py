@@ -1,0 +1,140 @@
+"""The simulation finds nothing in the product, and finds what is put in.
+
+``make simulate SEEDS=0-9999`` runs more; a failing seed prints the smallest plan that still fails and its last steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+from airflow_hive_acid.maintenance import cleaning, fences
+from airflow_hive_acid.metastore import beginning, commits
+from airflow_hive_acid.metastore.compaction_queue_horizon import RegisteredReaders, read_horizon
+from airflow_hive_acid.metastore.history import MAX_ID
+
+from .plan import Op, Plan, Trouble, smallest
+from .world import make_template, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.compaction_queue_horizon import Horizon
+    from airflow_hive_acid.metastore.database import Features
+
+    from .world import Report
+
+SEEDS = 4
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("simulation") / "template.db"
+    make_template(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def run(template: Path, tmp_path: Path) -> Callable[[Plan], Report]:
+    return lambda plan: simulate(plan, template, tmp_path / "metastore.db")
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.rule("R10")
+@pytest.mark.rule("R17")
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_dies_stops_or_fails_no_row_is_lost_and_none_comes_back(
+    run: Callable[[Plan], Report], seed: int
+) -> None:
+    report = run(Plan.of(seed))
+    assert report.failure is None, f"make simulate SEEDS={seed}\n{Plan.of(seed)}\n{report.failure}"
+    assert report.checks > 100
+
+
+def test_a_seed_is_always_the_same_run(run: Callable[[Plan], Report]) -> None:
+    plan = _plan(3, 1, WRITING, ("insert", "compact"), ("read",))
+    assert run(plan) == run(plan)
+
+
+def _no_fence(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _no_readers(connection: Connection, features: Features, gap_timeout_ms: int) -> Horizon:
+    """As if nothing was open."""
+    horizon = read_horizon(connection, features, gap_timeout_ms)
+    return replace(horizon, watermark=horizon.open_txns.high_watermark + 1, min_seen_open=MAX_ID)
+
+
+def _nobody(*_: Any) -> RegisteredReaders:
+    return RegisteredReaders()
+
+
+def _no_conflict(*_: Any) -> None:
+    return None
+
+
+def _plan(seed: int, pauses: float, *clients: tuple[str, ...], troubles: tuple[Trouble, ...] = ()) -> Plan:
+    dice = random.Random(seed)
+    ops = tuple(tuple(Op(kind, dice.getrandbits(32), pauses) for kind in kinds) for kinds in clients)
+    return Plan(seed, ops, troubles)
+
+
+WRITING = ("insert", "update", "update", "insert", "update")
+ASKING = ("insert", "compact") * 6
+READING = ("insert", "read", "read", "read", "read")
+STOPPED = tuple(Trouble(step, "freeze", step, 900_000) for step in range(150, 1500, 50))
+PUT_IN: dict[str, tuple[list[tuple[Any, str, Any]], Callable[[int], Plan]]] = {
+    "fences that fence nothing (R4)": (
+        [(fences, "fence_staging", _no_fence)],
+        lambda seed: _plan(seed, 0, WRITING, WRITING, WRITING, troubles=STOPPED),
+    ),
+    "changes of one row that do not see each other (R2)": (
+        [(commits, "first_conflict", _no_conflict), (beginning, "early_conflict", _no_conflict)],
+        lambda seed: _plan(seed, 0, WRITING, WRITING, WRITING),
+    ),
+    "a Cleaner that knows of no reader (R10)": (
+        [(cleaning, "read_horizon", _no_readers), (cleaning, "read_registered", _nobody)],
+        lambda seed: _plan(seed, 20, ASKING, ASKING, READING, READING),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUT_IN)
+def test_a_fault_that_is_put_in_is_found(run: Callable[[Plan], Report], name: str) -> None:
+    broken, plan = PUT_IN[name]
+    with contextlib.ExitStack() as stack:
+        for module, function, instead in broken:
+            stack.enter_context(mock.patch.object(module, function, instead))
+        failures = (run(plan(seed)).failure for seed in range(20))
+        found = next((failure for failure in failures if failure is not None), None)
+    assert found is not None
+    assert "Violated" in found
+
+
+def test_a_failing_plan_is_made_smaller() -> None:
+    plan = Plan.of(11)
+    op = plan.clients[1][0]
+
+    def fails(candidate: Plan) -> bool:
+        return op in candidate.clients[1]
+
+    small = smallest(plan, fails)
+    assert small.clients == ((), (op,), (), (), ())
+    assert small.troubles == ()

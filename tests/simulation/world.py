@@ -1,0 +1,390 @@
+"""The whole control plane in one thread: clients, readers, Initiator, Workers, Cleaner, reaper on one metastore.
+
+Everything that decides is the product's; only Spark jobs, files, threads and time are the simulation's. Services are
+killed and started again, clients are killed or stopped until their txns have timed out and then go on as zombies, the
+warehouse is absent, full, slow or lists what is gone; the clock jumps. After each effect the model looks (``model``).
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import uuid
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.names import parse_directory
+from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper, run_worker
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+from airflow_hive_acid.settings import Settings
+
+from . import rows
+from .database import Metastore, one_thread
+from .memory import MemoryFilesystem
+from .model import Change, Model, Violated
+from .plan import FAULTS, Op, Plan
+from .rows import Place
+from .scheduler import Actor, Killed, Process, Scheduler, Stuck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+    from airflow_hive_acid.metastore import ReaderSnapshot, Transaction
+
+WAREHOUSE = "file:/sim/warehouse"
+SETTINGS = {
+    "hive.compactor.delta.num.threshold": "2",
+    "hive.compactor.abortedtxn.threshold": "0",
+    "hive.compactor.cleaner.run.interval": "1s",
+    "hive.lock.numretries": "8",
+    "hive.compactor.initiator.failed.compacts.threshold": "99",
+    "hive.compactor.history.retention.failed": "100",
+}
+LIMIT = 200_000
+TABLES = ("s.a", "s.b", "s.p")
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a run ended.
+
+    :param failure: what was wrong, with the last steps; None when nothing was.
+    """
+
+    steps: int
+    checks: int
+    committed: int
+    failure: str | None
+
+
+def make_template(path: Path) -> None:
+    """A metastore with a database and three tables: two without partitions, one with two."""
+    with MetastoreClient(f"sqlite:///{path}", Settings()) as client:
+        client.create_schema()
+        client.catalog.set_warehouse(WAREHOUSE)
+        client.catalog.create_database("s")
+        for name in TABLES:
+            keys = (Column("k", "string"),) if name == "s.p" else ()
+            definition = TableDefinition(*name.split("."), (Column("id", "bigint"),), partition_columns=keys)
+            client.catalog.create_table(definition)
+        client.catalog.add_partitions("s.p", [("1",), ("2",)])
+
+
+class World:
+    """One run."""
+
+    def __init__(self, plan: Plan, template: Path, path: Path) -> None:
+        shutil.copy(template, path)
+        self.plan = plan
+        self.dice = random.Random(plan.seed ^ 0x5EED)
+        self.scheduler = Scheduler(self.dice, LIMIT)
+        self.metastore = Metastore(path, self.scheduler, SETTINGS)
+        self.fs = MemoryFilesystem(self.scheduler)
+        self.processes: list[Process] = []
+        self.over = False
+        self._waiting_troubles = list(plan.troubles)
+        self._until: list[tuple[int, Callable[[], None]]] = []
+        self.places = self._places(path)
+        self.model = Model(self.metastore.raw, self.fs, self.places)
+        self.failure: BaseException | None = None
+
+    def _places(self, path: Path) -> list[Place]:
+        with MetastoreClient(f"sqlite:///{path}", Settings()) as client:
+            found = {name: client.catalog.get_table(name).location for name in TABLES}
+        places = [Place("s.a", "", found["s.a"]), Place("s.b", "", found["s.b"])]
+        places += [Place("s.p", f"k={k}", found["s.p"]) for k in (1, 2)]
+        for place in places:
+            node = self.fs.root
+            for part in place.parts:
+                node = node.setdefault(part, {})
+        return places
+
+    # --- a run ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Report:
+        """Until all clients are done and maintenance has nothing left to do."""
+        try:
+            with one_thread(self.scheduler):
+                try:
+                    self._run()
+                finally:
+                    self.scheduler.end()
+        except (Violated, Stuck) as problem:
+            self.failure = self.failure or problem
+        finally:
+            self.metastore.close()
+        told = None
+        if self.failure is not None:
+            kind = type(self.failure).__name__
+            told = "\n".join([*self.scheduler.told(), f"{kind}: {self.failure}"])
+        return Report(self.scheduler.steps, self.model.checks, len(self.model.committed), told)
+
+    def _run(self) -> None:
+        self.metastore.committed = self._guarded(self.model.after_commit)
+        self.fs.changed = lambda parts: self._guarded(partial(self.model.files_changed, parts))()
+        self.scheduler.before_step = self._trouble
+        for number, ops in enumerate(self.plan.clients):
+            self._start(f"client{number}", partial(self._client, ops))
+        services = {"initiator": self._initiate, "worker0": self._work, "worker1": self._work,
+                    "cleaner": self._clean, "reaper": self._reap}  # fmt: skip
+        for name, service in services.items():
+            self._start(name, partial(self._service, service, name), background=True)
+        self.scheduler.run()
+        self._require_fine()
+        self._settle(services)
+
+    def _guarded(self, check: Callable[[], None]) -> Callable[[], None]:
+        """A violation ends the run, whatever the product does with the exception."""
+
+        def guarded() -> None:
+            if self.failure is None:
+                try:
+                    check()
+                except Violated as problem:
+                    self.failure = problem
+                    for process in self.processes:
+                        process.killed = True
+
+        return guarded
+
+    def _require_fine(self) -> None:
+        if self.failure is not None:
+            raise Violated(str(self.failure))
+
+    def _start(self, name: str, work: Callable[[MetastoreClient], None], *, background: bool = False) -> None:
+        process = Process(name)
+        self.processes.append(process)
+        client = self.metastore.client(process)
+
+        def main() -> None:
+            try:
+                work(client)
+            except Killed:
+                raise
+            except Exception as error:  # noqa: BLE001 - the run says what it was
+                if self.failure is None:
+                    self.failure = error
+                for other in self.processes:
+                    other.killed = True
+            finally:
+                process.killed = True
+                client.close()
+
+        def beat() -> None:
+            while not process.killed:
+                self.scheduler.sleep(100)
+                client.heartbeats.beat()  # type: ignore[attr-defined]
+
+        self.scheduler.spawn(name, process, main, background=background)
+        self.scheduler.spawn(f"{name} beats", process, beat, background=True)
+
+    # --- what goes wrong ------------------------------------------------------------------------------------------
+
+    def _trouble(self, actor: Actor) -> None:
+        for until, end in list(self._until):
+            if self.scheduler.now >= until:
+                end()
+                self._until.remove((until, end))
+        while self._waiting_troubles and self._waiting_troubles[0].step <= self.scheduler.steps:
+            trouble = self._waiting_troubles.pop(0)
+            if self.over:
+                return
+            self.scheduler.note(f"*** {trouble}")
+            alive = [process for process in self.processes if not process.killed]
+            process = alive[trouble.which % len(alive)]
+            until = self.scheduler.now + trouble.lasts
+            match trouble.kind:
+                case "kill":
+                    process.killed = True
+                case "freeze":
+                    process.frozen_until = until
+                case "jump":
+                    self.scheduler.now += trouble.lasts
+                case fault if fault in FAULTS:
+                    self.fs.fault = fault
+                    self._until.append((until, self._mend))
+
+    def _mend(self) -> None:
+        self.fs.fault = ""
+
+    # --- clients --------------------------------------------------------------------------------------------------
+
+    def _client(self, ops: tuple[Op, ...], client: MetastoreClient) -> None:
+        for op in ops:
+            try:
+                {"read": self._read, "compact": self._ask}.get(op.kind, self._write)(client, op)
+            except (HiveAcidError, OSError) as error:
+                self.scheduler.note(f"{op.kind}: {type(error).__name__}: {str(error)[:150]}")
+
+    def _write(self, client: MetastoreClient, op: Op) -> None:
+        dice = random.Random(op.pick)
+        tables = dice.sample(TABLES, 2 if op.kind == "two" else 1)
+        operation = {"two": "update", "abort": "update"}.get(op.kind, op.kind)
+        partitioned = [table for table in tables if table == "s.p"]
+        with client.begin(dict.fromkeys(tables, operation), partitioned=partitioned) as txn:
+            changes: dict[Place, Change] = {}
+            for table in tables:
+                mine = self._changes(client, txn, table, operation, dice)
+                job = uuid.UUID(int=dice.getrandbits(128), version=4)
+                if mine:
+                    rows.write(client, self.fs, txn, table, mine, job, overwrite=operation == "overwrite")
+                if table in partitioned:
+                    txn.add_partitions(table, sorted(place.partition for place in mine))
+                changes |= mine
+            self.scheduler.sleep(op.pause) if op.pause else None
+            if op.kind == "abort":
+                txn.abort("a simulation")
+                return
+            self.model.declare(txn.txn_id, changes)
+
+    def _changes(
+        self, client: MetastoreClient, txn: Transaction, table: str, operation: str, dice: random.Random
+    ) -> dict[Place, Change]:
+        places = [place for place in self.places if place.table == table]
+        chosen = dice.sample(places, dice.randint(1, len(places)))
+        changes = {}
+        for number, place in enumerate(sorted(chosen)):
+            adds, deletes = set(), set()
+            if operation != "delete":
+                adds = {(txn.write_ids[table], number * 10 + i) for i in range(dice.randint(1, 3))}
+            if operation != "insert":
+                seen = rows.read(self.fs, place, txn.snapshot[table], txn.valid_txns)
+                some = dice.randint(1, len(seen)) if seen else 0
+                deletes = seen if operation == "overwrite" else set(dice.sample(sorted(seen), some))
+            if adds or deletes:
+                changes[place] = Change(frozenset(adds), frozenset(deletes))
+        return changes
+
+    def _read(self, client: MetastoreClient, op: Op) -> None:
+        dice = random.Random(op.pick)
+        tables = sorted(dice.sample(TABLES, dice.randint(1, 3)))
+        with client.snapshot(tables) as reader:
+            for _ in range(2):
+                for place in self.places:
+                    if place.table in tables:
+                        self._compare(reader, place)
+                self.scheduler.sleep(op.pause) if op.pause else None
+                reader.check()
+
+    def _ask(self, client: MetastoreClient, op: Op) -> None:
+        dice = random.Random(op.pick)
+        place = dice.choice(self.places)
+        kind = dice.choice((CompactionType.MINOR, CompactionType.MAJOR))
+        client.compactions.enqueue(place.table, place.partition or None, kind)
+        self.scheduler.sleep(op.pause) if op.pause else None
+
+    def _compare(self, reader: ReaderSnapshot, place: Place) -> None:
+        seen = [txn for txn in self.model.committed if reader.valid_txns.is_valid(txn)]
+        expected = self.model.rows(place, seen)
+        try:
+            found = rows.read(self.fs, place, reader.snapshot[place.table], reader.valid_txns)
+        except FileNotFoundError:
+            # Who was away for too long was timed out, and is told so at its next beat.
+            if self.fs.fault or not self.is_open(reader.txn_id):
+                raise
+            raise Violated(f"a file of the snapshot of txn {reader.txn_id} is gone") from None
+        if found != expected and not self.fs.fault and self.is_open(reader.txn_id):
+            problem = f"txn {reader.txn_id} reads {sorted(found ^ expected)[:3]} otherwise than committed in {place}"
+            self.failure = Violated(problem)
+            raise self.failure
+
+    def is_open(self, txn_id: int) -> bool:
+        """Whether a txn is open now."""
+        found = self.metastore.raw.execute("SELECT TXN_STATE FROM TXNS WHERE TXN_ID = ?", (txn_id,)).fetchone()
+        return found is not None and found[0] == "o"
+
+    # --- services -------------------------------------------------------------------------------------------------
+
+    def _service(self, turn: Callable[[MetastoreClient, str], object], name: str, client: MetastoreClient) -> None:
+        while not self.over:
+            self._turn(turn, name, client)
+            self.scheduler.sleep(self.dice.choice((2, 20, 60)))
+
+    def _turn(self, turn: Callable[[MetastoreClient, str], object], name: str, client: MetastoreClient) -> None:
+        try:
+            turn(client, name)
+        except (HiveAcidError, OSError) as error:
+            self.scheduler.note(f"{type(error).__name__}: {str(error)[:150]}")
+
+    def _initiate(self, client: MetastoreClient, name: str) -> None:
+        run_initiator(client, self.fs)
+
+    def _work(self, client: MetastoreClient, name: str) -> None:
+        run_worker(client, self.fs, partial(rows.compact, self.fs), name, limit=2)
+
+    def _clean(self, client: MetastoreClient, name: str) -> None:
+        run_cleaner(client, self.fs)
+
+    def _reap(self, client: MetastoreClient, name: str) -> None:
+        run_reaper(client, self.fs)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def _settle(self, services: dict[str, Callable[[MetastoreClient, str], object]]) -> None:
+        """All processes are dead and nothing goes wrong any more: maintenance must bring everything to rest."""
+        self.over, self.fs.fault = True, ""
+        self.scheduler.end()
+
+        def rest(client: MetastoreClient) -> None:
+            for _ in range(4):
+                self.scheduler.now += 2 * 86_400_000
+                for name in ("reaper", "worker0", "worker1", "initiator", "worker0", "cleaner", "reaper", "cleaner"):
+                    self._turn(services[name], name, client)
+
+        self._start("maintenance", rest)
+        self.scheduler.run()
+        self._require_fine()
+        for place in self.places:
+            self.model.check(place)
+        self._require_rest()
+
+    def _require_rest(self) -> None:
+        count = {
+            "open txns": "SELECT COUNT(*) FROM TXNS WHERE TXN_STATE = 'o'",
+            "aborted txns": "SELECT COUNT(*) FROM TXNS WHERE TXN_STATE = 'a' "
+            "AND TXN_ID < (SELECT MAX(TXN_ID) FROM TXNS)",
+            "locks": "SELECT COUNT(*) FROM HIVE_LOCKS",
+            "components": "SELECT COUNT(*) FROM TXN_COMPONENTS",
+            "compactions under way": "SELECT COUNT(*) FROM COMPACTION_QUEUE",
+        }
+        left = {what: self.metastore.raw.execute(query).fetchone()[0] for what, query in count.items()}
+        if any(left.values()):
+            raise Violated(f"left behind after maintenance: {', '.join(f'{n} {w}' for w, n in left.items() if n)}")
+        for place in self.places:
+            self._require_only_what_is_read(place)
+
+    def _require_only_what_is_read(self, place: Place) -> None:
+        node = self.fs.node(place.parts)
+        write_ids, txns = self.model.lists(place)
+        # What a file stands for is a fence; it goes with the record of its job.
+        names = [n for n, child in (node.items() if isinstance(node, dict) else ()) if isinstance(child, dict)]
+        staging = [name for name in names if name.startswith("_tmp_")]
+        written = [name for name in names if name.startswith(("base_", "delta_", "delete_delta_"))]
+        garbage = [name for name in written if _is_garbage(name, write_ids, txns)]
+        if staging or garbage:
+            raise Violated(f"left behind in {place}: {', '.join(staging + garbage)}")
+
+
+def _is_garbage(name: str, write_ids: ValidWriteIdList, txns: ValidTxnList) -> bool:
+    directory = parse_directory(name)
+    if directory is None:
+        return True
+    if directory.visibility_txn_id:
+        return not txns.is_valid(directory.visibility_txn_id)
+    return bool(write_ids.is_range_aborted(directory.min_write_id, directory.max_write_id))
+
+
+def simulate(plan: Plan, template: Path, path: Path) -> Report:
+    """Run a plan on a copy of a metastore."""
+    try:
+        return World(plan, template, path).run()
+    finally:
+        for left in path.parent.glob(f"{path.name}*"):
+            left.unlink()

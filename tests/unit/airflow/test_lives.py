@@ -1,0 +1,110 @@
+"""Which tasks are the same piece of work (R14): who runs, by what became of the run before."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.hooks.lives import LIFE_KEY, deployment_id, run_life
+from airflow_hive_acid.hooks.tasks import once_of
+from airflow_hive_acid.metastore.claim_rules import Wish
+
+DEPLOYMENT = "AIRFLOW__HIVE_ACID__DEPLOYMENT_ID"
+
+
+class Airflow:
+    """What an Airflow keeps of its DAG runs: the rows of the task state store hang on the run's row."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self.run = 0
+
+    def delete_run_and_make_it_again(self) -> None:
+        self.run += 1
+
+    def task(self, task_id: str = "t", map_index: int | None = -1, max_tries: int = 1, run_id: str = "r") -> Any:
+        row = self.kept.setdefault((self.run, run_id, task_id, map_index), {})
+        store = SimpleNamespace(get=row.get, set=lambda key, value, retention: row.update({key: value}))
+        ti = SimpleNamespace(dag_id="d", run_id=run_id, task_id=task_id, map_index=map_index, max_tries=max_tries)
+        return {"ti": ti, "task_state_store": store}
+
+
+def key_of(context: Any) -> tuple[str, ...]:
+    return once_of(context, "apply").scope
+
+
+def test_all_tries_of_a_task_instance_are_one_piece_of_work_cleared_ones_too() -> None:
+    airflow = Airflow()
+    first, retry, cleared = (once_of(airflow.task(max_tries=tries), "apply") for tries in (1, 1, 3))
+    assert first == retry
+    assert cleared.scope == first.scope
+    assert cleared.life != first.life  # decision 18: that tells the clear
+
+
+@pytest.mark.parametrize(
+    "other", [{"task_id": "u"}, {"map_index": 0}, {"map_index": 1}, {"run_id": "s"}], ids=lambda changed: str(changed)
+)
+def test_other_tasks_and_runs_are_other_work(other: dict[str, Any]) -> None:
+    airflow = Airflow()
+    assert key_of(airflow.task()) != key_of(airflow.task(**other))
+
+
+@pytest.mark.parametrize("map_index", [-1, None, 0])
+def test_a_run_that_was_deleted_and_made_again_is_other_work(map_index: int | None) -> None:
+    """
+    t1  the run commits
+    t2  it is deleted in the UI; the scheduler makes it again: same ids, same dates, max_tries as at first
+    """
+    airflow = Airflow()
+    before = key_of(airflow.task(map_index=map_index))
+    airflow.delete_run_and_make_it_again()
+    again = key_of(airflow.task(map_index=map_index))
+    assert again != before
+    assert again == key_of(airflow.task(map_index=map_index))
+
+
+def test_the_same_run_of_another_airflow_is_other_work() -> None:
+    assert key_of(Airflow().task()) != key_of(Airflow().task())
+
+
+def test_without_a_store_the_deployment_tells_airflows_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = {"ti": Airflow().task()["ti"]}
+    assert run_life(context) == ""
+    unnamed = key_of(context)
+    monkeypatch.setenv(DEPLOYMENT, "staging")
+    assert deployment_id() == "staging"
+    assert key_of(context) == (*unnamed, "staging")
+
+
+def test_of_two_tries_that_begin_a_life_at_once_both_have_the_one_that_stayed() -> None:
+    airflow = Airflow()
+    context = airflow.task()
+    row = airflow.kept[0, "r", "t", -1]
+    store = SimpleNamespace(get=row.get, set=lambda key, _value, retention: row.update({key: "theirs"}))
+    assert run_life({**context, "task_state_store": store}) == "theirs" == row[LIFE_KEY]
+
+
+def test_a_try_that_airflow_has_given_up_does_not_begin_a_life() -> None:
+    """Airflow knows the id of a try that is over no more: the error ends the task before anything is claimed."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise LookupError("no such task instance")
+
+    store = SimpleNamespace(get=lambda _key: None, set=refused)
+    with pytest.raises(LookupError):
+        once_of({**Airflow().task(), "task_state_store": store}, "apply")
+
+
+def test_messages_name_the_task_and_not_its_life() -> None:
+    wish = Wish(key_of(Airflow().task()), 0, "digest")
+    assert str(wish) == "statement 0 of airflow / d / r / t / -1"
+
+
+@pytest.mark.parametrize("text", ["a b", "ä", "x" * 65, "a/b"])
+def test_a_deployment_id_that_is_no_name_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(DEPLOYMENT, text)
+    with pytest.raises(ConfigurationError, match="deployment_id"):
+        deployment_id()
