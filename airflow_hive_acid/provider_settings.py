@@ -131,6 +131,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.metastore.event.db.clean.maxevents", "integer", "So many of them go in one database transaction.", "10000"),
     ("hive.metastore.event.message.factory", "string", "Form of event messages. One of gzip(json-2.0), json-0.2.", "gzip(json-2.0)"),
     ("hive.acid.commit.events", "string", "Ours: who tells Airflow's assets of commits. watcher: those that watch a table, of every engine's commits; operators: our operators, of their own, when they succeed, and watchers tell nothing. One of watcher, operators.", "watcher"),
+    ("hive.acid.shared.locations", "boolean", "Ours: directories of tables may be the same or lie in one another. Two such tables read, and may delete, each other's files; DROP then leaves the files where they are.", "false"),
     ("hive.acid.cache.enabled", "boolean", "Ours: services that run for long keep tables and partitions in memory, as fresh as their write ids. Off: they ask the database each time.", "true"),
     ("hive.acid.cache.max.bytes", "integer", "Ours: so much memory; what was not read for longest goes first.", "268435456"),
     ("hive.acid.cache.poll.interval", "string", "Ours: time between two looks at the notification log. A bare number is in s.", "1s"),

@@ -232,8 +232,12 @@ class Catalog(CatalogBase):
             location = checked.location
             if location is None:
                 location = self._default_location(require_database(connection, checked.db), checked)
-            if not self._may_share() and key not in read_tables(connection, [key]):
-                require_own_place(connection, f"table {key}", location)
+            try:
+                if not self._may_share():
+                    require_own_place(connection, f"table {key}", location)
+            except InvalidArgumentsError:
+                if key not in read_tables(connection, [key]):  # a table that is there already has its place
+                    raise
             return location
 
         return replace(checked, location=self._database.read(operation))
@@ -267,6 +271,9 @@ class Catalog(CatalogBase):
         location = checked.location or self._default_location(database, checked)
         if not self._may_share():
             lock_places(connection)
+            existing = read_tables(connection, [key]).get(key)  # whoever had the lock may have made it
+            if existing is not None:
+                return self._existing(existing, if_not_exists)
             require_own_place(connection, f"table {key}", location)
         ids = {
             name: self._ids.take(connection, kind, 1)[0]

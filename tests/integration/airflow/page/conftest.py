@@ -44,6 +44,7 @@ def metastore(connections: str, tmp_path: Path) -> Iterator[MetastoreClient]:
         client.catalog.set_warehouse(tmp_path.as_uri())
         client.catalog.create_database("db")
         client.catalog.create_table(TableDefinition("db", "t", (Column("x", "int"),)))
+        (tmp_path / "db.db" / "t").mkdir(parents=True)  # a table without its directory is an error
         yield client
 
 
