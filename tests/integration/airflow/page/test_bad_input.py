@@ -96,9 +96,14 @@ def test_hostile_names_come_back_as_they_are_and_match_only_themselves(
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["content-security-policy"].startswith("default-src 'self'; frame-ancestors 'self'")
         assert answer.headers["cache-control"] == "no-store"
-    for name in ("database", "table", "partition", "user"):
-        for text in HOSTILE:
+    for text in HOSTILE:
+        for name in ("database", "table", "user"):
             assert ask(f"/locks?{name}={urllib.parse.quote(text)}").json()["items"] == []
+        answer = ask(f"/locks?partition={urllib.parse.quote(text)}")
+        if "=" in text:
+            assert answer.json()["items"] == []
+        else:
+            assert (answer.status_code, "column=value" in answer.text) == (422, True), text
     assert len(metastore.show_transactions()) == len(HOSTILE)
 
 
