@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import sqlite3
 import time
@@ -116,7 +117,7 @@ class Database:
         self._patient = patient
         self._was_connected = False
         self._features: Features | None = None
-        self._looked = 0.0
+        self._look_again = 0.0
         self.engine = make_engine(self.url, pool_size, patient=patient)
         self._kept: KeptConnections | None = None
         if self.dialect == "sqlite":
@@ -186,11 +187,7 @@ class Database:
 
         Somebody else may upgrade the schema, and tables are never taken away.
         """
-        missing = self._features is not None and not all(dataclasses.astuple(self._features))
-        if missing and time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS:
-            self._features = None
-        if self._features is None:
-            self._looked = time.monotonic()
+        if self._features is None or time.monotonic() >= self._look_again:
             names = set(sa.inspect(conn).get_table_names())
             self._features = Features(
                 min_history_level="MIN_HISTORY_LEVEL" in names,
@@ -204,6 +201,8 @@ class Database:
                 pins="HIVE_ACID_PIN" in names,
                 places="HIVE_ACID_PLACE" in names,
             )
+            whole = all(dataclasses.astuple(self._features))
+            self._look_again = math.inf if whole else time.monotonic() + _LOOK_AGAIN_SECONDS
         return self._features
 
     def forget_features(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,12 +30,12 @@ def resolve_objects(
     """
     found = []
     partial = set()
+    columns = functools.cache(functools.partial(partition_keys, conn))
     for each in wanted:
         if each.partition_name:
             table = TableName(*each.table)
-            keys = partition_keys(conn, table)
-            each = replace(each, partition_name=resolve_by(conn, keys, table, each.partition_name))
-            if not is_whole(keys, each.partition_name):
+            each = replace(each, partition_name=resolve_by(conn, columns(table), table, each.partition_name))
+            if not is_whole(columns(table), each.partition_name):
                 partial.add(each.place)
         found.append(each)
     return lease_objects(found), frozenset(partial)

@@ -6,6 +6,7 @@ Lost replies: idempotent verbs are asked again, opening and locking are not repe
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CommitStateUnknownError, NoSuchTxnError
@@ -442,17 +443,15 @@ def _commit_unknown(txn_id: int) -> CommitStateUnknownError:
 
 def _resolved(conn: Connection, request: LockRequest) -> LockRequest:
     """A request with its partitions as the tables' columns have it."""
+    columns = functools.cache(functools.partial(partition_keys, conn))
+
+    def resolved(wanted: LockComponent) -> LockComponent:
+        if not wanted.partition or wanted.table is None:
+            return wanted
+        table = TableName(wanted.database, wanted.table)
+        name = resolve_by(conn, columns(table), table, wanted.partition)
+        return dataclasses.replace(wanted, partition=name if is_whole(columns(table), name) else None)
+
     if not any(each.partition for each in request.components):
         return request
-    return dataclasses.replace(
-        request, components=tuple(_resolved_component(conn, each) for each in request.components)
-    )
-
-
-def _resolved_component(conn: Connection, wanted: LockComponent) -> LockComponent:
-    if wanted.partition is None or wanted.table is None:
-        return wanted
-    table = TableName(wanted.database, wanted.table)
-    keys = partition_keys(conn, table)
-    name = resolve_by(conn, keys, table, wanted.partition)
-    return dataclasses.replace(wanted, partition=name if is_whole(keys, name) else None)
+    return dataclasses.replace(request, components=tuple(resolved(each) for each in request.components))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, LeaseAlreadyExistsError, WriteConflictError
 from airflow_hive_acid.format.jobs import Column
@@ -271,6 +272,15 @@ def test_the_mirror_of_a_lease_on_several_partitions_stops_writers_of_each(clien
     assert [row["HL_PARTITION"] for row in rows(client, HIVE_LOCKS)] == [None]
     component = LockComponent("default", "d", "hr=02/day=1", LockType.SHARED_WRITE, Operation.NO_TXN)
     assert client.lock(component).state is LockState.WAITING
+
+
+def test_a_request_of_many_partitions_reads_the_columns_of_each_table_once(client: MetastoreClient, days: str) -> None:
+    wanted = [LockComponent("default", "d", f"hr={n}/day=1", LockType.SHARED_READ, Operation.NO_TXN) for n in range(50)]
+    asked: list[str] = []
+    sa.event.listen(client.database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
+    client.lock(wanted)
+    assert sum("PARTITION_KEYS" in statement for statement in asked) == 1
+    assert len(client.show_locks()) == 50
 
 
 @pytest.mark.parametrize("partition", SAME)

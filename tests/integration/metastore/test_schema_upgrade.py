@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -90,6 +91,21 @@ def test_the_version_before_keeps_its_rows(client: MetastoreClient, rows: Any) -
     assert client.check_schema().is_current
     assert client.jobs.get("j").txn_id == txn.txn_id
     txn.commit()
+
+
+def test_an_upgrade_by_somebody_else_is_noticed_while_tables_are_missing(
+    client: MetastoreClient, other_client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_to(client, 5)
+
+    def has_pins() -> bool:
+        return client.database.read(client.database.features).pins
+
+    assert not has_pins()
+    other_client.upgrade_schema()
+    now = time.monotonic()
+    monkeypatch.setattr("airflow_hive_acid.metastore.database.time.monotonic", lambda: now + 3600)
+    assert has_pins()
 
 
 def test_upgrading_again_changes_nothing(client: MetastoreClient, rows: Any) -> None:
