@@ -96,7 +96,7 @@ def test_the_version_before_keeps_its_rows(client: MetastoreClient, rows: Any) -
 def test_an_upgrade_by_somebody_else_is_noticed_while_tables_are_missing(
     client: MetastoreClient, other_client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_to(client, 5)
+    take_to(client, 1)
 
     def has_pins() -> bool:
         return client.database.read(client.database.features).pins
