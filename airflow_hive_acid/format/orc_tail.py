@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 64 << 10
 """How much of the end of a file to read; a longer footer counts as unknown."""
+MAX_FOOTER_BYTES = 4 << 20
+"""The most a footer may unpack to, 64 times what is read; zlib could make 64 MB of it."""
 
 _MAGIC = b"ORC"
 _STATISTICS = b"hive.acid.stats"
@@ -26,6 +28,7 @@ _FOOTER_STRIPE, _STRIPE_ROWS = 3, 5
 _FOOTER_ROWS = 6
 _FOOTER_STATISTICS, _STATISTICS_COUNT = 7, 1
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT_BITS = 64
 _CHUNK_HEADER = 3
 _ORIGINAL_CHUNK = 1
 
@@ -51,9 +54,8 @@ def event_counts(tail: bytes) -> EventCounts | None:
         with zlib or is longer than ``tail``.
     """
     try:
-        note = _metadata(tail).get(_STATISTICS)
-        return None if note is None else EventCounts(*map(int, note.decode().split(",")))
-    except (ValueError, LookupError, TypeError, zlib.error):
+        return _counts(_summary(_footer(tail)).note)
+    except (ValueError, LookupError, zlib.error):
         return None
 
 
@@ -66,21 +68,18 @@ def damage_in(tail: bytes, size: int) -> str | None:
         or is longer than ``tail``.
     """
     try:
-        footer = _footer(tail)
-        rows = [_number(value) for field, value in _fields(footer) if field == _FOOTER_ROWS]
-        stripes = [dict(_fields(_text(value))) for field, value in _fields(footer) if field == _FOOTER_STRIPE]
-        counts = [dict(_fields(_text(value))) for field, value in _fields(footer) if field == _FOOTER_STATISTICS]
+        found = _summary(_footer(tail))
     except _UnknownError:
         return None
     except (ValueError, LookupError, zlib.error) as error:
         return f"its {size} bytes do not end in the footer of an ORC file ({error})"
-    said = {"its footer": rows[-1]} if rows else {}
-    if rows:
-        said["its stripes"] = sum(_number(stripe.get(_STRIPE_ROWS, 0)) for stripe in stripes)
-    if rows and counts:
-        said["its statistics"] = _number(counts[0].get(_STATISTICS_COUNT, 0))
-    noted = event_counts(tail)
-    if rows and noted is not None:
+    if found.rows is None:
+        return None
+    said = {"its footer": found.rows, "its stripes": found.in_stripes}
+    if found.counted is not None:
+        said["its statistics"] = found.counted
+    noted = _counts(found.note)
+    if noted is not None:
         said["its writer's note"] = sum(noted)
     if len(set(said.values())) > 1:
         return "the numbers of its rows differ: " + ", ".join(f"{who} says {count}" for who, count in said.items())
@@ -91,11 +90,45 @@ class _UnknownError(ValueError):
     """A footer that cannot be read here, and may be sound."""
 
 
-def _metadata(tail: bytes) -> dict[bytes, bytes]:
-    """User metadata of the footer."""
-    footer = _footer(tail)
-    items = (dict(_fields(_text(value))) for field, value in _fields(footer) if field == _FOOTER_METADATA)
-    return {_text(item[_ITEM_NAME]): _text(item[_ITEM_VALUE]) for item in items}
+class _Summary(NamedTuple):
+    """What a footer says about rows.
+
+    :param rows: of the file; None when it does not say.
+    :param in_stripes: those of all stripes together.
+    :param counted: by the statistics of the whole row.
+    :param note: that of Hive's writers.
+    """
+
+    rows: int | None
+    in_stripes: int
+    counted: int | None
+    note: bytes | None
+
+
+def _summary(footer: bytes) -> _Summary:
+    """Read a footer once and keep nothing of it: it may have a million fields."""
+    rows = counted = note = None
+    in_stripes = 0
+    for field, value in _fields(footer):
+        if field == _FOOTER_ROWS:
+            rows = _number(value)
+        elif field == _FOOTER_STRIPE:
+            in_stripes += _number(dict(_fields(_text(value))).get(_STRIPE_ROWS, 0))
+        elif field == _FOOTER_STATISTICS:
+            statistics = dict(_fields(_text(value)))
+            counted = _number(statistics.get(_STATISTICS_COUNT, 0)) if counted is None else counted
+        elif field == _FOOTER_METADATA:
+            item = dict(_fields(_text(value)))
+            note = _text(item[_ITEM_VALUE]) if _text(item[_ITEM_NAME]) == _STATISTICS else note
+    return _Summary(rows, in_stripes, counted, note)
+
+
+def _counts(note: bytes | None) -> EventCounts | None:
+    """What a note says; None for one that is not there or is none."""
+    try:
+        return None if note is None else EventCounts(*map(int, note.decode().split(",")))
+    except (ValueError, TypeError):
+        return None
 
 
 def _footer(tail: bytes) -> bytes:
@@ -118,7 +151,7 @@ def _plain(stored: bytes, compression: int) -> bytes:
     """A sequence of compressed chunks as one text."""
     if compression == _NONE:
         return stored
-    found, at = [], 0
+    found, at = bytearray(), 0
     while at < len(stored):
         header = int.from_bytes(stored[at : at + _CHUNK_HEADER], "little")
         at += _CHUNK_HEADER
@@ -127,9 +160,19 @@ def _plain(stored: bytes, compression: int) -> bytes:
         if not header & _ORIGINAL_CHUNK:
             if compression != _ZLIB:
                 raise _UnknownError(f"compression {compression} is not known here")
-            chunk = zlib.decompress(chunk, -zlib.MAX_WBITS)
-        found.append(chunk)
-    return b"".join(found)
+            chunk = _unpacked(chunk, MAX_FOOTER_BYTES - len(found))
+        found += chunk
+    return bytes(found)
+
+
+def _unpacked(chunk: bytes, most: int) -> bytes:
+    unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+    text = unpacker.decompress(chunk, most + 1)
+    if len(text) > most:
+        raise ValueError(f"it unpacks to more than {MAX_FOOTER_BYTES} bytes")
+    if not unpacker.eof:
+        raise ValueError("a compressed part of the footer ends in the middle")
+    return text
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -161,6 +204,8 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
+        if shift > _VARINT_BITS:
+            raise ValueError(f"a number has more than {_VARINT_BITS} bits")
 
 
 def _number(value: int | bytes) -> int:

@@ -13,10 +13,10 @@ from typing import Any
 
 from airflow_hive_acid.engine.spool import error_of
 from airflow_hive_acid.errors import HiveAcidError
-from airflow_hive_acid.format import names, partitions
+from airflow_hive_acid.format import names, orc_tail, partitions
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.job_documents import result_from_json, spec_from_json, to_json
-from airflow_hive_acid.format.orc_tail import EventCounts, event_counts
+from airflow_hive_acid.format.orc_tail import EventCounts, damage_in, event_counts
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.hooks.connection import read_connection
 from airflow_hive_acid.hooks.transactions import read_transaction
@@ -42,6 +42,7 @@ from .fuzzing import Target
 from .mutate import mutate_bytes, mutate_fields, mutate_json, mutate_text
 
 _LONGEST_NAME = 8_192
+_LONGEST_WORDS = 1_000
 _BATCH = "delta_0000001_0000002/bucket_00000"
 
 
@@ -69,8 +70,24 @@ def result_documents(text: str) -> None:
 
 def orc_tails(tail: bytes) -> None:
     """The control plane reads the footers of files that anybody may have left in a table."""
+    assert len(damage_in(tail, len(tail)) or "") < _LONGEST_WORDS
     found = event_counts(tail)
     assert found is None or (isinstance(found, EventCounts) and all(0 <= n < 1 << 63 for n in found))
+
+
+def _mutate_tail(rng: Any, good: bytes) -> bytes:
+    """The file's bytes, or its footer: unpacked, changed, now and then much longer, and packed again."""
+    if rng.randrange(2):
+        return mutate_bytes(rng, good)
+    footer = mutate_bytes(rng, orc_tail._footer(good))
+    if rng.randrange(8) == 0:
+        footer *= 1 + (rng.randrange(16) << 20) // (len(footer) or 1)
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    chunk = packer.compress(footer) + packer.flush()
+    stored = (len(chunk) << 1).to_bytes(3, "little") + chunk
+    size = len(stored)
+    postscript = b"\x08" + bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127]) + b"\x10\x01\x82\xf4\x03\x03ORC"
+    return stored + postscript + bytes([len(postscript)])
 
 
 class _Batch:
@@ -387,7 +404,7 @@ def targets() -> list[Target[Any]]:
     return [
         Target("spec documents", seeds.specs, mutate_json, spec_documents),
         Target("result documents", seeds.results, mutate_json, result_documents, documents),
-        Target("ORC tails", seeds.orc_tails, mutate_bytes, orc_tails),
+        Target("ORC tails", seeds.orc_tails, _mutate_tail, orc_tails),
         Target("flush lengths", seeds.flush_lengths, mutate_bytes, flush_lengths),
         Target("notification messages", seeds.events, _mutate_event, notification_messages),
         Target("Thrift objects", seeds.thrift, mutate_json, thrift_objects),

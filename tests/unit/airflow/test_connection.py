@@ -85,6 +85,8 @@ def test_empty_fields_of_the_form_count_as_not_given():
         ({"dialect": "mysql"}, {"schema": "m"}, ["host", "mysql"]),
         ({"dialect": "postgresql"}, {"host": "h"}, ["Metastore database (schema)", "postgresql"]),
         ({"metastore_url": "postgresql://h/m"}, {"host": "other"}, ["metastore_url", "'host'"]),
+        ([1], {"host": "/m.db"}, ["its extra must be a JSON object"]),
+        ("text", {"host": "/m.db"}, ["its extra must be a JSON object"]),
         ({"warehouse": "warehouse"}, {"host": "/m.db"}, ["warehouse", "URI or an absolute path"]),
     ],
 )

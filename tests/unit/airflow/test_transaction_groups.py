@@ -120,6 +120,7 @@ def test_document_is_read_in_every_form_that_templates_give_it(given):
         ("'; DROP TABLE TXNS;--", "must be what the task returned"),
         ({**DOCUMENT, "txn_id": "7"}, "must be what the task returned"),
         ([7], "must be what the task returned"),
+        ("[" * 100_000, "must be what the task returned"),
     ],
 )
 def test_document_of_another_version_or_none_at_all_is_refused(given, words):

@@ -153,6 +153,11 @@ def test_a_document_is_text_with_its_version_and_its_letters_and_is_read_again()
         ),
         ('{"a":1,"b":2,"b":3}', "the field 'b' is there twice"),
         (json.dumps({**SPEC, "job_id": 7}), "JobSpec.job_id must be str, not 7"),
+        (json.dumps({**SPEC, "job_id": "a\ud800"}), "JobSpec holds half a character (a surrogate), at 27"),
+        (
+            json.dumps(SPEC, ensure_ascii=False).replace('"q"', '"\udfff"'),
+            "JobSpec holds half a character (a surrogate), at 67",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_spec_is_said(text: str, message: str) -> None:
@@ -223,3 +228,11 @@ def test_deleted_rows_are_shown_if_the_query_or_else_the_table_says_so(
 ) -> None:
     snapshot = replace(SNAPSHOT, properties=properties, insert_only=not row_ids)
     assert View("v", snapshot, deleted_rows=wanted).shows_deleted_rows is shown
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\udc00"], ids=["escaped", "as it is"])
+def test_a_result_with_half_a_character_is_refused_and_one_with_both_halves_is_read(half: str) -> None:
+    text = json.dumps({**RESULT, "application_id": "HERE"})
+    with pytest.raises(ValueError, match="half a character"):
+        result_from_json(text.replace("HERE", half))
+    assert result_from_json(text.replace("HERE", "\\ud83d\\ude00")).application_id == "\U0001f600"

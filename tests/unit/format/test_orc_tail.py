@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_acid.format.orc_tail import TAIL_BYTES, EventCounts, damage_in, event_counts
+from airflow_hive_acid.format.orc_tail import MAX_FOOTER_BYTES, TAIL_BYTES, EventCounts, damage_in, event_counts
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
@@ -136,3 +136,34 @@ def test_what_cannot_be_read_here_may_be_sound() -> None:
 def test_fields_of_fixed_length_are_passed_over() -> None:
     fixed = varint(20 << 3 | 1) + b"12345678" + varint(21 << 3 | 5) + b"1234"
     assert event_counts(tail_of(fixed + footer())) == EventCounts(300, 0, 0)
+
+
+def test_a_footer_unpacks_to_no_more_than_a_bound() -> None:
+    """A few KB are 64 MB for zlib; a file may have one chunk of them, or many."""
+    padding = message((9, b"\0" * (MAX_FOOTER_BYTES - len(footer()) - 5)))
+    largest = footer() + padding
+    assert len(largest) == MAX_FOOTER_BYTES
+    whole = tail_of(zlib_chunk(largest), 1)
+    assert damage_in(whole, len(whole)) is None
+    assert event_counts(whole) == EventCounts(300, 0, 0)
+    bombs = (zlib_chunk(largest + b"\0"), zlib_chunk(largest) + zlib_chunk(b"\0"), zlib_chunk(b"\0" * (8 << 20)) * 4)
+    for bomb in bombs:
+        tail = tail_of(bomb, 1)
+        assert len(tail) < TAIL_BYTES
+        assert f"it unpacks to more than {MAX_FOOTER_BYTES} bytes" in str(damage_in(tail, 9))
+        assert event_counts(tail) is None
+
+
+def test_a_chunk_that_ends_in_the_middle_is_no_footer() -> None:
+    packed = zlib_chunk(footer())
+    cut = (len(packed) - 5 << 1).to_bytes(3, "little") + packed[3:-2]
+    assert "ends in the middle" in str(damage_in(tail_of(cut, 1), 9))
+    assert event_counts(tail_of(cut, 1)) is None
+
+
+def test_a_number_has_64_bits_at_most() -> None:
+    """One of a footer's length would take minutes."""
+    assert "the numbers of its rows differ" in str(damage_in(tail_of(footer(rows=(1 << 64) - 1)), 9))
+    assert "a number has more than 64 bits" in str(damage_in(tail_of(footer(rows=1 << 70)), 9))
+    tail = tail_of(zlib_chunk(b"\xff" * (MAX_FOOTER_BYTES - 1)), 1)
+    assert "a number has more than 64 bits" in str(damage_in(tail, 9))

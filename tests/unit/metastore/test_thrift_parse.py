@@ -68,3 +68,17 @@ def test_a_partition_of_another_table_is_refused() -> None:
 def test_fields_of_newer_hives_are_skipped() -> None:
     text = table_text(TABLE).removesuffix("}") + ',"99":{"rec":{"1":{"i64":4}}}}'
     assert parse_table(text) == TABLE
+
+
+@pytest.mark.parametrize("field", [
+    '"1":{"str":7}', '"1":{"str":"\\ud800"}', '"3":{"str":["ann"]}', '"4":{"i32":"x"}', '"4":{"i32":1e999}',
+    '"19":{"i64":9223372036854775808}', '"8":{"lst":7}', '"8":{"lst":["rec",1,7]}', '"7":{"rec":7}',
+    '"9":{"map":["str","str",1,["a"]]}', '"9":{"map":["str","str",1,{"a":7}]}', '"9":{"map":7}', '"9":7',
+    '"7":{"rec":{"8":{"lst":["str",1,{}]}}}', '"7":{"rec":{"6":{"i32":"4"}}}', '"18":{"i32":[]}',
+    '"9":' + "[" * 100_000, '"9":{"map":["str","str",1,{"\\ud800":"x"}]}',
+])  # fmt: skip
+def test_a_field_of_another_type_is_refused(field: str) -> None:
+    """Values, lists, maps and structs that are something else, halves of characters, and too deep a nesting."""
+    rest = "".join(f',"{n}":{{"str":"x"}}' for n in (1, 2) if not field.startswith(f'"{n}"'))
+    with pytest.raises(InvalidArgumentsError, match=r"Thrift text|of a (table|storage|order|column|serde)"):
+        parse_table("{" + field + rest + "}")

@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.urls import normalize_url, safe_url
         ("postgresql://u:geheim@h", "names no database"),
         ("sqlite:////data/a?b/metastore.db", "write ? as %3F"),
         ("oracle://u:geheim@h/db", "not supported"),
+        ("postgresql://u:geheim@h/d\ud800", "half a character"),
     ],
 )
 def test_a_url_that_is_none_is_refused_without_a_word_of_its_password(url: str, message: str) -> None:

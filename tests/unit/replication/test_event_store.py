@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
+import zlib
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, BinaryIO
@@ -490,6 +491,17 @@ def test_a_segment_says_how_much_of_it_is_good() -> None:
         assert decode_segment(segment, content[:cut]) == events(3, 5)[:good]
     assert decode_segment(Segment(4, 6), content) == [], "events of other ids"
     assert decode_segment(Segment(3, 4), content) == events(3, 4)
+
+
+@pytest.mark.parametrize("line", [
+    b"[" * 100_000, b"7", b"{}", b"[]", b'["5",0,"INSERT","hive","d",null,"{}","x"]',
+    b'[5,0,7,"hive","d",null,"{}","x"]', b'[5,0,"INSERT","hive","d",null,null,"x"]',
+    b'[5,0,"INSERT","hive",["d"],null,"{}","x"]', b'[5,0,"INSERT","hive","\\ud800",null,"{}","x"]',
+    b'[5,0,"INSERT","hive","d",null,"{}"]', b"\xff",
+])  # fmt: skip
+def test_a_line_that_is_no_event_is_damage_even_with_the_right_check_sum(line: bytes) -> None:
+    good = encode_segment(events(3, 4))
+    assert decode_segment(Segment(3, 5), good + b"%08x %s\n" % (zlib.crc32(line), line)) == events(3, 4)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_acid.errors import CorruptTableError
 from airflow_hive_acid.format.acid_state import FileEntry
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.replication.open_files import settled
@@ -40,3 +41,11 @@ def test_the_last_length_counts_however_often_was_flushed(count: int, torn: byte
     files: Any = Files(flushed(count) + torn, 10 * count)
     found, cut = settled(files, "file:/t", [FileEntry(FILE, 8), FileEntry(SIDE, 8)], OPEN)
     assert (found, cut) == ([FileEntry(FILE, 8 * count)], {FILE})
+
+
+@pytest.mark.parametrize(("length", "says"), [(-1, "says that -1 bytes"), (-(1 << 63), "bytes were flushed"),
+                                              (11, "has 10 bytes, and 11 were flushed")])  # fmt: skip
+def test_a_length_that_is_none_or_more_than_there_is_means_damage(length: int, says: str) -> None:
+    files: Any = Files(struct.pack(">q", length), 10)
+    with pytest.raises(CorruptTableError, match=says):
+        settled(files, "file:/t", [FileEntry(FILE, 8), FileEntry(SIDE, 8)], OPEN)

@@ -155,6 +155,8 @@ def test_policies_are_read_from_json_and_from_toml(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("[{", "here: neither JSON nor TOML"),
+        ("[" * 100_000, "here: neither JSON nor TOML"),
+        ("a = " + "[" * 100_000, "here: neither JSON nor TOML"),
         ('{"policies": []}', r"here: policies are a list, or stand under \[\[policy\]\]; found policies"),
         ('[{"name": "x", "source": 1}]', "here: replication policy 'x': tables names nothing"),
         ("[7]", "here: a replication policy must be a table of fields"),
