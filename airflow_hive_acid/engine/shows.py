@@ -18,8 +18,9 @@ from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore import shown
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.compaction_queue_shown import COMPACTION_ORDER, CompactionFilter, Order, compactions
 from airflow_hive_acid.metastore.locks.choice import legacy_lock_manager
-from airflow_hive_acid.metastore.shown import COMPACTION_ORDER, CompactionFilter, LockFilter, Order
+from airflow_hive_acid.metastore.shown import LockFilter
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def stream(client: MetastoreClient, request: ShowRequest, settings: Settings | N
         request.pool,
     )
     order = tuple(Order(_column_of(column), descends) for column, descends in request.order)
-    return _streamed(_COMPACTIONS, shown.compactions(client.database, wanted, order, request.limit))
+    return _streamed(_COMPACTIONS, compactions(client.database, wanted, order, request.limit))
 
 
 def _legacy_locks(manager: ConcurrencyModelLocks, request: ShowRequest) -> Iterator[LegacyLockRow]:

@@ -35,8 +35,9 @@ from airflow_hive_acid.metastore import shown
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.codes import TxnState
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+from airflow_hive_acid.metastore.compaction_queue_shown import CompactionFilter, stream_compactions
 from airflow_hive_acid.metastore.jobs import JobState
-from airflow_hive_acid.metastore.shown import CompactionFilter, LockFilter
+from airflow_hive_acid.metastore.shown import LockFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = Non
             found.append(judge_txn(txn, now, timeout))
         found += [judge_lock(lock, open_txns, now, timeout) for lock in shown.stream_locks(conn, LockFilter())]
         working = CompactionFilter(state=CompactionState.WORKING)
-        found += [judge_compaction(request, open_txns) for request in shown.stream_compactions(conn, working)]
+        found += [judge_compaction(request, open_txns) for request in stream_compactions(conn, working)]
         return [finding for finding in found if finding is not None]
 
     difference = judge_timeout(timeout, hive_timeout_ms, shared=shared)

@@ -17,9 +17,9 @@ from airflow_hive_acid.format.ordering import order_text, read_order
 from airflow_hive_acid.maintenance.initiator import POOL, request
 from airflow_hive_acid.maintenance.initiator_looks import Looks
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults, property_of
+from airflow_hive_acid.metastore.catalog_partitions import named_by
 from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionType, Resource
 from airflow_hive_acid.metastore.compaction_queue_requests import CompactionRequest
-from airflow_hive_acid.metastore.partition_names import named_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

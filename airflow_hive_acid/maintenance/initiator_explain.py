@@ -13,9 +13,9 @@ from airflow_hive_acid.maintenance.cleaning import Cleaning
 from airflow_hive_acid.maintenance.initiator_looks import Looks
 from airflow_hive_acid.maintenance.thresholds import CleanerThresholds, InitiatorThresholds
 from airflow_hive_acid.maintenance.trash import Trash
+from airflow_hive_acid.metastore.catalog_partitions import named_by
 from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionState, CompactionType, Resource
 from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.partition_names import named_by
 
 if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem

@@ -44,7 +44,6 @@ from airflow_hive_acid.metastore.catalog_partitions import (
 )
 from airflow_hive_acid.metastore.catalog_places import lock_places, read_sharer, require_no_table, require_own_place
 from airflow_hive_acid.metastore.catalog_read import (
-    CATALOG,
     managed_default,
     no_such_table,
     read_database,
@@ -60,7 +59,7 @@ from airflow_hive_acid.metastore.catalog_rows import insert_database, insert_tab
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.objects import TableName, database_name, table_name
-from airflow_hive_acid.metastore.schema_catalog import CTLGS, DBS, TBLS
+from airflow_hive_acid.metastore.schema_catalog import CATALOG, CTLGS, DBS, TBLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE, check_columns, check_property
-from airflow_hive_acid.metastore.catalog_rows import ORC_INPUT, STATISTICS_ACCURATE
+from airflow_hive_acid.metastore.catalog_rows import ORC_INPUT
+from airflow_hive_acid.metastore.catalog_statistics import STATISTICS_ACCURATE
 from airflow_hive_acid.metastore.objects import shorten
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from airflow_hive_acid.metastore.catalog_descriptors import (
     described,
     insert_columns,
 )
-from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
+from airflow_hive_acid.metastore.catalog_statistics import STATISTICS_ACCURATE
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,

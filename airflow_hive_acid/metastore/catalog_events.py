@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import bindparam, select
 
 from airflow_hive_acid.metastore import catalog_messages as messages
-from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
+from airflow_hive_acid.metastore.catalog_statistics import STATISTICS_ACCURATE
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.schema_catalog import PARTITIONS
 from airflow_hive_acid.metastore.thrift_read import read_database_object, read_partition_objects, read_table_objects

@@ -20,11 +20,11 @@ from airflow_hive_acid.metastore.catalog_descriptors import (
     insert_many,
 )
 from airflow_hive_acid.metastore.catalog_ids import IdKind, IdPool
-from airflow_hive_acid.metastore.catalog_read import CATALOG
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.objects import TableName
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
+    CATALOG,
     DBS,
     PARTITION_KEY_VALS,
     PARTITION_KEYS,

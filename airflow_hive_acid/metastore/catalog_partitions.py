@@ -6,19 +6,21 @@ loading the others; what is listed is read in the order of its names, page by pa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import and_, bindparam, delete, false, or_, select
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
-from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name
+from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name, partition_name
 from airflow_hive_acid.format.paths import join
 from airflow_hive_acid.metastore.catalog_ids import IdKind, allocate_ids
-from airflow_hive_acid.metastore.catalog_model import Partition, Table
+from airflow_hive_acid.metastore.catalog_model import Partition, PartitionSpec, Table
 from airflow_hive_acid.metastore.catalog_rows import empty_statistics, insert_partitions
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.partition_conditions import Condition, PartitionFilter, columns_of, to_sql
+from airflow_hive_acid.metastore.partition_names import resolve
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
     PART_COL_PRIVS,
@@ -33,10 +35,12 @@ from airflow_hive_acid.metastore.schema_catalog import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sqlalchemy import Connection, Select
     from sqlalchemy.sql.selectable import NamedFromClause
+
+    from airflow_hive_acid.metastore.database import Database
 
 TakeIds: TypeAlias = "Callable[[Connection, IdKind, int], Sequence[int]]"
 
@@ -235,3 +239,17 @@ def _join_values(statement: Select[Any], stored: Mapping[int, NamedFromClause]) 
             alias, and_(alias.c.PART_ID == PARTITIONS.c.PART_ID, alias.c.INTEGER_IDX == position)
         )
     return statement
+
+
+def named_by(database: Database, table: Table, spec: PartitionSpec) -> str:
+    """The catalog's name of one partition that a user means; it need not exist.
+
+    :param spec: its name, in any spelling that means it, or values by column, or in the order of the columns.
+    :raises InvalidArgumentsError: when it does not name exactly one partition of this table.
+    """
+    if isinstance(spec, Mapping):
+        spec = partition_name((key, None if value is None else str(value)) for key, value in spec.items())
+    if not isinstance(spec, str):
+        return table.partition_name(spec)
+    text = spec
+    return database.read(lambda conn: resolve(conn, f"{table.db}.{table.name}", text, partial=False))

@@ -17,6 +17,7 @@ from airflow_hive_acid.metastore.catalog_places import share_files, shares_files
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
+    CATALOG,
     COLUMNS_V2,
     CTLGS,
     DATABASE_PARAMS,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-CATALOG = "hive"
 UNSET_LOCATION = "TBD"
 """What Hive's scripts put where the warehouse directory will stand."""
 _TABLES_AT_ONCE = 200

@@ -17,10 +17,11 @@ from airflow_hive_acid.errors import AlreadyExistsError
 from airflow_hive_acid.metastore.catalog_descriptors import described, insert_columns, insert_many
 from airflow_hive_acid.metastore.catalog_formats import FORMATS, ORC
 from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE, Table
-from airflow_hive_acid.metastore.catalog_read import CATALOG
+from airflow_hive_acid.metastore.catalog_statistics import STATISTICS_ACCURATE
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import (
     BUCKETING_COLS,
+    CATALOG,
     DBS,
     PARTITION_KEY_VALS,
     PARTITION_KEYS,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog_model import Partition, TableDefinition
 
 ORC_INPUT = ORC.input_format
-STATISTICS_ACCURATE = "COLUMN_STATS_ACCURATE"
 
 
 def table_parameters(definition: TableDefinition, created: int) -> dict[str, str]:

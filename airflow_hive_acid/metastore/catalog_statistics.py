@@ -32,9 +32,7 @@ from sqlalchemy import (
 )
 
 from airflow_hive_acid.format.names import DirectoryKind
-from airflow_hive_acid.metastore.catalog_read import CATALOG
-from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
-from airflow_hive_acid.metastore.schema_catalog import DBS, PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
+from airflow_hive_acid.metastore.schema_catalog import CATALOG, DBS, PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS
 
 if TYPE_CHECKING:
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.names import AcidDirectory
 
+STATISTICS_ACCURATE = "COLUMN_STATS_ACCURATE"
+"""The parameter in which a table or partition claims that its statistics are exact."""
 _written = TXN_COMPONENTS.c
 # No IN list: the statement travels in a batch, where lists are not expanded.
 _of_txn = and_(_written.TC_TXNID == bindparam("txn_id"), _written.TC_OPERATION_TYPE != "c")

@@ -37,6 +37,7 @@ from airflow_hive_acid.metastore.compaction_queue_rows import (
     lock_request,
     move_to_history,
 )
+from airflow_hive_acid.metastore.compaction_queue_shown import CompactionFilter, stream_compactions
 from airflow_hive_acid.metastore.database import Repeat, chunks
 from airflow_hive_acid.metastore.objects import free_text, info, table_name
 from airflow_hive_acid.metastore.partition_names import resolve
@@ -45,7 +46,6 @@ from airflow_hive_acid.metastore.schema_transactions import (
     TXN_COMPONENTS,
     TXNS,
 )
-from airflow_hive_acid.metastore.shown import CompactionFilter, stream_compactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ behind the global lock. R7: a lease whose lock in HIVE_LOCKS is gone has ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import LeaseEndedError
@@ -15,25 +15,13 @@ from airflow_hive_acid.metastore import leases_rows as rows
 from airflow_hive_acid.metastore.database import Step, execute_batch
 from airflow_hive_acid.metastore.leases import LeaseType
 from airflow_hive_acid.metastore.leases_granting import utc
+from airflow_hive_acid.metastore.locks.under_lease import Mirror
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.commits import CommitHooks
     from airflow_hive_acid.metastore.leases import Lease
-
-
-@dataclass(frozen=True, slots=True)
-class Mirror:
-    """The locks in HIVE_LOCKS that stand for a lease (R6).
-
-    :param own: all of them, as external and internal id.
-    :param alone: those that stand for no other lease: s leases of one object share theirs, and whoever holds one of
-        several may not write past the others.
-    """
-
-    own: frozenset[tuple[int, int]]
-    alone: frozenset[tuple[int, int]]
 
 
 def held_step(lease: Lease) -> Step:

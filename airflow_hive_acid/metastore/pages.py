@@ -18,6 +18,7 @@ from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState
 from airflow_hive_acid.metastore.compaction_queue_model import DEFAULT_POOL, Compaction, CompactionState, CompactionType
 from airflow_hive_acid.metastore.compaction_queue_rows import compaction
+from airflow_hive_acid.metastore.compaction_queue_shown import CompactionFilter, compaction_conditions
 from airflow_hive_acid.metastore.locks.listing import SHOW_LOCKS, SHOW_TXNS, TxnRow, lock_row, txn_row
 from airflow_hive_acid.metastore.partition_names import in_locks, resolve_filter, within
 from airflow_hive_acid.metastore.schema_transactions import (
@@ -27,7 +28,6 @@ from airflow_hive_acid.metastore.schema_transactions import (
     TXN_COMPONENTS,
     TXNS,
 )
-from airflow_hive_acid.metastore.shown import CompactionFilter, compaction_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,6 @@ partition's name in any other way than by these functions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -26,20 +25,18 @@ from airflow_hive_acid.format.partitions import (
 )
 from airflow_hive_acid.metastore.objects import canonical_partition, shorten, table_name
 from airflow_hive_acid.metastore.partition_values import normal_value
-from airflow_hive_acid.metastore.schema_catalog import DBS, PARTITION_KEYS, PARTITIONS, TBLS
+from airflow_hive_acid.metastore.schema_catalog import CATALOG, DBS, PARTITION_KEYS, PARTITIONS, TBLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.catalog_model import PartitionSpec, Table
-    from airflow_hive_acid.metastore.database import Database
     from airflow_hive_acid.metastore.objects import TableName
 
 _OF_TABLE = and_(
     DBS.c.NAME == bindparam("db", type_=sa.String),
-    DBS.c.CTLG_NAME == "hive",
+    DBS.c.CTLG_NAME == CATALOG,
     TBLS.c.TBL_NAME == bindparam("tbl", type_=sa.String),
 )
 _KEYS = (
@@ -129,20 +126,6 @@ def resolve_by(
 def _exists(conn: Connection, table: TableName, name: str) -> bool:
     place = {"db": table.database, "tbl": table.name, "part": name}
     return conn.execute(_IS_PARTITION, place).first() is not None
-
-
-def named_by(database: Database, table: Table, spec: PartitionSpec) -> str:
-    """The catalog's name of one partition that a user means; it need not exist.
-
-    :param spec: its name, in any spelling that means it, or values by column, or in the order of the columns.
-    :raises InvalidArgumentsError: when it does not name exactly one partition of this table.
-    """
-    if isinstance(spec, Mapping):
-        spec = partition_name((key, None if value is None else str(value)) for key, value in spec.items())
-    if not isinstance(spec, str):
-        return table.partition_name(spec)
-    text = spec
-    return database.read(lambda conn: resolve(conn, f"{table.db}.{table.name}", text, partial=False))
 
 
 def resolve_filter(conn: Connection, database: str | None, table: str | None, partition: str) -> str:

@@ -57,6 +57,9 @@ __all__ = [
     "TBL_PRIVS",
 ]
 
+CATALOG = "hive"
+"""The one catalog that we serve."""
+
 CTLGS = table(
     "CTLGS",
     key("CTLG_ID"),

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.key_values import KeyValue
-    from airflow_hive_acid.metastore.leases_holding import Mirror
     from airflow_hive_acid.metastore.locks.deadlocks import Victim, Wait
     from airflow_hive_acid.metastore.locks.listing import TxnRow
+    from airflow_hive_acid.metastore.locks.under_lease import Mirror
 
 AGENT = "hive-acid"
 """Agent information of txns and locks that come without any."""

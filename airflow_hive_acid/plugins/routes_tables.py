@@ -10,10 +10,10 @@ from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.initiator_explain import explain
 from airflow_hive_acid.metastore import MetastoreClient, measures, pages, pages_tables
+from airflow_hive_acid.metastore.catalog_partitions import named_by
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.compaction_queue_model import Resource
 from airflow_hive_acid.metastore.pages import Slice
-from airflow_hive_acid.metastore.partition_names import named_by
 from airflow_hive_acid.plugins import cursors, models, shaping, shaping_tables
 from airflow_hive_acid.plugins import models_tables as tables_models
 from airflow_hive_acid.plugins.access import reader

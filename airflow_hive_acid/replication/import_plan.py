@@ -16,7 +16,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.metastore.catalog_alter_rows import without_column_statistics
 from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE, check_location
 from airflow_hive_acid.metastore.catalog_objects import PartitionWrite, StoredPartition, TableWrite, without_skew
-from airflow_hive_acid.metastore.catalog_rows import STATISTICS_ACCURATE
+from airflow_hive_acid.metastore.catalog_statistics import STATISTICS_ACCURATE
 from airflow_hive_acid.metastore.replica_records import TARGET_FOR, policies_of
 from airflow_hive_acid.replication.dump import DATA, Dump, Scope
 from airflow_hive_acid.replication.exporting import is_transactional

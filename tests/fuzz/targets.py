@@ -86,7 +86,8 @@ def _mutate_tail(rng: Any, good: bytes) -> bytes:
     chunk = packer.compress(footer) + packer.flush()
     stored = (len(chunk) << 1).to_bytes(3, "little") + chunk
     size = len(stored)
-    postscript = b"\x08" + bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127]) + b"\x10\x01\x82\xf4\x03\x03ORC"
+    length = bytes([(size & 127) | 128, (size >> 7 & 127) | 128, size >> 14 & 127])
+    postscript = b"\x08" + length + b"\x10\x01\x82\xf4\x03\x03ORC"
     return stored + postscript + bytes([len(postscript)])
 
 

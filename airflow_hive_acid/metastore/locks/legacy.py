@@ -27,8 +27,8 @@ from airflow_hive_acid.metastore.locks.concurrency_model import (
 )
 from airflow_hive_acid.metastore.locks.interface import LockResponse, describe_object
 from airflow_hive_acid.metastore.objects import info
+from airflow_hive_acid.metastore.row_stream import stream_rows
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_LEGACY_LOCK, NEXT_LOCK_ID, TXNS
-from airflow_hive_acid.metastore.shown import stream_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.leases_holding import Mirror
+    from airflow_hive_acid.metastore.locks.under_lease import Mirror
 
 _H = HIVE_LOCKS.c
 _EXT = bindparam("lock_id", type_=sa.BigInteger)

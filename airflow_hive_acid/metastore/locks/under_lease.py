@@ -8,6 +8,7 @@ cannot be granted anything before the lease has ended, and what is done under a 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -24,13 +25,24 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.leases_holding import Mirror
-
 _H = HIVE_LOCKS.c
 _ON_DATABASE = select(*LOCK_COLUMNS, _H.HL_LOCK_STATE).where(
     _H.HL_DB == bindparam("db"), _H.HL_LOCK_EXT_ID < bindparam("lock_id", type_=sa.BigInteger)
 )
 _ON_TABLE = _ON_DATABASE.where(or_(_H.HL_TABLE.is_(None), _H.HL_TABLE == bindparam("tbl")))
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """The locks in HIVE_LOCKS that stand for a lease (R6).
+
+    :param own: all of them, as external and internal id.
+    :param alone: those that stand for no other lease: s leases of one object share theirs, and whoever holds one of
+        several may not write past the others.
+    """
+
+    own: frozenset[tuple[int, int]]
+    alone: frozenset[tuple[int, int]]
 
 
 def blocking_under_lease(

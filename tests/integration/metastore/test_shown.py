@@ -12,7 +12,8 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore import schema, shown
 from airflow_hive_acid.metastore.codes import LockState, LockType
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
-from airflow_hive_acid.metastore.shown import CompactionFilter, LockFilter, Order
+from airflow_hive_acid.metastore.compaction_queue_shown import CompactionFilter, Order, compactions
+from airflow_hive_acid.metastore.shown import LockFilter
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
@@ -67,7 +68,7 @@ def test_compactions_of_queue_and_history_are_one_list(client: MetastoreClient, 
     rows.insert("COMPACTION_QUEUE", **queued, CQ_ID=4, CQ_TABLE="u", CQ_START=300, CQ_POOL_NAME="big")
 
     def ids(wanted: CompactionFilter = EVERYTHING, *order: Order, limit: int | None = None) -> list[int]:
-        return [c.id for c in shown.compactions(client.database, wanted, order, limit)]
+        return [c.id for c in compactions(client.database, wanted, order, limit)]
 
     assert ids() == [1, 4, 2, 3] == [c.id for c in client.compactions.show()]
     assert ids(CompactionFilter(database="DB", table="T")) == [1, 2]
@@ -83,7 +84,7 @@ def test_compactions_of_queue_and_history_are_one_list(client: MetastoreClient, 
     assert ids(EVERYTHING, Order("duration"), Order("id")) == [3, 4, 2, 1]
     assert ids(EVERYTHING, Order("duration", descends=True), Order("id")) == [1, 2, 3, 4]
     assert ids(EVERYTHING, Order("state"), Order("id")) == [2, 3, 4, 1]
-    assert {c.id: c.queued for c in shown.compactions(client.database)} == {1: False, 2: False, 3: True, 4: True}
+    assert {c.id: c.queued for c in compactions(client.database)} == {1: False, 2: False, 3: True, 4: True}
     with pytest.raises(InvalidArgumentsError, match="'nope' is no column of compactions"):
         ids(EVERYTHING, Order("nope"))
 
