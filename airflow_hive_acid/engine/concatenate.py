@@ -13,7 +13,6 @@ from sqlglot import exp
 from airflow_hive_acid.engine.locking import require_manager
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
-from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.statements import Insert
 
@@ -71,8 +70,7 @@ def _check(table: Table) -> None:
         raise UnsupportedStatementError(
             f"Concatenate/Merge can not be performed on bucketized table {name}: each of its files is a bucket"
         )
-    purged = (table.property("external.table.purge") or "").lower() == "true"
-    if table.type != MANAGED_TABLE and not purged:
+    if not table.owns_files:
         raise UnsupportedStatementError(
             f"Concatenate/Merge can only be performed on managed tables; the files of {name} belong to somebody else"
         )

@@ -258,5 +258,5 @@ def _require_places(context: Context, table: Table) -> None:
 
     A table whose directory alone is gone can be dropped.
     """
-    if table.type == "MANAGED_TABLE" or (table.property("external.table.purge") or "").lower() == "true":
+    if table.owns_files:
         Places(context.client, context.filesystem).require(table.db, table.location)

@@ -82,7 +82,7 @@ class PlainWrites:
         for published in self._published:
             name = published.table.qualified_name
             by_table.setdefault(name, (published.table, set()))[1].update(published.partitions)
-        for name, (table, touched) in by_table.items():
+        for name, (table, touched) in sorted(by_table.items()):
             forget(connection, [(table.id, None, None)])
             if table.is_partitioned and touched:
                 # A write id of 0 leaves the statistics of a new partition unknown, as they are.

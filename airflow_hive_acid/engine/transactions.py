@@ -494,7 +494,8 @@ class StatementTransaction:
             if name in self._written:
                 self._written[name].table = created
         self._plain.check_and_register(connection)
-        for name, written in self._written.items():
+        # In one order, whatever that of the statements was: two commits lock rows of the same tables (numRows).
+        for name, written in sorted(self._written.items()):
             table = written.table
             target = self._target(table, tuple(written.statement_ids), ())
             check_published(context.filesystem, target, written.manifests)

@@ -73,8 +73,7 @@ def check_truncate(context: Context, statement: Truncate) -> None:
     """
     name = str(statement.table)
     table = context.table(name)
-    purged = (table.property("external.table.purge") or "").lower() == "true"
-    if not table.is_transactional and table.type != "MANAGED_TABLE" and not purged:
+    if not table.is_transactional and not table.owns_files:
         raise UnsupportedStatementError(
             f"Cannot truncate non-managed table {name}; its files belong to somebody else: INSERT OVERWRITE it with no "
             "rows, or set 'external.table.purge'='true'"

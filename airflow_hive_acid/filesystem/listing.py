@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+
+from airflow_hive_acid.filesystem.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,7 +35,4 @@ def list_many(
         except FileNotFoundError:
             return None
 
-    if len(wanted) < 2:
-        return {uri: one(uri) for uri in wanted}
-    with ThreadPoolExecutor(min(threads, len(wanted)), thread_name_prefix="listing") as pool:
-        return dict(zip(wanted, pool.map(one, wanted), strict=True))
+    return dict(zip(wanted, in_threads(one, wanted, "listing", threads), strict=True))

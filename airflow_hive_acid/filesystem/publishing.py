@@ -9,12 +9,12 @@ start below the staging directory, works with the fence of R4.
 from __future__ import annotations
 
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem.listing import list_many
+from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import (
     ACID_VERSION_FILE,
@@ -29,15 +29,13 @@ from airflow_hive_acid.format.names import (
 from airflow_hive_acid.format.partitions import partition_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from airflow_hive_acid.filesystem.protocol import Filesystem
     from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory
 
 _DATA = "data"
 _REPLACED = "replaced"
-_THREADS = 8
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ def publish(
     :raises PublishError: when there is something in a place already, or staging is gone (fenced). What was renamed
         before stays: its write id will be aborted and cleaned.
     """
-    _each(filesystem.make_directory, sorted({d.place for d in manifest.directories}))
+    in_threads(filesystem.make_directory, sorted({d.place for d in manifest.directories}), "publish")
 
     numbers = {d.uri: number for number, d in enumerate(manifest.directories) if d.uri in replaced}
     if numbers:
@@ -194,18 +192,8 @@ def publish(
                 "run the statement again"
             ) from None
 
-    _each(move, manifest.directories)
+    in_threads(move, manifest.directories, "publish")
     filesystem.delete(staging, inside=location)
-
-
-def _each(call: Callable[[T], object], items: Sequence[T]) -> None:
-    """Call for each, several at a time; the first error is raised."""
-    if len(items) < 2:
-        for item in items:
-            call(item)
-        return
-    with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="publish") as pool:
-        list(pool.map(call, items))
 
 
 def add_to_published(filesystem: Filesystem, staging: str, manifest: Manifest, location: str) -> None:

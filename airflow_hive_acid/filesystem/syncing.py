@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.filesystem.uris import local_path, scheme_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.settings import Settings
 
 SETTING = "hive.acid.sync.files"
-_THREADS = 8
 #: Filesystems that cannot sync a directory say one of these.
 _NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
@@ -49,9 +48,9 @@ def sync(settings: Settings, published: Iterable[str], location: str) -> None:
             files.add(path)
         directories.update(_above(path, top))
     # A name must not reach the disk before its file: files first, then directories from below.
-    _each(sorted(files))
+    in_threads(_sync, sorted(files), "sync")
     for depth in sorted({d.count("/") for d in directories}, reverse=True):
-        _each(sorted(d for d in directories if d.count("/") == depth))
+        in_threads(_sync, sorted(d for d in directories if d.count("/") == depth), "sync")
 
 
 def _above(path: str, top: str) -> list[str]:
@@ -60,15 +59,6 @@ def _above(path: str, top: str) -> list[str]:
     while top and found[-1] != top and found[-1].startswith(f"{top}/"):
         found.append(os.path.dirname(found[-1]))
     return found if found[-1] == top else [found[0], os.path.dirname(found[0])]
-
-
-def _each(paths: list[str]) -> None:
-    if len(paths) < 2:
-        for path in paths:
-            _sync(path)
-        return
-    with ThreadPoolExecutor(min(_THREADS, len(paths)), thread_name_prefix="sync") as pool:
-        list(pool.map(_sync, paths))
 
 
 def _sync(path: str) -> None:

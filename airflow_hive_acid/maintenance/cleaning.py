@@ -263,10 +263,9 @@ class Cleaning:
     def _require_place(self, location: str) -> None:
         """Nothing follows from a directory that is not found, unless its warehouse, and its table, are there (R17)."""
         table = self._find()[0]
-        places = Places(self._client, self._filesystem)
         if table is not None and self._request.soft_deleted_location is None:
-            places.require_table(table)
-        places.require_absent(self._request.resource.database, location)
+            self._places.require_table(table)
+        self._places.require_absent(self._request.resource.database, location)
 
     def _dispose(self, location: str, superfluous: Sequence[_Superfluous], table: Table | None) -> None:
         """Delete what nobody needs; move to the trash what may be wanted back."""
@@ -405,7 +404,7 @@ class Cleaning:
         if self._filesystem.delete(location, inside=root):
             self._removed.append(location)
         else:
-            Places(self._client, self._filesystem).require(self._request.resource.database, location)
+            self._places.require(self._request.resource.database, location)
 
     def _root_of(self, location: str) -> str | None:
         """The warehouse or database directory that contains a location."""

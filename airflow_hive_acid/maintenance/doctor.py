@@ -6,13 +6,13 @@ they are compared with, so that what is written meanwhile is never mistaken for 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, WarehouseMissingError
 from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.filesystem.publishing import Manifest
+from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.format.orc_tail import TAIL_BYTES, damage_in, event_counts
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 _PARTITIONS = 1000
 """Partitions looked at together."""
-_THREADS = 8
 _SMALL_BYTES = 8 << 10
 """An ORC file without rows is smaller; of a larger delete delta nothing is read."""
 
@@ -215,7 +214,4 @@ class _Tails:
             tail = _tail(self.filesystem, self.place, entry)
             return None if tail is None else damage_in(tail, entry.size)
 
-        if len(files) < 2:
-            return [look(entry) for entry in files]
-        with ThreadPoolExecutor(min(_THREADS, len(files)), thread_name_prefix="doctor") as pool:
-            return list(pool.map(look, files))
+        return in_threads(look, files, "doctor")

@@ -6,11 +6,11 @@ several threads, and of a listing only its sizes are kept. What is wrong with on
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.format.partitions import readings
@@ -208,10 +208,7 @@ class Looks:
             except (HiveAcidError, OSError) as error:
                 return error
 
-        if len(places) < 2:
-            return [one(place) for place in places]
-        with ThreadPoolExecutor(min(THREADS, len(places)), thread_name_prefix="initiator") as pool:
-            return list(pool.map(one, places))
+        return in_threads(one, places, "initiator", THREADS)
 
     def _sizes(self, place: _Place, snapshot: Snapshot) -> DirectorySizes:
         try:

@@ -19,7 +19,7 @@ from airflow_hive_acid.metastore.database import chunks, execute_batch
 from airflow_hive_acid.metastore.jobs import with_files_in_plain_tables
 from airflow_hive_acid.metastore.objects import info
 from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXNS
-from airflow_hive_acid.metastore.txns import GIVEN_UP, facts, lock_txn_step, require_open, txn_facts
+from airflow_hive_acid.metastore.txns import GIVEN_UP, IS_NOT_GIVEN_UP, facts, lock_txn_step, require_open, txn_facts
 from airflow_hive_acid.metastore.wakeups import release_steps
 
 if TYPE_CHECKING:
@@ -44,11 +44,9 @@ _IS_REPL = TXNS.c.TXN_TYPE == int(TxnType.REPL_CREATED)
 _TIMED_OUT = or_(sa.and_(TXNS.c.TXN_TYPE != int(TxnType.REPL_CREATED), _STALE), sa.and_(_IS_REPL, _STALE_REPL))
 _STALE_OF = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o", _TIMED_OUT)
 _FIND_TIMED_OUT = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o", _TIMED_OUT).limit(TIMEOUT_SELECT)
-#: Without LIKE, whose wildcards and letter cases differ between databases.
-IS_GIVEN_UP = sa.func.substr(TXNS.c.TXN_META_INFO, 1, len(GIVEN_UP)) == GIVEN_UP
 _GIVE_UP = (
     update(TXNS)
-    .where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o", or_(TXNS.c.TXN_META_INFO.is_(None), ~IS_GIVEN_UP))
+    .where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o", IS_NOT_GIVEN_UP)
     .values(TXN_META_INFO=bindparam("mark"))
 )
 _LOCK_ROWS = (

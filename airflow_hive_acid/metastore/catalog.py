@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
@@ -20,7 +20,6 @@ from airflow_hive_acid.metastore.catalog_drop import (
     delete_storage,
     delete_table,
     forget_object,
-    locate,
     lock_and_locate,
 )
 from airflow_hive_acid.metastore.catalog_ids import IdKind
@@ -42,14 +41,13 @@ from airflow_hive_acid.metastore.catalog_partitions import (
     read_partition_properties,
     read_partitions,
 )
-from airflow_hive_acid.metastore.catalog_places import lock_places, read_sharer, require_no_table, require_own_place
+from airflow_hive_acid.metastore.catalog_places import lock_places, require_no_table, require_own_place
 from airflow_hive_acid.metastore.catalog_read import (
     managed_default,
     no_such_table,
     read_database,
     read_database_names,
     read_database_properties,
-    read_owner_of,
     read_table_names,
     read_tables,
     read_warehouse,
@@ -57,9 +55,8 @@ from airflow_hive_acid.metastore.catalog_read import (
 )
 from airflow_hive_acid.metastore.catalog_rows import insert_database, insert_table, table_type
 from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.objects import TableName, database_name, table_name
-from airflow_hive_acid.metastore.schema_catalog import CATALOG, CTLGS, DBS, TBLS
+from airflow_hive_acid.metastore.schema_catalog import CATALOG, CTLGS, DBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -97,26 +94,6 @@ class Catalog(CatalogBase):
             return warehouse
 
         return self._run(operation, IdKind.DATABASE)
-
-    def roots(self, name: str) -> list[str]:
-        """The directories below which files of a database lie by default: its own two, and the warehouse."""
-        lowered = database_name(name)
-
-        def operation(connection: Connection) -> list[str]:
-            found = read_database(connection, lowered)
-            own = [] if found is None else [found.managed_location, found.location]
-            warehouse = read_warehouse(connection)
-            return list(dict.fromkeys([*own, *([warehouse] if warehouse else [])]))
-
-        return self._database.read(operation)
-
-    def owner_of_location(self, location: str, *, around: bool = True) -> str | None:
-        """A table that lies at or in a directory, or has a partition there; None when there is none.
-
-        :param around: also one whose own directory is around it.
-        """
-        place = check_location(location)
-        return self._database.read(lambda connection: read_owner_of(connection, place, around=around))
 
     def warehouse(self) -> str | None:
         """The directory below which managed tables go, None while nobody has said."""
@@ -488,30 +465,6 @@ class Catalog(CatalogBase):
             return table
         raise AlreadyExistsError(f"table {table.qualified_name} exists already, at {table.location}")
 
-    def shared_places(self, locations: Sequence[str], db: str, table: str | None = None) -> dict[str, str]:
-        """Those of a table's directories (or of a database's tables) that others share, and with whom."""
-
-        def operation(connection: Connection) -> dict[str, str]:
-            own = (DBS.c.NAME == db) if table is None else and_(DBS.c.NAME == db, TBLS.c.TBL_NAME == table)
-            found: dict[str, str] = {}
-            for batch in chunks(list(locations), 50):
-                if read_sharer(connection, *batch, others=~own) is not None:
-                    looked = {place: read_sharer(connection, place, others=~own) for place in batch}
-                    found |= {place: other for place, other in looked.items() if other is not None}
-            return found
-
-        return self._database.read(operation)
-
-    def plan_drop(self, names: Iterable[str], *, purge: bool = False) -> list[DroppedTable]:
-        """What dropping tables would leave to remove; nothing is dropped."""
-        keys = [table_name(name) for name in names]
-
-        def operation(connection: Connection) -> list[DroppedTable]:
-            tables = self.get_tables_in(connection, keys)
-            return [_dropped(table, locate(connection, table), purge=purge) for table in tables]
-
-        return self._database.read(operation)
-
     def drop_table_in(
         self, connection: Connection, key: TableName, *, purge: bool = False, besides: int | None = None
     ) -> DroppedTable:  # fmt: skip
@@ -526,7 +479,7 @@ class Catalog(CatalogBase):
         self.events.dropping_table(connection, table.id)
         delete_table(connection, table.id)
         forget_object(connection, *key)
-        return _dropped(table, locations, purge=purge)
+        return DroppedTable(table, locations, purge or table.owns_files)
 
     def _partition(self, connection: Connection, table: Table, spec: PartitionSpec) -> Partition:
         name = table.partition_name(spec)
@@ -534,8 +487,3 @@ class Catalog(CatalogBase):
         if name not in found:
             raise NoSuchObjectError(f"{table.qualified_name} has no partition {name}")
         return found[name]
-
-
-def _dropped(table: Table, locations: tuple[str, ...], *, purge: bool) -> DroppedTable:
-    purge = purge or (table.property("external.table.purge") or "").lower() == "true"
-    return DroppedTable(table, locations, table.type == MANAGED_TABLE or purge)

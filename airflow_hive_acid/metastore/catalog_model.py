@@ -100,6 +100,11 @@ class Table:
         """Whether the table has partition columns."""
         return bool(self.partition_columns)
 
+    @property
+    def owns_files(self) -> bool:
+        """Whether its files go when it goes: a managed table, or an external one with ``external.table.purge``."""
+        return self.type == MANAGED_TABLE or (self.property("external.table.purge") or "").lower() == "true"
+
     def property(self, key: str) -> str | None:
         """A table property, by its name in any case."""
         if key in self.properties:

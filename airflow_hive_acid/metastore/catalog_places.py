@@ -76,15 +76,7 @@ def read_sharer(
     table = read_owner(connection, shares, *counted)
     if table is not None:
         return f"table {table}"
-    parts = (
-        select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
-        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-        .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
-        .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
-        .where(shares, *counted)
-    )
-    row = connection.execute(parts.limit(1)).first()
-    return None if row is None else f"partition {row[2]} of {row[0]}.{row[1]}"
+    return _read_partition(connection, shares, *counted)
 
 
 def read_sharer_of_partition(connection: Connection, location: str, table_id: int, part_id: int) -> str | None:
@@ -94,15 +86,8 @@ def read_sharer_of_partition(connection: Connection, location: str, table_id: in
     table = read_owner(connection, or_(and_(shares, TBLS.c.TBL_ID != table_id), here))
     if table is not None:
         return f"table {table}"
-    parts = (
-        select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
-        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-        .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
-        .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
-        .where(shares, PARTITIONS.c.PART_ID != part_id)
-    )
-    row = connection.execute(parts.limit(1)).first()
-    return f"partition {row[2]} of {row[0]}.{row[1]}" if row is not None else _database_in(connection, location)
+    part = _read_partition(connection, shares, PARTITIONS.c.PART_ID != part_id)
+    return _database_in(connection, location) if part is None else part
 
 
 def read_owner(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
@@ -115,6 +100,19 @@ def read_owner(connection: Connection, *conditions: ColumnElement[bool]) -> str 
     )
     row = connection.execute(tables.limit(1)).first()
     return None if row is None else f"{row[0]}.{row[1]}"
+
+
+def _read_partition(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
+    """A partition whose directory fulfils conditions, as text."""
+    parts = (
+        select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
+        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
+        .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+        .where(*conditions)
+    )
+    row = connection.execute(parts.limit(1)).first()
+    return None if row is None else f"partition {row[2]} of {row[0]}.{row[1]}"
 
 
 def _database_in(connection: Connection, location: str) -> str | None:

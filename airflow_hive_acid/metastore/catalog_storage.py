@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import and_, delete, func, insert, select, update
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.format.paths import join
@@ -22,19 +22,21 @@ from airflow_hive_acid.metastore.catalog_alter_partition import (
 )
 from airflow_hive_acid.metastore.catalog_alter_partition_rows import write_partition
 from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
-from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object, locate
 from airflow_hive_acid.metastore.catalog_formats import FORMATS, format_name
-from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, check_property
+from airflow_hive_acid.metastore.catalog_model import DroppedTable, check_location, check_property
 from airflow_hive_acid.metastore.catalog_partitions import add_partitions, delete_partitions, find_partitions
-from airflow_hive_acid.metastore.catalog_places import lock_places, read_sharer_of_partition
+from airflow_hive_acid.metastore.catalog_places import lock_places, read_sharer, read_sharer_of_partition
+from airflow_hive_acid.metastore.catalog_read import read_database, read_owner_of, read_warehouse
 from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock, table_lock
-from airflow_hive_acid.metastore.objects import shorten, table_name
-from airflow_hive_acid.metastore.schema_catalog import PARTITIONS, SDS, SERDE_PARAMS, SERDES, TBLS
+from airflow_hive_acid.metastore.objects import database_name, shorten, table_name
+from airflow_hive_acid.metastore.schema_catalog import DBS, PARTITIONS, SDS, SERDE_PARAMS, SERDES, TBLS
 from airflow_hive_acid.metastore.thrift_read import read_partition_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -164,10 +166,54 @@ class CatalogStorage(CatalogDdl):
                 return there
 
             going = []
-            if purge or table.type == MANAGED_TABLE or (table.property("external.table.purge") or "").lower() == "true":
+            if purge or table.owns_files:
                 going = [(part.location, "") for part in self.find_partitions(name, names).values()]
             with files.moving(ddl.txn_id, key, going):
                 return ddl.commit(change)
+
+    def roots(self, name: str) -> list[str]:
+        """The directories below which files of a database lie by default: its own two, and the warehouse."""
+        lowered = database_name(name)
+
+        def operation(connection: Connection) -> list[str]:
+            found = read_database(connection, lowered)
+            own = [] if found is None else [found.managed_location, found.location]
+            warehouse = read_warehouse(connection)
+            return list(dict.fromkeys([*own, *([warehouse] if warehouse else [])]))
+
+        return self._database.read(operation)
+
+    def owner_of_location(self, location: str, *, around: bool = True) -> str | None:
+        """A table that lies at or in a directory, or has a partition there; None when there is none.
+
+        :param around: also one whose own directory is around it.
+        """
+        place = check_location(location)
+        return self._database.read(lambda connection: read_owner_of(connection, place, around=around))
+
+    def shared_places(self, locations: Sequence[str], db: str, table: str | None = None) -> dict[str, str]:
+        """Those of a table's directories (or of a database's tables) that others share, and with whom."""
+
+        def operation(connection: Connection) -> dict[str, str]:
+            own = (DBS.c.NAME == db) if table is None else and_(DBS.c.NAME == db, TBLS.c.TBL_NAME == table)
+            found: dict[str, str] = {}
+            for batch in chunks(list(locations), 50):
+                if read_sharer(connection, *batch, others=~own) is not None:
+                    looked = {place: read_sharer(connection, place, others=~own) for place in batch}
+                    found |= {place: other for place, other in looked.items() if other is not None}
+            return found
+
+        return self._database.read(operation)
+
+    def plan_drop(self, names: Iterable[str], *, purge: bool = False) -> list[DroppedTable]:
+        """What dropping tables would leave to remove; nothing is dropped."""
+        keys = [table_name(name) for name in names]
+
+        def operation(connection: Connection) -> list[DroppedTable]:
+            tables = self.get_tables_in(connection, keys)
+            return [DroppedTable(t, locate(connection, t), purge or t.owns_files) for t in tables]
+
+        return self._database.read(operation)
 
     def _require_own_place(self, connection: Connection, table: Table, part: Partition) -> None:
         """Decision 10: a partition shares its directory with nothing."""

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
-from airflow_hive_acid.metastore.aborts import IS_GIVEN_UP, mark_given_up, stale_ones
+from airflow_hive_acid.metastore.aborts import mark_given_up, stale_ones
 from airflow_hive_acid.metastore.codes import TxnState
 from airflow_hive_acid.metastore.database import chunks
 from airflow_hive_acid.metastore.jobs import JobState, jobs_of_txns
 from airflow_hive_acid.metastore.schema_transactions import COMPLETED_TXN_COMPONENTS, TXNS
-from airflow_hive_acid.metastore.txns import lock_txn_step, require_open
+from airflow_hive_acid.metastore.txns import IS_GIVEN_UP, lock_txn_step, require_open
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -25,7 +25,7 @@ from airflow_hive_acid.metastore.clock import clock_ms
 from airflow_hive_acid.metastore.database import Repeat, Step, chunks
 from airflow_hive_acid.metastore.objects import TableName, info, table_name
 from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_JOB, TXN_COMPONENTS, TXNS
-from airflow_hive_acid.metastore.txns import GIVEN_UP, lock_txn_step, require_open, txn_problem
+from airflow_hive_acid.metastore.txns import IS_NOT_GIVEN_UP, lock_txn_step, require_open, txn_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ _SET_APPLICATION = _UPDATE.values(HAJ_APPLICATION_ID=bindparam("application_id")
 _TXN_GOES_ON = exists().where(
     TXNS.c.TXN_ID == _J.HAJ_TXNID,
     TXNS.c.TXN_STATE == "o",
-    or_(TXNS.c.TXN_META_INFO.is_(None), func.substr(TXNS.c.TXN_META_INFO, 1, len(GIVEN_UP)) != GIVEN_UP),
+    IS_NOT_GIVEN_UP,
 )
 _SET_MANIFEST = _UPDATE.where(_J.HAJ_STATE.in_(("r", "p")), _TXN_GOES_ON).values(
     HAJ_MANIFEST=bindparam("manifest"), HAJ_STATE="p", HAJ_UPDATED=clock_ms()

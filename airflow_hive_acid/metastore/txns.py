@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TooManyOpenTxnsError, TxnAbortedError
 from airflow_hive_acid.metastore.clock import clock_ms
@@ -93,6 +93,9 @@ _COMPLETED = (
 )
 GIVEN_UP = "given up: "
 """How TXN_META_INFO of an open txn begins that cannot commit any more (``giving_up``); Hive leaves it empty."""
+#: NULL where TXN_META_INFO is NULL. Without LIKE, whose wildcards and letter cases differ between databases.
+IS_GIVEN_UP = func.substr(TXNS.c.TXN_META_INFO, 1, len(GIVEN_UP)) == GIVEN_UP
+IS_NOT_GIVEN_UP = or_(TXNS.c.TXN_META_INFO.is_(None), ~IS_GIVEN_UP)
 _COUNT_OPEN = select(func.count()).select_from(TXNS).where(TXNS.c.TXN_STATE == "o")
 
 
