@@ -1,16 +1,19 @@
-"""What the SQL of a step may not reach: files by their path, and sources outside of a list.
+"""What the SQL of a step may not reach: files by their path, sources outside of a list, functions in a list.
 
 The texts of a step name its views, and nothing else in Spark; a table that Spark would find by another way (a file as
 ``text.`/path```, whatever clause or function says it) is one that nobody has locked or looked for. So the session of a
-step cannot resolve it. Whoever configures the application may refuse sources as well, for all of its steps:
-``spark.hive.acid.sources.allowed`` (docs/security.md).
+step cannot resolve it. Whoever configures the application may refuse sources and functions as well, for all of its
+steps: ``spark.hive.acid.sources.allowed`` and ``spark.hive.acid.functions.refused`` (docs/security.md).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from pyspark.errors import AnalysisException
+
+from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import DATAFRAME, RECORDS
 
@@ -22,6 +25,15 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
 
 SOURCES = "spark.hive.acid.sources.allowed"
+FUNCTIONS = "spark.hive.acid.functions.refused"
+# How Spark says that a name is no function, and where it then holds the name.
+_NO_FUNCTION = {
+    "UNRESOLVED_ROUTINE": "routineName",
+    "ROUTINE_NOT_FOUND": "routineName",
+    "UNRESOLVABLE_TABLE_VALUED_FUNCTION": "name",
+    "REQUIRES_SINGLE_PART_NAMESPACE": "identifier",
+}
+_LAST_PART = re.compile(r"(?:.*\.)?`?([^`.]+)`?")
 
 
 def guard(session: SparkSession) -> None:
@@ -30,6 +42,44 @@ def guard(session: SparkSession) -> None:
     :param session: of the step alone.
     """
     session.conf.set("spark.sql.runSQLOnFiles", "false")
+    refuse_functions(session)
+
+
+def refuse_functions(session: SparkSession) -> None:
+    """Take the functions of the list from a session; a new session beside it has them again.
+
+    :raises ConfigurationError: for a name that is no function of Spark: a slip there would leave one open.
+    """
+    names = _refused(session)
+    if not names:
+        return
+    jvm: Any = session._jvm
+    java: Any = session._jsparkSession
+    state = java.sessionState()
+    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
+    registries = (state.functionRegistry(), state.tableFunctionRegistry())
+    for name in names:
+        known = identifier(name, jvm.scala.Some("builtin"), jvm.scala.Some("system"))
+        # A generator is in both.
+        dropped = [registry.dropFunction(known) for registry in registries]
+        if not any(dropped):
+            raise ConfigurationError(
+                f"{FUNCTIONS} names {name}, which is no function of this Spark; nothing runs until the list is right"
+            )
+
+
+def refusal(session: SparkSession, failure: BaseException) -> UnsupportedStatementError | None:
+    """The error for a failure that comes from the list of refused functions."""
+    if not isinstance(failure, AnalysisException):
+        return None
+    where = _NO_FUNCTION.get(failure.getCondition() or "")
+    name = _LAST_PART.fullmatch((failure.getMessageParameters() or {}).get(where or "", ""))
+    if name is None or name[1].lower() not in _refused(session):
+        return None
+    return UnsupportedStatementError(
+        f"the function {name[1].lower()} is refused by {FUNCTIONS} of this Spark application; ask whoever configures "
+        "the connection"
+    )
 
 
 def check_sources(session: SparkSession, sources: Iterable[Source]) -> None:
@@ -57,6 +107,10 @@ def _is_below(uri: str, allowed: Iterable[str]) -> bool:
         return any(paths.is_inside(root, uri) for root in allowed)
     except (InvalidArgumentsError, ValueError):
         return False
+
+
+def _refused(session: SparkSession) -> list[str]:
+    return [name.lower() for name in _listed(session, FUNCTIONS)]
 
 
 def _listed(session: SparkSession, key: str) -> list[str]:

@@ -43,9 +43,10 @@ from airflow_hive_acid.spark import (
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.deleted_rows import read_view
 from airflow_hive_acid.spark.failures import explain, full_text
-from airflow_hive_acid.spark.guards import check_sources, guard
+from airflow_hive_acid.spark.guards import check_sources, guard, refusal
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.output import Staging, rows_in
+from airflow_hive_acid.spark.parsed_texts import check_texts
 from airflow_hive_acid.spark.reader import open_table
 from airflow_hive_acid.spark.session import require_utc, step_session
 
@@ -83,6 +84,7 @@ def run_step(spark: SparkSession, spec: JobSpec) -> JobResult:
         if not isinstance(spec.step, Program):
             guard(session)
         check_sources(session, spec.sources)
+        check_texts(session, spec)
         result = _dispatch(session, spec)
     except HiveAcidError:
         raise
@@ -96,7 +98,7 @@ def _reason(spark: SparkSession, spec: JobSpec, failure: Exception) -> HiveAcidE
         record = sources.find_bad_record(step_session(spark, spec.conf), spec.sources)
         if record is not None:
             return record
-    return explain(spark, failure, [table.location for table in _tables(spec)])
+    return refusal(spark, failure) or explain(spark, failure, [table.location for table in _tables(spec)])
 
 
 def _dispatch(spark: SparkSession, spec: JobSpec) -> JobResult:

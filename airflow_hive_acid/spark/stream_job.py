@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
+
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.streams import JOB
+from airflow_hive_acid.spark import guards
 from airflow_hive_acid.spark.streaming import hive_acid_sink
 
 if TYPE_CHECKING:
@@ -36,7 +39,10 @@ def run_job(spark: SparkSession) -> None:
 
 
 def rows_of(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
-    """The rows of the source, through the query if there is one."""
+    """The rows of the source, through the query if there is one.
+
+    :raises UnsupportedStatementError: when the query calls a function that the application refuses.
+    """
     reader = spark.readStream.format(job["format"]).options(**job.get("options") or {})
     if job.get("schema"):
         reader = reader.schema(job["schema"])
@@ -44,4 +50,8 @@ def rows_of(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
     if not job.get("query"):
         return rows
     rows.createOrReplaceTempView(_SOURCE)
-    return spark.sql(job["query"])
+    guards.refuse_functions(spark)
+    try:
+        return spark.sql(job["query"])
+    except AnalysisException as failure:
+        raise (guards.refusal(spark, failure) or failure) from failure

@@ -5,14 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import ParseException
 
-from airflow_hive_acid.errors import HiveAcidError, UnsupportedStatementError
-from airflow_hive_acid.format.jobs import Select, Source
+from airflow_hive_acid.errors import (
+    ConfigurationError,
+    HiveAcidError,
+    InvalidArgumentsError,
+    SqlSyntaxError,
+    UnsupportedStatementError,
+)
+from airflow_hive_acid.format.jobs import (
+    Append,
+    Assignment,
+    Delete,
+    Export,
+    Insert,
+    JobSpec,
+    Merge,
+    MergeClause,
+    Select,
+    Source,
+    Update,
+    View,
+)
 from airflow_hive_acid.spark import guards
+from airflow_hive_acid.spark.failures import explain
+from airflow_hive_acid.spark.parsed_texts import check_texts
+from airflow_hive_acid.spark.session import step_session
+from airflow_hive_acid.spark.stream_job import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from airflow_hive_acid.format.jobs import Step
 
 pytestmark = pytest.mark.spark
 
@@ -22,7 +50,8 @@ def table(acid_table: Callable) -> Any:
     return acid_table("id int")
 
 
-def test_no_clause_reads_a_file_by_its_path(table: Any, tmp_path: Path) -> None:
+def test_no_clause_reads_a_file_by_its_path(table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the relations of the parsed text, and, if one were not seen there, by the session, which knows no files."""
     secret = tmp_path / "secret.txt"
     secret.write_text("secret-of-the-file\n")
     file = f"text.`{secret.as_uri()}`"
@@ -31,11 +60,131 @@ def test_no_clause_reads_a_file_by_its_path(table: Any, tmp_path: Path) -> None:
         "SELECT (SELECT max(value) FROM IDENTIFIER('{}'))", "SELECT 1 WHERE EXISTS (TABLE {})",
         "WITH x AS (FROM {}) SELECT * FROM x", "SELECT * FROM range(1), LATERAL (SELECT * FROM {})",
     )  # fmt: skip
-    for number, query in enumerate(queries):
-        with pytest.raises(HiveAcidError) as refused:
-            table.run(Select(query.format(file), f"{table.location}/rows-{number}"))
-        assert "secret-of-the-file" not in str(refused.value)
-        assert "TABLE_OR_VIEW_NOT_FOUND" in str(refused.value)
+    for seen, said in ((True, "as a relation"), (False, "TABLE_OR_VIEW_NOT_FOUND")):
+        if not seen:
+            monkeypatch.setattr("airflow_hive_acid.spark.run.check_texts", lambda session, spec: None)
+        for number, query in enumerate(queries if seen else queries[:2]):
+            with pytest.raises(HiveAcidError, match=said) as refused:
+                table.run(Select(query.format(file), f"{table.location}/rows-{number}"))
+            assert "secret-of-the-file" not in str(refused.value)
+
+
+REFUSED = r"function (reflect|java_method|range|stack) is refused by spark\.hive\.acid\.functions\.refused"
+RELATIONS = (
+    "SELECT * FROM v", "TABLE v", "FROM V |> WHERE id > 1", "SELECT * FROM range(3)", "VALUES (1)",
+    "WITH a AS (WITH b AS (FROM v) FROM b) SELECT * FROM a JOIN (WITH c AS (SELECT 1) FROM c)",
+    "SELECT id, explode(array(1)) FROM v WHERE id IN (FROM v) ORDER BY (SELECT max(id) FROM v)",
+    "SELECT row_number() OVER w FROM v WINDOW w AS (ORDER BY (SELECT max(id) FROM v))",
+    "SELECT * FROM v, LATERAL (SELECT * FROM range(v.id)) PIVOT (max(1) FOR id IN (1))",
+)  # fmt: skip
+
+
+def test_spark_itself_says_which_relations_a_text_names(spark: SparkSession, table: Any) -> None:
+    """Every clause in which ``v`` is fine is refused with the name of something else in the place of ``v``."""
+    session = step_session(spark, {})
+
+    def refused(step: Any) -> str | None:
+        spec = JobSpec("j", step, [View("v", table.snapshot())])
+        try:
+            check_texts(session, spec)
+        except (HiveAcidError, ParseException) as failure:
+            return str(explain(session, failure, []))
+        return None
+
+    for query in RELATIONS:
+        assert refused(Select(query, "file:/x")) is None, query
+        for other in ("w", "global_temp.v", "ice.db.v", "text.`/etc/passwd`"):
+            changed = query.replace("FROM V", "FROM v").replace("FROM v", f"FROM {other}").replace("TABLE v", "TABLE w")
+            found = refused(Select(changed, "file:/x"))
+            assert (found is None) is (changed == query), changed
+            assert found is None or "as a relation" in found
+    for query, said in (
+        ("SELECT * FROM STREAM(ice.db.t)", "`ice`.`db`.`t` as a relation"),
+        ("SELECT * FROM explode(TABLE(ice.db.t))", "`ice`.`db`.`t` as a relation"),
+        ("SELECT * FROM v VERSION AS OF 1", "RelationTimeTravel"),
+        ("SELECT * FROM (FROM v MAP id USING 'cat' AS x)", "USING are not supported"),
+        ("INSERT INTO v SELECT 1", "PARSE_SYNTAX_ERROR"),
+        ("DROP VIEW v", "PARSE_SYNTAX_ERROR"),
+    ):
+        assert said in (refused(Export(query, "file:/x", "orc", {}, (), "file:/y")) or ""), query
+
+
+def test_conditions_and_values_name_only_views(spark: SparkSession, table: Any) -> None:
+    session, target = step_session(spark, {}), table.snapshot(1)
+
+    def merge(source: str, on: str, *clauses: MergeClause) -> Merge:
+        return Merge(target, "t", source, "s", on, clauses, 1, 0, 1)
+
+    for text in ("id IN (TABLE w)", "EXISTS (SELECT max(id) FROM w)"):
+        assigned = (Assignment("id", f"if({text}, 1, 2)"),)
+        steps: tuple[Step, ...] = (
+            Delete(target, "t", text, 1, 0),
+            Update(target, "t", (), text, 1, 0, 1),
+            Update(target, "t", assigned, None, 1, 0, 1),
+            merge("FROM w", "true"),
+            merge("SELECT 1 AS i", text),
+            merge("SELECT 1 AS i", "t.id = s.i", MergeClause("delete", True, text)),
+            merge("SELECT 1 AS i", "t.id = s.i", MergeClause("insert", False, None, assigned)),
+            Insert(target, "FROM w", 1, 0),
+            Append(Insert(target, "FROM w", 1, 0), "b", 1, 2),
+        )
+        for step in steps:
+            with pytest.raises(UnsupportedStatementError, match="`w` as a relation"):
+                check_texts(session, JobSpec("j", step))
+            check_texts(session, JobSpec("j", step, sources=(Source("W", "csv", {}),)))
+    with pytest.raises(SqlSyntaxError):
+        table.delete("true) OR (true")
+
+
+def test_a_function_of_the_list_is_refused_in_every_clause(
+    spark: SparkSession, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.insert("SELECT 1")
+    call = "reflect('java.lang.System', 'getenv', 'PATH')"
+    column = {"call": call, "truth": f"({call} > '')"}
+    truth = f"({call} > '')"
+
+    def select(query: str) -> Callable[[], Any]:
+        return lambda: table.run(Select(query, f"{table.location}_rows"), [View("v", table.snapshot())])
+
+    calls: dict[str, Callable[[], Any]] = {
+        "select": select(f"SELECT {call}"),
+        "any case": select(f"SELECT {call.replace('reflect', '`ReFlect`')}"),
+        "another name": select(f"SELECT {call.replace('reflect', 'java_method')}"),
+        "by its path": select(f"SELECT system.builtin.{call}"),
+        "by half its path": select(f"SELECT builtin.{call}"),
+        "where": select("SELECT id FROM v WHERE {truth}".format(**column)),
+        "nested": select("SELECT transform(array('PATH'), x -> reflect('java.lang.System', 'getenv', x))"),
+        "sub-query": select("SELECT 1 WHERE EXISTS (WITH a AS (SELECT {call}) FROM a)".format(**column)),
+        "lateral view": select("SELECT * FROM v LATERAL VIEW {call} t AS x".format(**column)),
+        "insert": lambda: table.insert(f"SELECT length({call})"),
+        "update": lambda: table.update(None, id=f"length({call})"),
+        "delete": lambda: table.delete(truth),
+        "merge on": lambda: table.merge("SELECT 1 AS i", f"t.id = s.i AND {truth}", MergeClause("delete", True)),
+        "merge source": lambda: table.merge(f"SELECT {call} AS i", "t.id = s.i", MergeClause("delete", True)),
+        "merge clause": lambda: table.merge("SELECT 1 AS i", "t.id = s.i", MergeClause("delete", True, truth)),
+    }
+    refused = {"functions": ["REFLECT", "java_method", "stack", "range"]}
+    monkeypatch.setattr(guards, "_listed", lambda session, key: refused["functions"] if key == guards.FUNCTIONS else [])
+    for clause, run in calls.items():
+        with pytest.raises(UnsupportedStatementError, match=REFUSED):
+            pytest.fail(f"{clause}: {run()}")
+    for query in ("SELECT * FROM range(3)", "SELECT stack(1, 1)", "SELECT * FROM system.builtin.stack(1, 1)"):
+        with pytest.raises(UnsupportedStatementError, match=REFUSED):
+            select(query)()
+    # A column may have the name; what is written and read otherwise needs none of them.
+    select("SELECT 1 AS reflect, id AS range FROM v")()
+    table.update("id = 1", id="id + 1")
+    assert table.rows() == [(2,)]
+    assert len(spark.newSession().sql("SELECT {call}, stack(1, 1) FROM range(3)".format(**column)).collect()) == 3
+    with pytest.raises(InvalidArgumentsError, match="reflekt"):
+        select("SELECT reflekt('a')")()
+    source = {"format": "rate", "query": "SELECT {call} AS p FROM source".format(**column)}
+    with pytest.raises(UnsupportedStatementError, match=REFUSED):
+        rows_of(spark.newSession(), source)
+    refused["functions"] = ["reflekt"]
+    with pytest.raises(ConfigurationError, match="names reflekt, which is no function"):
+        select("SELECT 1")()
 
 
 def test_sources_outside_of_a_list_are_refused(table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

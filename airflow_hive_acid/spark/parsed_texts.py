@@ -1,0 +1,138 @@
+"""What the texts of a step name, after Spark's own parsing: the views of the step and nothing else.
+
+The planner has read each text before, with another parser. Where the two parsers see different things in one text,
+Spark's counts, because Spark runs it. So a text is parsed here once more: a query must be a query (``spark.sql`` runs a
+command at once), every relation in it must be a view of the step, a query of a WITH clause or a function, and nothing
+may run a program of the operating system.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.errors import UnsupportedStatementError
+from airflow_hive_acid.format.jobs import Append, Delete, Export, Insert, Merge, Select, Update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from airflow_hive_acid.format.jobs import JobSpec, Step
+
+# Leaves of a parsed plan that bring no rows from anywhere; functions are the business of Spark's registry.
+_HARMLESS = ("OneRowRelation", "LocalRelation", "UnresolvedInlineTable", "UnresolvedTableValuedFunction")
+_SCRIPT = "ScriptTransformation"
+
+
+def check_texts(session: SparkSession, spec: JobSpec) -> None:
+    """Refuse texts of a step that name anything but its views and sources.
+
+    :raises UnsupportedStatementError: names the relation.
+    :raises pyspark.errors.ParseException: for what is no query, or no expression, to Spark.
+    """
+    queries, expressions = _texts_of(spec.step)
+    if not queries and not expressions:
+        return
+    views, sources = ({named.name.lower() for named in names} for names in (spec.views, spec.sources))
+    check = _Check(session, views | sources)
+    for query in queries:
+        check.query(query)
+    for expression in expressions:
+        check.expression(expression)
+
+
+def _texts_of(step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The queries and the expressions of a step that somebody wrote."""
+    match step:
+        case Select() | Export() | Insert():
+            return (step.query,), ()
+        case Append():
+            return (step.insert.query,), ()
+        case Update():
+            return (), (*([step.where] if step.where else []), *(a.expression for a in step.assignments))
+        case Delete():
+            return (), (step.where,) if step.where else ()
+        case Merge():
+            conditions = [clause.condition for clause in step.clauses if clause.condition]
+            values = [a.expression for clause in step.clauses for a in clause.assignments]
+            return (step.source,), (step.on, *conditions, *values)
+    return (), ()
+
+
+class _Check:
+    """The relations of parsed texts.
+
+    :param views: what they may name, in lower case.
+    """
+
+    def __init__(self, session: SparkSession, views: set[str]) -> None:
+        java: Any = session._jsparkSession
+        self._parser = java.sessionState().sqlParser()
+        jvm: Any = session._jvm
+        self._logical = jvm.org.apache.spark.sql.catalyst.plans.logical
+        self._views = views
+        patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        self._with = patterns.UNRESOLVED_WITH()
+        self._window = patterns.WITH_WINDOW_DEFINITION()
+        self._query = patterns.PLAN_EXPRESSION()
+
+    def query(self, text: str) -> None:
+        """A text that Spark is to run."""
+        self._plan(self._parser.parseQuery(text))
+
+    def expression(self, text: str) -> None:
+        """A condition or a value, with queries in it or without."""
+        found = self._parser.parseExpression(text)
+        if found.containsPattern(self._query):
+            self._plan(self._asking(found))
+
+    def _asking(self, expression: Any) -> Any:
+        """A plan around an expression: only plans tell the queries in them."""
+        return self._logical.Filter(expression, self._logical.OneRowRelation())
+
+    def _plan(self, plan: Any) -> None:
+        if _SCRIPT in plan.treeString():
+            raise UnsupportedStatementError("SELECT TRANSFORM, MAP and REDUCE … USING are not supported")
+        named = set(self._views)
+        leaves: list[Any] = []
+        self._collect(plan, leaves, named)
+        for leaf in leaves:
+            kind = str(leaf.getClass().getSimpleName())
+            if kind in _HARMLESS:
+                continue
+            parts = [str(p) for p in _each(leaf.multipartIdentifier())] if kind == "UnresolvedRelation" else [kind]
+            if kind != "UnresolvedRelation" or len(parts) != 1 or parts[0].lower() not in named:
+                name = ".".join(f"`{part}`" for part in parts)
+                raise UnsupportedStatementError(
+                    f"Spark reads {name} as a relation, which is no table that was locked and looked for, and no view "
+                    "of the script; write the name itself"
+                )
+
+    def _collect(self, plan: Any, leaves: list[Any], named: set[str]) -> None:
+        """The leaves of a plan and of all queries in it, and the names that WITH clauses give."""
+        for part in (plan, *_each(plan.subqueriesAll())):
+            leaves.extend(_each(part.collectLeaves()))
+            self._collect_named(part, leaves, named)
+
+    def _collect_named(self, plan: Any, leaves: list[Any], named: set[str]) -> None:
+        """What a clause defines by a name, WITH and WINDOW, is neither a child of its plan nor a query in it."""
+        if not (plan.containsPattern(self._with) or plan.containsPattern(self._window)):
+            return
+        kind = str(plan.getClass().getSimpleName())
+        if kind == "UnresolvedWith":
+            for relation in _each(plan.cteRelations()):
+                named.add(str(relation._1()).lower())
+                self._collect(relation._2(), leaves, named)
+        if kind == "WithWindowDefinition":
+            for definition in _each(plan.windowDefinitions().values().toSeq()):
+                if definition.containsPattern(self._query):
+                    self._collect(self._asking(definition), leaves, named)
+        for child in _each(plan.children()):
+            self._collect_named(child, leaves, named)
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """The members of a Scala sequence."""
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
