@@ -46,7 +46,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def table(acid_table: Callable) -> Any:
+def table(acid_table: Callable[..., Any]) -> Any:
     return acid_table("id int")
 
 
@@ -84,7 +84,7 @@ def test_spark_itself_says_which_relations_a_text_names(spark: SparkSession, tab
     session = step_session(spark, {})
 
     def refused(step: Any) -> str | None:
-        spec = JobSpec("j", step, [View("v", table.snapshot())])
+        spec = JobSpec("j", step, (View("v", table.snapshot()),))
         try:
             check_texts(session, spec)
         except (HiveAcidError, ParseException) as failure:
@@ -141,22 +141,23 @@ def test_a_function_of_the_list_is_refused_in_every_clause(
 ) -> None:
     table.insert("SELECT 1")
     call = "reflect('java.lang.System', 'getenv', 'PATH')"
-    column = {"call": call, "truth": f"({call} > '')"}
     truth = f"({call} > '')"
 
     def select(query: str) -> Callable[[], Any]:
-        return lambda: table.run(Select(query, f"{table.location}_rows"), [View("v", table.snapshot())])
+        return lambda: table.run(
+            Select(query.replace("CALL", call), f"{table.location}_rows"), [View("v", table.snapshot())]
+        )
 
     calls: dict[str, Callable[[], Any]] = {
-        "select": select(f"SELECT {call}"),
+        "select": select("SELECT CALL"),
         "any case": select(f"SELECT {call.replace('reflect', '`ReFlect`')}"),
         "another name": select(f"SELECT {call.replace('reflect', 'java_method')}"),
-        "by its path": select(f"SELECT system.builtin.{call}"),
-        "by half its path": select(f"SELECT builtin.{call}"),
-        "where": select("SELECT id FROM v WHERE {truth}".format(**column)),
+        "by its path": select("SELECT system.builtin.CALL"),
+        "by half its path": select("SELECT builtin.CALL"),
+        "where": select("SELECT id FROM v WHERE CALL > ''"),
         "nested": select("SELECT transform(array('PATH'), x -> reflect('java.lang.System', 'getenv', x))"),
-        "sub-query": select("SELECT 1 WHERE EXISTS (WITH a AS (SELECT {call}) FROM a)".format(**column)),
-        "lateral view": select("SELECT * FROM v LATERAL VIEW {call} t AS x".format(**column)),
+        "sub-query": select("SELECT 1 WHERE EXISTS (WITH a AS (SELECT CALL) FROM a)"),
+        "lateral view": select("SELECT * FROM v LATERAL VIEW CALL t AS x"),
         "insert": lambda: table.insert(f"SELECT length({call})"),
         "update": lambda: table.update(None, id=f"length({call})"),
         "delete": lambda: table.delete(truth),
@@ -176,10 +177,10 @@ def test_a_function_of_the_list_is_refused_in_every_clause(
     select("SELECT 1 AS reflect, id AS range FROM v")()
     table.update("id = 1", id="id + 1")
     assert table.rows() == [(2,)]
-    assert len(spark.newSession().sql("SELECT {call}, stack(1, 1) FROM range(3)".format(**column)).collect()) == 3
+    assert len(spark.newSession().range(3).selectExpr(call, "stack(1, 1)").collect()) == 3
     with pytest.raises(InvalidArgumentsError, match="reflekt"):
         select("SELECT reflekt('a')")()
-    source = {"format": "rate", "query": "SELECT {call} AS p FROM source".format(**column)}
+    source = {"format": "rate", "query": f"SELECT {call}"}
     with pytest.raises(UnsupportedStatementError, match=REFUSED):
         rows_of(spark.newSession(), source)
     refused["functions"] = ["reflekt"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
+from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Column, Source
 
 if TYPE_CHECKING:
@@ -118,5 +118,5 @@ def test_sources_that_cannot_be_opened(acid_table: Callable, tmp_path: Path) -> 
 def test_views_of_a_step_do_not_outlive_it(acid_table: Callable, tmp_path: Path) -> None:
     loaded = table(acid_table)
     loaded.insert("select * from s", sources=[csv(tmp_path / "s.csv", HEADER)])
-    with pytest.raises(InvalidArgumentsError, match="TABLE_OR_VIEW_NOT_FOUND"):
+    with pytest.raises(UnsupportedStatementError, match="`s` as a relation"):
         loaded.insert("select * from s")
