@@ -1,9 +1,9 @@
 """What the end of an ACID file says about its events, without an ORC library.
 
 Hive's writers leave ``hive.acid.stats`` ("inserts,updates,deletes") in the footer's user metadata. The control plane
-has no ORC reader, and needs only two things: whether an older Hive updates or deletes rows in place, which wants a
-major compaction (Hive 3's warning about upgrades), and whether the end of a file is damaged. Layout: the ORC
-specification's postscript and footer, protobuf messages.
+has no ORC reader, and needs only three things: whether an older Hive updates or deletes rows in place, which wants a
+major compaction (Hive 3's warning about upgrades), whether the end of a file is damaged, and how many rows it has.
+Layout: the ORC specification's postscript and footer, protobuf messages.
 """
 
 from __future__ import annotations
@@ -55,6 +55,18 @@ def event_counts(tail: bytes) -> EventCounts | None:
     """
     try:
         return _counts(_summary(_footer(tail)).note)
+    except (ValueError, LookupError, zlib.error):
+        return None
+
+
+def row_count(tail: bytes) -> int | None:
+    """The number of rows of a file.
+
+    :param tail: its last bytes, ``TAIL_BYTES`` or the whole file.
+    :return: None when that cannot be said, see :func:`event_counts`.
+    """
+    try:
+        return _summary(_footer(tail)).rows
     except (ValueError, LookupError, zlib.error):
         return None
 

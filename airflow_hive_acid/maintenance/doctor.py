@@ -6,7 +6,7 @@ they are compared with, so that what is written meanwhile is never mistaken for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, WarehouseMissingError
@@ -15,11 +15,12 @@ from airflow_hive_acid.filesystem.publishing import Manifest
 from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
-from airflow_hive_acid.format.orc_tail import TAIL_BYTES, damage_in, event_counts
+from airflow_hive_acid.format.orc_tail import TAIL_BYTES, damage_in, event_counts, row_count
 from airflow_hive_acid.maintenance.directories import enter, entries
 from airflow_hive_acid.maintenance.doctor_rules import (
     Check,
     Finding,
+    count_live,
     is_bucket_file,
     judge_compaction,
     judge_damage,
@@ -27,16 +28,19 @@ from airflow_hive_acid.maintenance.doctor_rules import (
     judge_lock,
     judge_old_files,
     judge_published,
+    judge_rows,
     judge_timeout,
     judge_txn,
 )
 from airflow_hive_acid.maintenance.places import Places, require_directory
 from airflow_hive_acid.metastore import shown
+from airflow_hive_acid.metastore.catalog_statistics import counted_rows
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.codes import TxnState
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
 from airflow_hive_acid.metastore.compaction_queue_shown import CompactionFilter, stream_compactions
 from airflow_hive_acid.metastore.jobs import JobState
+from airflow_hive_acid.metastore.replica_acid import STATE_ID
 from airflow_hive_acid.metastore.shown import LockFilter
 
 if TYPE_CHECKING:
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.orc_tail import EventCounts
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog_statistics import CountedRows
 
 _PARTITIONS = 1000
 """Partitions looked at together."""
@@ -122,6 +127,7 @@ def _examine(
     name = table.qualified_name
     # Before the listing: what is compacted meanwhile is replaced in it.
     published = {} if table.is_insert_only else _published(client, name)
+    counted = _counted(client, table, places)
     listed = list_many(filesystem, places, descend=enter)
     # After the listing: an id that is given meanwhile makes a directory known, never the other way round.
     largest = client.max_allocated_write_id(name)
@@ -139,12 +145,47 @@ def _examine(
         except HiveAcidError as error:
             yield Finding(Check.DAMAGED, place, str(error), "restore what is missing; leave everything else as it is")
             continue
-        yield from judge_damage(place, state, _Tails(filesystem, place).damage_in)
+        tails = _Tails(filesystem, place)
+        yield from judge_damage(place, state, tails.damage_in)
         yield from judge_published(place, state, published.get(place.rstrip("/"), ()))
         changing, unknown = _in_place(filesystem, place, state.files_of_older_hives)
         old = judge_old_files(name, partition, place, changing, unknown)
         if old is not None:
             yield old
+        # A Hive counts the rows of a txn before it commits.
+        if write_ids.open_ids:
+            continue
+        differs = judge_rows(place, counted.get(partition or ""), count_live(state, tails.row_count))
+        # A commit may have come between the looks; what is wrong looks the same again.
+        if differs is not None and differs == _count_again(client, filesystem, table, place, partition):
+            yield differs
+
+
+def _counted(client: MetastoreClient, table: Table, places: Mapping[str, str | None]) -> dict[str, CountedRows]:
+    """The catalog's numbers of rows, by partition name; a replica has its source's, whenever they come."""
+    if table.is_insert_only or STATE_ID in table.properties:
+        return {}
+    names = [name or "" for name in places.values()]
+    return client.database.read(lambda conn: counted_rows(conn, table.id, names))
+
+
+def _count_again(
+    client: MetastoreClient, filesystem: Filesystem, table: Table, place: str, partition: str | None
+) -> Finding | None:
+    """Whether a place has other rows than the catalog counts, by a second look at both."""
+    counted = _counted(client, table, {place: partition}).get(partition or "")
+    listed = list_many(filesystem, [place], descend=enter)[place] or ()
+    txns = client.get_valid_txns()
+    try:
+        write_ids = client.get_valid_write_ids(table.qualified_name, txns)[table.qualified_name]
+        state = acid_state(entries(listed), write_ids, txns)
+    except HiveAcidError:
+        return None
+    if write_ids.open_ids:
+        return None
+    tails = _Tails(filesystem, place)
+    judge_damage(place, state, tails.damage_in)
+    return judge_rows(place, counted, count_live(state, tails.row_count))
 
 
 def _published(client: MetastoreClient, table: str) -> dict[str, list[tuple[str, list[str]]]]:
@@ -202,16 +243,25 @@ def _tail(filesystem: Filesystem, place: str, entry: FileEntry) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _Tails:
-    """The ends of the files of one place."""
+    """The ends of the files of one place.
+
+    :param rows: what they say of the numbers of rows, by path; of those that were looked at.
+    """
 
     filesystem: Filesystem
     place: str
+    rows: dict[str, int | None] = field(default_factory=dict)
+
+    def row_count(self, entry: FileEntry) -> int | None:
+        """How many rows a file has that was looked at; None where its end does not say."""
+        return self.rows.get(entry.path)
 
     def damage_in(self, files: Sequence[FileEntry]) -> list[str | None]:
         """What is wrong with each of these files, as far as its end tells."""
 
         def look(entry: FileEntry) -> str | None:
             tail = _tail(self.filesystem, self.place, entry)
+            self.rows[entry.path] = None if tail is None else row_count(tail)
             return None if tail is None else damage_in(tail, entry.size)
 
         return in_threads(look, files, "doctor")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from airflow_hive_acid.format.acid_state import AcidState, FileEntry
+    from airflow_hive_acid.metastore.catalog_statistics import CountedRows
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
     from airflow_hive_acid.metastore.locks.interface import LockRow
     from airflow_hive_acid.metastore.locks.listing import TxnRow
@@ -42,6 +43,7 @@ class Check(StrEnum):
     DAMAGED = "damaged table"
     MISSING = "warehouse or table not there"
     DAMAGED_FILE = "damaged file"
+    ROWS = "rows differ from the catalog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +246,50 @@ def judge_published(place: str, state: AcidState, published: Iterable[tuple[str,
             if name in there
         ]
     return findings
+
+
+def count_live(state: AcidState, rows: Callable[[FileEntry], int | None]) -> int | None:
+    """How many rows a reader sees: those of bases and deltas less the events of delete deltas.
+
+    :param rows: how many rows a file has; None where its end does not say.
+    :return: None where that cannot be said: files without ACID columns, open files of streaming batches, and files
+        whose updates may lie among their inserts, too.
+    """
+    if state.originals or state.files_of_older_hives:
+        return None
+    live = 0
+    for directory in (*state.inserts, *state.deletes):
+        if is_batch(directory) or directory.original_files():
+            return None
+        for entry, _ in directory.bucket_files():
+            found = rows(entry)
+            if found is None:
+                return None
+            live += -found if directory.directory.kind is DirectoryKind.DELETE_DELTA else found
+    return live
+
+
+def judge_rows(place: str, counted: CountedRows | None, live: int | None) -> Finding | None:
+    """What is there, beside what the catalog has counted commit by commit: it knows of files that are gone.
+
+    :param counted: the catalog's number; None where it has none.
+    :param live: :func:`count_live`.
+    """
+    if counted is None or live is None or counted.rows == live:
+        return None
+    if live < counted.rows:
+        gone = "files with inserted rows (a base, a delta, a bucket of one) may be gone"
+    else:
+        gone = "files with delete events may be gone, and deleted rows are back"
+    stale = "its number is wrong (a writer that does not count, an aborted txn that a Hive has counted)"
+    exact = " and calls that exact" if counted.claimed else ""
+    return Finding(
+        Check.ROWS,
+        place,
+        f"the catalog counts {counted.rows} rows{exact}, the files hold {live}: {gone}, or {stale}",
+        "compare the directories with a backup or a replica before the table is compacted; restore what is missing. If "
+        "nothing is, let a Hive count: ANALYZE TABLE … COMPUTE STATISTICS",
+    )
 
 
 def _damaged(place: str, text: str) -> Finding:

@@ -12,7 +12,7 @@ not. A number that we leave stale would be claimed again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -139,6 +139,16 @@ class RowChange:
         return str(max(0, int(before) + self.rows))
 
 
+class CountedRows(NamedTuple):
+    """The catalog's number of rows.
+
+    :param claimed: whether it is called exact.
+    """
+
+    rows: int
+    claimed: bool
+
+
 _NUM_ROWS = "numRows"
 _PARTITIONS_AT_ONCE = 500
 
@@ -183,6 +193,38 @@ def count_rows(conn: Connection, table_id: int, changes: Mapping[str, RowChange]
                 for part_id, name in conn.execute(ids)
             ]
             conn.execute(insert(PARTITION_PARAMS), values)
+
+
+def counted_rows(conn: Connection, table_id: int, partitions: Sequence[str]) -> dict[str, CountedRows]:
+    """The numbers of rows that commits have kept, by partition name; what has none is left out.
+
+    :param partitions: names; a table without partitions has the empty one.
+    """
+    parameters: dict[str, dict[str, str]] = {}
+    keys = (_NUM_ROWS, STATISTICS_ACCURATE)
+    if "" in partitions:
+        of_table = select(literal(""), TABLE_PARAMS.c.PARAM_KEY, TABLE_PARAMS.c.PARAM_VALUE).where(
+            TABLE_PARAMS.c.TBL_ID == table_id, TABLE_PARAMS.c.PARAM_KEY.in_(keys)
+        )
+        parameters[""] = {key: value for _, key, value in conn.execute(of_table)}
+    names = [name for name in partitions if name]
+    for start in range(0, len(names), _PARTITIONS_AT_ONCE):
+        of_partitions = (
+            select(PARTITIONS.c.PART_NAME, PARTITION_PARAMS.c.PARAM_KEY, PARTITION_PARAMS.c.PARAM_VALUE)
+            .join(PARTITION_PARAMS, PARTITION_PARAMS.c.PART_ID == PARTITIONS.c.PART_ID)
+            .where(
+                PARTITIONS.c.TBL_ID == table_id,
+                PARTITIONS.c.PART_NAME.in_(names[start : start + _PARTITIONS_AT_ONCE]),
+                PARTITION_PARAMS.c.PARAM_KEY.in_(keys),
+            )
+        )
+        for name, key, value in conn.execute(of_partitions):
+            parameters.setdefault(name, {})[key] = value
+    return {
+        name: CountedRows(int(found[_NUM_ROWS]), '"BASIC_STATS":"true"' in found.get(STATISTICS_ACCURATE, ""))
+        for name, found in parameters.items()
+        if RowChange().after(found.get(_NUM_ROWS)) is not None
+    }
 
 
 def _write(

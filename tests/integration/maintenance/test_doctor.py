@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.maintenance.doctor import examine_metastore, examine_tables
 from airflow_hive_acid.maintenance.doctor_rules import Check
+from airflow_hive_acid.metastore.catalog_statistics import RowChange, count_rows
 from airflow_hive_acid.metastore.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, HIVE_LOCKS, TXNS
@@ -62,6 +63,13 @@ def test_what_ended_owners_have_left_is_found(client: MetastoreClient, make_tabl
     assert found[Check.SILENT_LOCK].place.startswith(f"lock {free}.1 on default.t")
 
 
+def set_count(client: MetastoreClient, rows: int, partition: str = "") -> None:
+    """What the writers of ``default.t`` have counted."""
+    table_id = client.catalog.get_table("default.t").id
+    with client.database.transaction() as conn:
+        count_rows(conn, table_id, {partition: RowChange(rows, replaced=True)}, [partition] if partition else ())
+
+
 def local(uri: str) -> Path:
     return Path(uri.removeprefix("file:").replace("//", "/"))
 
@@ -89,6 +97,7 @@ def test_tables_that_hive_wrote_are_judged_by_the_ids_the_metastore_has_given(
     assert {f.check for f in found} == {Check.UNKNOWN_DIRECTORY}
     assert sorted(f.place.rsplit("/", 1)[-1] for f in found) == names
     client.seed_write_id("default.t", 20)
+    set_count(client, 4)
     assert list(examine_tables(client, fs)) == []
     before = sorted(str(path) for path in place.rglob("*"))
     (delete_delta,) = [name for name in names if name.startswith("delete_delta") and name.endswith("_0000")][:1]
@@ -107,7 +116,10 @@ def test_tables_that_hive_wrote_are_judged_by_the_ids_the_metastore_has_given(
         damaged = {f.place.rpartition("/")[0] for f in found if f.check is Check.DAMAGED_FILE}
         cut = {f"{table.location}/{data.parent.name}"} if contents == whole[:-1] else set()
         assert damaged == cut | (set() if empty else {f"{table.location}/{delete_delta}"})
-        assert {f.check for f in found} - {Check.DAMAGED_FILE} == {Check.OLD_UPDATES, Check.EMPTY_DELETE_DELTA}
+        assert {f.check for f in found} - {Check.DAMAGED_FILE, Check.ROWS} == {
+            Check.OLD_UPDATES,
+            Check.EMPTY_DELETE_DELTA,
+        }
         assert [said in f.text for f in found if f.check is Check.OLD_UPDATES] == [True]
     assert [f.place for f in found if f.check is Check.EMPTY_DELETE_DELTA] == [f"{table.location}/{delete_delta}"]
     assert [path for path in before if not path.endswith("_orc_acid_version") and not Path(path).exists()] == []
@@ -148,6 +160,7 @@ def test_damage_to_a_file_of_hives_is_found_and_named(
     place = local(table.location)
     stage = ("minor_major", "7_major_cleaned") if kind == "compacted" else ("unpart_dml", "3_delete")
     client.seed_write_id("default.t", 20)
+    set_count(client, 5 if kind == "compacted" else 4)
     for txn in client.open_txns(60):
         client.commit_txn(txn)
     pattern = "base_*_v*" if kind == "compacted" else f"{kind}_*"
@@ -159,14 +172,41 @@ def test_damage_to_a_file_of_hives_is_found_and_named(
             continue
         file = sorted(place.glob(f"{pattern}/bucket_*"))[0]
         damage(file)
-        found = [f.place for f in examine_tables(client, fs) if f.check is Check.DAMAGED_FILE]
+        findings = list(examine_tables(client, fs))
+        checks = {f.check: f for f in findings}
+        found = [f.place for f in findings if f.check is Check.DAMAGED_FILE]
         where = f"{table.location}/{file.parent.name}"
         if damage is not Path.unlink:
             assert found == [f"{where}/{file.name}"], damage
         elif kind == "compacted" or any(file.parent.glob("bucket_*")):
             assert found == [], "a bucket without rows may have no file"
+            assert "the files hold 0" in checks[Check.ROWS].text, "but the catalog has counted its rows"
         else:
             assert found == [where]
+
+
+def test_what_is_gone_as_a_whole_is_known_by_the_rows_that_were_counted(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], golden: Callable[..., Any]
+) -> None:
+    """A directory that nothing names any more, in a table or a partition; not while a writer is at it."""
+    make_table("default.t", "day")
+    client.seed_write_id("default.t", 20)
+    client.catalog.add_partitions("default.t", ["day=1"])
+    place = local(client.catalog.get_partition("default.t", "day=1").location)
+    shutil.copytree(golden("unpart_dml", "3_delete").root, place, dirs_exist_ok=True)
+    set_count(client, 4, "day=1")
+    assert list(examine_tables(client, fs)) == []
+    inserts, deletes = place / "delta_0000001_0000001_0000", place / "delete_delta_0000004_0000004_0000"
+    for directory, said in ((inserts, "files with inserted rows"), (deletes, "deleted rows are back")):
+        kept = shutil.move(directory, place.parent.parent / directory.name)
+        (found,) = examine_tables(client, fs)
+        assert (found.check, found.place) == (Check.ROWS, f"file:{place}")
+        assert said in found.text
+        with client.transaction({"default.t": "insert"}, partitioned=["default.t"]) as txn:
+            assert list(examine_tables(client, fs)) == []
+            txn.add_partitions("default.t", [])
+        shutil.move(kept, directory)
+    assert list(examine_tables(client, fs)) == []
 
 
 def test_the_exit_code_tells_whether_something_was_found(

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_acid.format.orc_tail import MAX_FOOTER_BYTES, TAIL_BYTES, EventCounts, damage_in, event_counts
+from airflow_hive_acid.format.orc_tail import (
+    MAX_FOOTER_BYTES,
+    TAIL_BYTES,
+    EventCounts,
+    damage_in,
+    event_counts,
+    row_count,
+)
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
@@ -89,6 +96,9 @@ def test_a_sound_end_has_nothing_wrong_and_says_its_events() -> None:
     ):  # fmt: skip
         assert damage_in(tail, 4711) is None
         assert event_counts(tail) == EventCounts(300, 0, 0)
+        assert row_count(tail) == 300
+    for tail in (tail_of(footer(rows=None)), tail_of(whole, 4), b"no ORC", b""):
+        assert row_count(tail) is None
 
 
 @pytest.mark.parametrize(
