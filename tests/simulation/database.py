@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.filesystem import listing, publishing
 from airflow_hive_acid.maintenance import initiator_looks, worker_watch
-from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore import MetastoreClient, commits, txns
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -28,8 +28,19 @@ if TYPE_CHECKING:
     from .scheduler import Process, Scheduler
 
 _JULIAN_EPOCH = 2440587.5
-_COMPILED: dict[Any, Any] = {}
-"""Statements, compiled once for all processes."""
+
+
+class _Compiled(dict[Any, Any]):
+    """Compiled statements of all processes: each has a dialect of its own, which is the first part of a key."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(key[1:], default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key[1:], value)
+
+
+_COMPILED = _Compiled()
 BUSY_MS = 30_000
 """How long a statement waits for another's write transaction."""
 
@@ -192,8 +203,13 @@ def one_thread(scheduler: Scheduler) -> Iterator[None]:
     def simulated_monotonic() -> float:
         return scheduler.now / 1000 if scheduler.current is not None else monotonic()
 
+    # Defaults hold the real clock: a run would count open txns, or not, by how fast this machine is just now.
+    timer = {**(txns.open_txns.__kwdefaults__ or {}), "timer": simulated_monotonic}
     with contextlib.ExitStack() as stack:
         for patch in (
+            mock.patch.object(txns.open_txns, "__kwdefaults__", timer),
+            mock.patch.object(txns.OpenGate.__init__, "__defaults__", (simulated_monotonic,)),
+            mock.patch.object(commits, "random", scheduler.random),
             mock.patch.object(time, "sleep", simulated_sleep),
             mock.patch.object(time, "monotonic", simulated_monotonic),
             mock.patch.object(uuid, "uuid4", name),
