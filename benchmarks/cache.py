@@ -83,7 +83,7 @@ def prepare(client: MetastoreClient) -> None:
 
 def measure_gets(client: MetastoreClient) -> None:
     """One table at a time, from memory and by the catalog, in turns."""
-    with CachedCatalog(client) as cache:
+    with CachedCatalog(client, client.catalog) as cache:
         _measure_gets(client, cache)
 
 
@@ -125,7 +125,7 @@ def _seconds_each(read: Callable[[str], object], rounds: int) -> tuple[float, fl
 
 def measure_partitions(client: MetastoreClient, number: int) -> None:
     """A table with many partitions: how long it takes to load, what it costs in memory, and what is read of it."""
-    with CachedCatalog(client) as cache:
+    with CachedCatalog(client, client.catalog) as cache:
         _measure_partitions(client, cache, number)
 
 
@@ -191,7 +191,7 @@ def _timed(work: Callable[[], object]) -> float:
 def measure_lag(client: MetastoreClient, url: str, seconds: float) -> None:
     """From the return of a DDL's commit to the first answer from memory under a list that sees it."""
     lags: list[float] = []
-    with CachedCatalog(client) as cache, MetastoreClient(url, SETTINGS) as writer:
+    with CachedCatalog(client, client.catalog) as cache, MetastoreClient(url, SETTINGS) as writer:
         cache.prewarm(["bench"])
         time.sleep(3 * POLL_SECONDS)
         deadline = time.monotonic() + seconds
@@ -249,7 +249,7 @@ def measure_staleness(client: MetastoreClient, url: str, seconds: float) -> None
                 shown[name] = found
                 reads[number] += 1
 
-    with CachedCatalog(client) as cache, ThreadPoolExecutor(16) as pool:
+    with CachedCatalog(client, client.catalog) as cache, ThreadPoolExecutor(16) as pool:
         writers = [pool.submit(write, number) for number in range(8)]
         readers = [pool.submit(read, number, cache) for number in range(8)]
         time.sleep(seconds)

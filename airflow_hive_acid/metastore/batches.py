@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 POSITION_PREFIX = f"{PREFIX}.position."
 """Where a stream of records stands; the stream's name follows."""
@@ -75,7 +75,7 @@ class OpenedBatch:
         return self.write_ids[self.txns[-1]]
 
 
-def open_batch(client: MetastoreClient, table: TableName, number: int, lock: LockType, agent_info: str) -> OpenedBatch:
+def open_batch(client: Verbs, table: TableName, number: int, lock: LockType, agent_info: str) -> OpenedBatch:
     """Open txns to write in, and their anchor; lock the table, then allocate the write ids of all of them (R1).
 
     :param number: how many; with the anchor at most ``hive.txn.max.open.batch``.
@@ -110,7 +110,7 @@ class BatchHeartbeat:
     :param txns: ascending.
     """
 
-    def __init__(self, client: MetastoreClient, txns: Sequence[int]) -> None:
+    def __init__(self, client: Verbs, txns: Sequence[int]) -> None:
         self._client = client
         self._anchor = txns[0]
         self._alive = list(txns)
@@ -159,9 +159,7 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
-def record_component(
-    client: MetastoreClient, txn_id: int, table: TableName, *, partitioned: bool, lock: LockType
-) -> None:
+def record_component(client: Verbs, txn_id: int, table: TableName, *, partitioned: bool, lock: LockType) -> None:
     """Record that a txn of a batch is about to write, with its write id: from then on it is not forgotten (R4).
 
     :raises TxnAbortedError: when it is aborted; :raises NoSuchTxnError: when it has ended.
@@ -175,7 +173,7 @@ def record_component(
     client.database.run(operation)
 
 
-def name_partitions(client: MetastoreClient, txn_id: int, table: TableName, names: Iterable[str]) -> None:
+def name_partitions(client: Verbs, txn_id: int, table: TableName, names: Iterable[str]) -> None:
     """Record which partitions a txn of a batch is about to publish into (R12).
 
     Before it does: its rows cannot be taken out of the files it shares with committed txns, so whoever aborts it, a
@@ -242,7 +240,7 @@ class Position:
         KeyValue(self.table_id, self.key, text).set(conn)
 
 
-def read_position(client: MetastoreClient, table_id: int, stream: str) -> Position:
+def read_position(client: Verbs, table_id: int, stream: str) -> Position:
     """Where a stream stands; its parameter is made if there is none."""
     free_text(stream, "name of the stream", 200)
     place = {"id": table_id, "name": POSITION_PREFIX + stream}

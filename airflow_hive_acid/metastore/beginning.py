@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.metastore.leases import Lease
     from airflow_hive_acid.metastore.locks.interface import LockComponent
     from airflow_hive_acid.metastore.objects import TableName
     from airflow_hive_acid.metastore.requests import TableUse
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Locks:
 class PendingTransaction:
     """A txn that is open and whose locks are asked for, but perhaps not granted yet."""
 
-    client: MetastoreClient
+    client: Verbs
     txn_id: int
     uses: tuple[TableUse, ...]
     response: LockResponse
@@ -119,7 +119,7 @@ class PendingTransaction:
 
 
 def begin(
-    client: MetastoreClient,
+    client: Verbs,
     uses: tuple[TableUse, ...],
     agent_info: str | None,
     kind: TxnType,
@@ -160,7 +160,7 @@ def begin(
 
 
 def start(
-    client: MetastoreClient,
+    client: Verbs,
     uses: tuple[TableUse, ...],
     agent_info: str | None,
     kind: TxnType,
@@ -182,7 +182,7 @@ def start(
 
 
 def _taken_up(
-    client: MetastoreClient, uses: tuple[TableUse, ...], wanted: Locks, patience: Patience | None
+    client: Verbs, uses: tuple[TableUse, ...], wanted: Locks, patience: Patience | None
 ) -> PendingTransaction | None:
     """The request that another process has waited for; None when there is none, or it has ended meanwhile."""
     found = None if patience is None else patience.take(client, wanted.components)
@@ -202,7 +202,7 @@ def _taken_up(
     return pending
 
 
-def _ask(client: MetastoreClient, locks: Locks, txn_id: int, agent_info: str | None) -> LockResponse:
+def _ask(client: Verbs, locks: Locks, txn_id: int, agent_info: str | None) -> LockResponse:
     if not locks.components:
         return LockResponse(0, LockState.ACQUIRED)  # the settings have it that nothing is locked
     return client.lock(locks.components, txn_id=txn_id, agent_info=agent_info, exclusive_ctas=locks.exclusive_ctas)
@@ -294,7 +294,7 @@ def abandon(pending: PendingTransaction, error: BaseException) -> None:
     _abort_quietly(pending.client, pending.txn_id, error)
 
 
-def _abort_quietly(client: MetastoreClient, txn_id: int, error: BaseException) -> None:
+def _abort_quietly(client: Verbs, txn_id: int, error: BaseException) -> None:
     try:
         client.abort_txn(txn_id, abort_reason(error))
     except HiveAcidError as problem:
@@ -305,7 +305,7 @@ def _needed(snapshot: Snapshot) -> Mapping[TableName, int]:
     return {table: write_ids.min_open_or_next() for table, write_ids in snapshot.write_ids.items()}
 
 
-def _allocate(conn: Connection, client: MetastoreClient, txn_id: int, tables: list[TableName]) -> dict[TableName, int]:
+def _allocate(conn: Connection, client: Verbs, txn_id: int, tables: list[TableName]) -> dict[TableName, int]:
     """Write ids of all tables, in the order of names, so that two txns never wait for each other here; ends the
     transaction."""
     write_ids: dict[TableName, int] = {}

@@ -46,9 +46,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.cache_entries import Entry
     from airflow_hive_acid.metastore.cache_state import Looking
     from airflow_hive_acid.metastore.cache_view import CachedView
+    from airflow_hive_acid.metastore.catalog import Catalog
     from airflow_hive_acid.metastore.catalog_model import Database, Partition, PartitionSpec, Table
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.partition_conditions import PartitionFilter
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -65,12 +66,14 @@ class CachedCatalog:
     ``client.valid_write_ids_and_table_ids``. Before :meth:`start` and after :meth:`close` the database answers.
 
     :param client: of the metastore; it must stay open as long as the cache.
+    :param catalog: its tables, read where the memory cannot answer.
     :param clock: monotonic seconds.
     """
 
-    def __init__(self, client: MetastoreClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: Verbs, catalog: Catalog, *, clock: Callable[[], float] = time.monotonic) -> None:
         settings = client.settings
         self._client = client
+        self._catalog = catalog
         self._database = client.database
         self._clock = clock
         self._lock = threading.Lock()
@@ -299,12 +302,12 @@ class CachedCatalog:
         :raises NoSuchObjectError: with the names that look like it.
         """
         found = self.tables([name])
-        return next(iter(found.values())) if found else self._client.catalog.get_table(name)
+        return next(iter(found.values())) if found else self._catalog.get_table(name)
 
     def tables(self, names: Sequence[str]) -> dict[str, Table]:
         """Those of the tables that exist, as they are now, by ``db.table``."""
         if self._state.position is None:
-            return self._client.catalog.find_tables(names)
+            return self._catalog.find_tables(names)
         return self.view(names).find_tables(names)
 
     def statistics(self, *, ask_log: bool = False) -> CacheStatistics:

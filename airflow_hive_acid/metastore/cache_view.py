@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.metastore.objects import table_name
@@ -10,19 +10,47 @@ from airflow_hive_acid.metastore.objects import table_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from airflow_hive_acid.metastore.cache import CachedCatalog
+    from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.metastore.catalog_model import Partition, PartitionSpec, Table
     from airflow_hive_acid.metastore.partition_conditions import PartitionFilter
     from airflow_hive_acid.metastore.snapshots import TableWriteIds
 
 
+class ReadsUnderLists(Protocol):
+    """Reads of the catalog by a table's id and a reader's list."""
+
+    def get_table(
+        self, db: str, table: str, table_id: int | None, valid_write_id_list: ValidWriteIdList | str | None
+    ) -> Table:
+        """A table."""
+
+    def list_partitions(
+        self, db: str, table: str, filter: PartitionFilter | None, *, table_id: int | None,
+        valid_write_id_list: ValidWriteIdList | str | None,
+    ) -> list[Partition]:  # fmt: skip
+        """The partitions that fulfil a filter."""
+
+    def find_partitions(
+        self, db: str, table: str, names: Sequence[str], *, table_id: int | None,
+        valid_write_id_list: ValidWriteIdList | str | None,
+    ) -> dict[str, Partition]:  # fmt: skip
+        """Those of the partitions that exist, by name."""
+
+    def get_partition(
+        self, db: str, table: str, spec: PartitionSpec, *, table_id: int | None,
+        valid_write_id_list: ValidWriteIdList | str | None,
+    ) -> Partition:  # fmt: skip
+        """One partition."""
+
+
 class CachedView:
     """What a reader sees of some tables.
 
+    :param cache: answers.
     :param ids: of the tables, by ``db.table``: from ``client.valid_write_ids_and_table_ids``.
     """
 
-    def __init__(self, cache: CachedCatalog, ids: Mapping[str, TableWriteIds]) -> None:
+    def __init__(self, cache: ReadsUnderLists, ids: Mapping[str, TableWriteIds]) -> None:
         self._cache = cache
         self.ids = dict(ids)
 

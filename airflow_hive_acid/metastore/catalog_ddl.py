@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Column
     from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration, PartitionChange
     from airflow_hive_acid.metastore.catalog_model import Database, Partition, PartitionSpec, Table
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.ddl import DdlFiles, DdlTransaction
     from airflow_hive_acid.metastore.objects import TableName
     from airflow_hive_acid.metastore.thrift_objects import PartitionObject
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class CatalogDdl(Catalog):
     :param client: opens the txns; its user is noted as who changed a table.
     """
 
-    def __init__(self, client: MetastoreClient) -> None:
+    def __init__(self, client: Verbs) -> None:
         super().__init__(client.database, client.user, client.notifications)
         self._client = client
 

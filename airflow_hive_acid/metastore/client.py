@@ -8,10 +8,12 @@ opened.
 from __future__ import annotations
 
 import contextlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.metastore.beginning import Locks, PendingTransaction, begin, prepare, start
+from airflow_hive_acid.metastore.catalog_storage import CatalogStorage
 from airflow_hive_acid.metastore.codes import AbortReason, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.exclusive import hold_exclusively
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
@@ -25,8 +27,10 @@ from airflow_hive_acid.metastore.verbs import Verbs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from airflow_hive_acid.metastore.cache import CachedCatalog
     from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.metastore.leases import Lease
+    from airflow_hive_acid.metastore.pins import Pins
 
 
 class MetastoreClient(Verbs):
@@ -36,6 +40,31 @@ class MetastoreClient(Verbs):
     :param settings: Hive's settings; defaults as ``hive-acid settings`` prints them.
     :param user: who we are in SHOW LOCKS and SHOW TRANSACTIONS; by default the operating system's user.
     """
+
+    @cached_property
+    def catalog(self) -> CatalogStorage:
+        """Databases, tables and partitions."""
+        return CatalogStorage(self)
+
+    @cached_property
+    def cache(self) -> CachedCatalog:
+        """The catalog's reads from memory, once a service has started it: ``client.cache.start()``; ends with this."""
+        from airflow_hive_acid.metastore.cache import CachedCatalog  # few have one
+
+        return CachedCatalog(self, self.catalog)
+
+    @cached_property
+    def pins(self) -> Pins:
+        """Named snapshots of tables."""
+        from airflow_hive_acid.metastore.pins import Pins  # few have one
+
+        return Pins(self, self.catalog)
+
+    def close(self) -> None:
+        """Stop heartbeats and close connections; txns that are still open will time out."""
+        if "cache" in self.__dict__:
+            self.cache.close()
+        super().close()
 
     def wait_for_lock(self, response: LockResponse, *, txn_id: int = 0) -> LockResponse:
         """Wait, with Hive's back-off, until a request is granted; give it up when that takes too long.

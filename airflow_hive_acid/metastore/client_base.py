@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 from airflow_hive_acid.metastore import schema, txns
 from airflow_hive_acid.metastore.claims import Claims
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
     from sqlalchemy.engine import Connection
-
-    from airflow_hive_acid.metastore.cache import CachedCatalog
-    from airflow_hive_acid.metastore.catalog_storage import CatalogStorage
-    from airflow_hive_acid.metastore.client import MetastoreClient
-    from airflow_hive_acid.metastore.pins import Pins
 
 
 class ClientBase:
@@ -88,8 +83,6 @@ class ClientBase:
 
     def close(self) -> None:
         """Stop heartbeats and close connections; txns that are still open will time out."""
-        if "cache" in self.__dict__:
-            self.cache.close()
         self.heartbeats.close()
         self.mutexes.close()
         self.database.close()
@@ -130,21 +123,6 @@ class ClientBase:
         :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore.
         """
         return schema.check_schema(self.database)
-
-    @cached_property
-    def catalog(self) -> CatalogStorage:
-        """Databases, tables and partitions."""
-        from airflow_hive_acid.metastore.catalog_storage import CatalogStorage
-
-        # Every client is one; only its last layer knows.
-        return CatalogStorage(cast("MetastoreClient", self))
-
-    @cached_property
-    def cache(self) -> CachedCatalog:
-        """The catalog's reads from memory, once a service has started it: ``client.cache.start()``; ends with this."""
-        from airflow_hive_acid.metastore.cache import CachedCatalog
-
-        return CachedCatalog(cast("MetastoreClient", self))
 
     @cached_property
     def write_events(self) -> WriteEvents:
@@ -205,13 +183,6 @@ class ClientBase:
     def shared_txns(self) -> SharedTxns:
         """The record of transactions that several tasks work in."""
         return SharedTxns(self.database)
-
-    @cached_property
-    def pins(self) -> Pins:
-        """Named snapshots of tables."""
-        from airflow_hive_acid.metastore.pins import Pins
-
-        return Pins(cast("MetastoreClient", self))
 
     def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
         """Events of the notification log with larger ids than this, in order; each decodes its message."""

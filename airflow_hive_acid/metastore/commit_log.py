@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.client_base import ClientBase
     from airflow_hive_acid.metastore.commit_events import Heard, TableCommit
+    from airflow_hive_acid.metastore.database import Database
+    from airflow_hive_acid.metastore.notifications import Notifications
     from airflow_hive_acid.metastore.objects import TableName
 
 PAGE = 500
@@ -82,12 +83,14 @@ class CommitPage:
 class CommitLog:
     """The commits of one metastore; several threads may read at different places.
 
-    :param client: of the metastore.
+    :param database: the metastore.
+    :param notifications: its log.
     :param page: so many events are read at once.
     """
 
-    def __init__(self, client: ClientBase, page: int = PAGE) -> None:
-        self._client = client
+    def __init__(self, database: Database, notifications: Notifications, page: int = PAGE) -> None:
+        self._database = database
+        self._notifications = notifications
         self._page = page
         self._allocated: OrderedDict[int, dict[TableName, int]] = OrderedDict()
         self._lock = threading.Lock()
@@ -98,20 +101,20 @@ class CommitLog:
 
         :raises HiveAcidError: when the metastore writes no events.
         """
-        if not self._client.database.read(self._client.notifications.enabled):
+        if not self._database.read(self._notifications.enabled):
             raise InvalidArgumentsError(
-                f"{self._client.database.where} has no notification log, or it is switched off: set "
+                f"{self._database.where} has no notification log, or it is switched off: set "
                 "hive.metastore.event.db.listener.on=true, and in a real Hive "
                 "metastore.transactional.event.listeners=org.apache.hive.hcatalog.listener.DbNotificationListener"
             )
-        return self._client.notifications.current_event_id()
+        return self._notifications.current_event_id()
 
     def read(self, after: int) -> CommitPage:
         """The page after a watermark; an empty one when nothing has happened.
 
         :raises HiveAcidError: when the metastore cannot be asked.
         """
-        notifications = self._client.notifications
+        notifications = self._notifications
         listed = notifications.events_after(after, self._page)
         if not listed:
             latest = notifications.current_event_id()
@@ -141,7 +144,7 @@ class CommitLog:
         return self._read_facts(txns)[0]
 
     def _read_facts(self, txns: Mapping[int, Heard]) -> tuple[CommitFacts, bool]:
-        database, ids = self._client.database, sorted(txns)
+        database, ids = self._database, sorted(txns)
         with self._lock:
             known = {(t, table): w for t in ids for table, w in self._allocated.get(t, {}).items()}
         oldest = min(event.time for event in txns.values())
@@ -157,7 +160,7 @@ class CommitLog:
         rows: Sequence[Any] = [(before,)]
         while rows:
             values = {"before": rows[-1][0]}
-            rows = self._client.database.read(partial(_earlier, values=values))
+            rows = self._database.read(partial(_earlier, values=values))
             heard, _ = _hear_all([LoggedEvent(*row) for row in rows])
             self._remember(reversed(heard), newer=False)
         self._searched = True

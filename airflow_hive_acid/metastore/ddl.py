@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog_model import Partition, Table
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.jobs import Job
     from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class DdlTransaction:
     Under a lease its locks pass what stands for that (R6), and it commits only while the lease is held (R8).
     """
 
-    def __init__(self, client: MetastoreClient, txn_id: int) -> None:
+    def __init__(self, client: Verbs, txn_id: int) -> None:
         self._client = client
         self._lease = client.leases.current
         self.txn_id = txn_id
@@ -103,7 +103,7 @@ class DdlTransaction:
 
 @contextlib.contextmanager
 def ddl_transaction(
-    client: MetastoreClient,
+    client: Verbs,
     components: Sequence[LockComponent],
     *,
     agent_info: str | None = None,

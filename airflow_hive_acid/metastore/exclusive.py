@@ -11,13 +11,13 @@ from airflow_hive_acid.metastore.granting import abort_reason, wait_until_grante
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.locks.interface import LockComponent
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 
 @contextlib.contextmanager
 def hold_exclusively(
-    client: MetastoreClient,
+    client: Verbs,
     components: Sequence[LockComponent],
     agent_info: str | None,
     sleep: Callable[[float], None] | None = None,

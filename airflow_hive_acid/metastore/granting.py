@@ -17,12 +17,12 @@ from airflow_hive_acid.metastore.wakeups import naps
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.locks.interface import LockResponse
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 
 def wait_until_granted(
-    client: MetastoreClient,
+    client: Verbs,
     response: LockResponse,
     txn_id: int,
     places: str,
@@ -61,12 +61,12 @@ def wait_until_granted(
     )
 
 
-def _who(client: MetastoreClient, txn_id: int) -> str:
+def _who(client: Verbs, txn_id: int) -> str:
     return f" ({describe_wait(client, txn_id)})" if txn_id else ""
 
 
 def _wait_once(
-    client: MetastoreClient, response: LockResponse, txn_id: int, pause: float, nap: Callable[[float], float]
+    client: Verbs, response: LockResponse, txn_id: int, pause: float, nap: Callable[[float], float]
 ) -> LockResponse:
     """One pause of the back-off; whoever is woken during it asks, and goes on with the rest of it."""
     while True:
@@ -95,7 +95,7 @@ def abort_reason(error: BaseException) -> AbortReason | str:
     return f"{type(error).__name__}: {error}"
 
 
-def _give_way(client: MetastoreClient, txn_id: int) -> None:
+def _give_way(client: Verbs, txn_id: int) -> None:
     """Find out whether this txn is the one to give way in a deadlock."""
     if not client.settings.flag("hive.acid.deadlock.detection"):
         return

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.locks.interface import LockComponent
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 _VERSION = 1
 _INTO_THE_FUTURE = (
@@ -45,7 +45,7 @@ class Patience:
     seconds: float
     resumed: Mapping[str, Any] | None = None
 
-    def take(self, client: MetastoreClient, components: Iterable[LockComponent]) -> tuple[int, int] | None:
+    def take(self, client: Verbs, components: Iterable[LockComponent]) -> tuple[int, int] | None:
         """Txn and lock of the request that was handed over, once.
 
         :return: None when there is none. One for other locks, because the tables have changed meanwhile, is withdrawn,
@@ -63,7 +63,7 @@ class Patience:
         return int(document["txn_id"]), int(document["lock_id"])
 
 
-def hand_over(client: MetastoreClient, txn_id: int) -> None:
+def hand_over(client: Verbs, txn_id: int) -> None:
     """Stop the heartbeats here; the txn lives on for ``hive.acid.handover.grace`` and ``hive.txn.timeout``.
 
     :raises TxnAbortedError: when it is aborted; NoSuchTxnError when it has ended.
@@ -79,7 +79,7 @@ def hand_over(client: MetastoreClient, txn_id: int) -> None:
 
 
 def leave(
-    client: MetastoreClient, txn_id: int, lock_id: int, components: Iterable[LockComponent], blocked_by: str | None
+    client: Verbs, txn_id: int, lock_id: int, components: Iterable[LockComponent], blocked_by: str | None
 ) -> LocksPendingError:
     """Hand a waiting request over.
 
@@ -92,7 +92,7 @@ def leave(
     )
 
 
-def withdraw(client: MetastoreClient, document: Mapping[str, Any], reason: str) -> None:
+def withdraw(client: Verbs, document: Mapping[str, Any], reason: str) -> None:
     """Give a request up that was handed over; one that is gone is fine."""
     try:
         client.abort_txn(int(document["txn_id"]), reason)

@@ -26,7 +26,9 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hive_acid.metastore.beginning import begin
 from airflow_hive_acid.metastore.clock import clock_ms, now_ms
+from airflow_hive_acid.metastore.codes import TxnType
 from airflow_hive_acid.metastore.compaction_queue_cleaning import clean_again
 from airflow_hive_acid.metastore.database import lock_open_txns
 from airflow_hive_acid.metastore.objects import TableName, table_name
@@ -43,18 +45,20 @@ from airflow_hive_acid.metastore.pin_rules import (
     overdue,
 )
 from airflow_hive_acid.metastore.pinned import PINNED
+from airflow_hive_acid.metastore.requests import table_uses
 from airflow_hive_acid.metastore.schema_pins import HIVE_ACID_PIN, HIVE_ACID_PIN_HELD, HIVE_ACID_PIN_TABLE
 from airflow_hive_acid.metastore.schema_transactions import MIN_HISTORY_WRITE_ID, TXNS
+from airflow_hive_acid.metastore.transactions import ReaderSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sqlalchemy.engine import Connection
 
+    from airflow_hive_acid.metastore.catalog import Catalog
     from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.compaction_queue_model import Compaction
-    from airflow_hive_acid.metastore.transactions import ReaderSnapshot
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 _P, _T, _H = HIVE_ACID_PIN.c, HIVE_ACID_PIN_TABLE.c, HIVE_ACID_PIN_HELD.c
 _OPEN = case((TXNS.c.TXN_STATE == "o", 1), else_=0)
@@ -92,10 +96,12 @@ class Pins:
     """The pins of one metastore.
 
     :param client: of the metastore.
+    :param catalog: its tables.
     """
 
-    def __init__(self, client: MetastoreClient) -> None:
+    def __init__(self, client: Verbs, catalog: Catalog) -> None:
         self._client = client
+        self._catalog = catalog
         self._database = client.database
 
     def pin(
@@ -120,7 +126,7 @@ class Pins:
         name, budget, lasts = checked_name(name), checked_budget(max_bytes), checked_duration_ms(expires)
         comment = checked_comment(comment)
         names = [str(table_name(t)) for t in ([tables] if isinstance(tables, str) else tables)]
-        found = {table: self._client.catalog.get_table(table) for table in dict.fromkeys(names)}
+        found = {table: self._catalog.get_table(table) for table in dict.fromkeys(names)}
         if not found:
             raise InvalidArgumentsError("tables: a pin needs at least one table; none was named")
         for table in found.values():
@@ -132,7 +138,8 @@ class Pins:
             raise SchemaVersionError("this metastore has no tables for pins yet: run 'hive-acid schema upgrade'")
         self._require_free(name)
         agent = f"{AGENT} {name}" + (f" ({agent_info})" if agent_info else "")
-        reader = self._client.open_snapshot(list(found), agent_info=agent)
+        begun = begin(self._client, table_uses(list(found)), agent, TxnType.READ_ONLY)
+        reader = ReaderSnapshot(self._client, begun)
         try:
             partitions = {table: self._partitions(facts) for table, facts in found.items()}
             reader.release()  # from here on its heartbeat is the expiry
@@ -162,7 +169,7 @@ class Pins:
     def _partitions(self, table: Table) -> str | None:
         if not table.is_partitioned:
             return None
-        listed = self._client.catalog.list_partitions(table.qualified_name)
+        listed = self._catalog.list_partitions(table.qualified_name)
         return json.dumps([[p.name, p.location, list(p.values)] for p in listed], separators=(",", ":"))
 
     def _insert(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 
 class Replica:
@@ -26,7 +26,7 @@ class Replica:
     :param policy: name of the replication policy; source txn ids are unique within it.
     """
 
-    def __init__(self, client: MetastoreClient, policy: str) -> None:
+    def __init__(self, client: Verbs, policy: str) -> None:
         self._client = client
         self._policy = policy
 

@@ -23,6 +23,7 @@ from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore import commits, events, txn_events
 from airflow_hive_acid.metastore.aborts import abort_rows
 from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog_events import CatalogEvents
 from airflow_hive_acid.metastore.catalog_partitions import add_partitions, delete_partitions, find_partitions
 from airflow_hive_acid.metastore.catalog_statistics import forget
 from airflow_hive_acid.metastore.clock import clock_ms, clock_timestamp
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 STATE_ID = "repl.last.id"
 MAX_POLICY = 256
@@ -218,7 +219,7 @@ def rows_for(known: ValidWriteIdList, write_ids: ValidWriteIdList) -> list[tuple
     return sorted(states.items())
 
 
-def advance(conn: Connection, client: MetastoreClient, request: Advance) -> None:
+def advance(conn: Connection, client: Verbs, request: Advance) -> None:
     """Make everything visible, or nothing; the last thing of its transaction.
 
     :raises ReplicationBusyError: when another sync took over, or the replica was failed over; nothing was changed.
@@ -331,7 +332,7 @@ class _Resolved:
 class _Owners:
     """Txns that are opened for the new write ids of all tables."""
 
-    def __init__(self, conn: Connection, client: MetastoreClient, request: Advance) -> None:
+    def __init__(self, conn: Connection, client: Verbs, request: Advance) -> None:
         self._conn, self._client, self._request = conn, client, request
         self._opened = time.monotonic()
         self.committed: list[int] = []
@@ -412,8 +413,8 @@ class _Owners:
                 self.top[name] = (txn_id, write_id)
 
 
-def _change_partitions(conn: Connection, client: MetastoreClient, table: TableAdvance, sync_txn: int) -> None:
-    catalog = client.catalog.events
+def _change_partitions(conn: Connection, client: Verbs, table: TableAdvance, sync_txn: int) -> None:
+    catalog = CatalogEvents(client.notifications)
     if table.added:
         new = add_partitions(
             conn, table.table, table.added, write_id=table.write_ids.high_watermark or None, empty=False
@@ -479,7 +480,7 @@ def _note(conn: Connection, tables: Sequence[TableAdvance], request: Advance) ->
     finish_attempt(conn, request.policy, request.state_id)
 
 
-def _tell(conn: Connection, client: MetastoreClient, owned: _Owners, resolved: _Resolved) -> None:
+def _tell(conn: Connection, client: Verbs, owned: _Owners, resolved: _Resolved) -> None:
     """Events of the replica's own log: its cache, its watchers and its replicas learn from them."""
     told = [events.open_txn(owned.all)] if owned.all else []
     told += [events.alloc_write_id(n.database, n.name, pairs) for n, pairs in sorted(owned.pairs.items())]

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.leases import Lease
     from airflow_hive_acid.metastore.requests import TableUse
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 _DOCUMENT_VERSION = 1
 
@@ -51,7 +51,7 @@ class Begun:
 class _Alive:
     """A txn kept alive by heartbeats until it ends."""
 
-    def __init__(self, client: MetastoreClient, begun: Begun) -> None:
+    def __init__(self, client: Verbs, begun: Begun) -> None:
         self._client = client
         self._begun = begun
         self._ended = False
@@ -121,7 +121,7 @@ class Transaction(_Alive):
     Use it as a context manager: it commits at a clean end and aborts at an exception.
     """
 
-    def __init__(self, client: MetastoreClient, begun: Begun, lease: Lease | None = None) -> None:
+    def __init__(self, client: Verbs, begun: Begun, lease: Lease | None = None) -> None:
         super().__init__(client, begun)
         self._lease = lease
         self.write_ids: ByTable[int] = ByTable("write id", begun.write_ids)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import CommitStateUnknownError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
 from airflow_hive_acid.metastore import aborts, commits, giving_up, replicated, shown, txn_events, txns, write_ids
+from airflow_hive_acid.metastore.catalog_events import CatalogEvents
 from airflow_hive_acid.metastore.client_base import ClientBase
 from airflow_hive_acid.metastore.codes import AbortReason, Operation, TxnType
 from airflow_hive_acid.metastore.conflicts import latest_conflict
@@ -167,7 +168,7 @@ class Verbs(ClientBase):
         return dataclasses.replace(
             given,
             events=lambda conn, facts: txn_events.committed(conn, self.notifications, facts),
-            statistics=lambda conn, exact: self.catalog.events.losing_statistics(conn, exact),
+            statistics=lambda conn, exact: CatalogEvents(self.notifications).losing_statistics(conn, exact),
         )
 
     def abort_txn(

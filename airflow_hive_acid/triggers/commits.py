@@ -372,7 +372,7 @@ def _hub(conn_id: str, client: MetastoreClient) -> CommitHub:
 def _new_log(client: MetastoreClient) -> CommitLog:
     from airflow_hive_acid.metastore.commit_log import CommitLog  # not needed to parse a DAG file
 
-    return CommitLog(client)
+    return CommitLog(client.database, client.notifications)
 
 
 async def _patiently(look: Any, *arguments: Any) -> Any:

@@ -29,7 +29,7 @@ READS, STATEMENTS = 10_000, 10
 @pytest.fixture
 def cache(client: MetastoreClient) -> Iterator[CachedCatalog]:
     """A cache whose follower looks when a test says so."""
-    cache = CachedCatalog(client)
+    cache = CachedCatalog(client, client.catalog)
     cache.follower.look()
     yield cache
     cache.close()
@@ -156,7 +156,7 @@ def test_ten_thousand_reads_while_hive_and_we_alter_and_write(
         hive.run(f"create table {name} (a int) stored as orc tblproperties ('transactional'='true', 'v'='0')")
     dice, reads, number = random.Random(1), 0, 0
     committed, shown = (dict.fromkeys(names, (1, 0)) for _ in range(2))
-    with MetastoreClient(client.database.url, settings) as own, CachedCatalog(own) as cache:
+    with MetastoreClient(client.database.url, settings) as own, CachedCatalog(own, own.catalog) as cache:
         name, running = names[0], hive.submit("show databases")
         while reads < READS or number < STATEMENTS:
             if running.done():

@@ -40,7 +40,7 @@ def run(hive: Hive, client: MetastoreClient, sql: str) -> None:
 
 
 def told(client: MetastoreClient, after: int) -> list[tuple[Any, ...]]:
-    page = CommitLog(client).read(after)
+    page = CommitLog(client.database, client.notifications).read(after)
     assert page.missed == ()
     assert all(commit.user for commit in page.commits)
     assert all(commit.volume is None for commit in page.commits), "Hive does not say how many rows"

@@ -10,13 +10,13 @@ from sqlalchemy import bindparam, select
 from airflow_hive_acid.metastore.schema_transactions import TXNS
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 _STARTED = select(TXNS.c.TXN_STARTED).where(TXNS.c.TXN_ID == bindparam("txn_id"))
 _SHOWN = 3
 
 
-def describe_wait(client: MetastoreClient, txn_id: int) -> str:
+def describe_wait(client: Verbs, txn_id: int) -> str:
     """Whom a txn waits for, on whose behalf they work, and since when: one sentence."""
     waits = [wait for wait in client.show_waits() if wait.waiter.txn_id == txn_id]
     if not waits:

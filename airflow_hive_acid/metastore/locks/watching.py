@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.client import MetastoreClient
+    from airflow_hive_acid.metastore.verbs import Verbs
 
 _IDS: BindParameter[Any] = bindparam("ids", expanding=True)
 _waiter, _blocker = aliased(HIVE_LOCKS, name="waiter"), aliased(HIVE_LOCKS, name="blocker")
@@ -74,7 +74,7 @@ class LockWatch:
     :param clock: seconds; only differences count, and only for pauses and the end of a wait.
     """
 
-    def __init__(self, client: MetastoreClient, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, client: Verbs, clock: Callable[[], float] = time.time) -> None:
         self._client = client
         self._clock = clock
         self._heartbeat_seconds = client.settings.seconds("hive.txn.timeout") / 4

@@ -20,7 +20,7 @@ INSERTED = ("ds=2024-01-01/h=0", "ds=2024-01-01/h=1", "ds=2024-01-02/h=0", "ds=_
 
 
 def told(client: MetastoreClient) -> list[tuple[Any, ...]]:
-    page = CommitLog(client).read(0)
+    page = CommitLog(client.database, client.notifications).read(0)
     assert page.missed == ()
     assert page.upto == client.notifications.current_event_id()
     return [(c.table.name, c.write_id, c.operations, c.partitions) for c in page.commits]
@@ -68,7 +68,7 @@ def test_partitions_that_a_compaction_has_tidied_up_are_told_as_possible(
 ) -> None:
     """The first commit's note of the compacted partition is gone; a watcher of that partition must not miss it."""
     load((FIXTURES / "part_dyn/4_compact_one/metastore.sql").read_text())
-    first = CommitLog(client).read(0).commits[0]
+    first = CommitLog(client.database, client.notifications).read(0).commits[0]
     compacted = "ds=2024-01-02/h=0"
     assert compacted not in (first.partitions or ())
     assert compacted in first.maybe

@@ -86,7 +86,7 @@ class History:
         self.dice = random.Random(seed)
         self.clients = clients
         # A clock that stands still: how long a look is ago depends on nothing but the history.
-        self.caches = [CachedCatalog(client, clock=lambda: 0.0) for client in clients]
+        self.caches = [CachedCatalog(client, client.catalog, clock=lambda: 0.0) for client in clients]
         self.judge = Judge()
         self.versions: Counter[str] = Counter()
         self.held: dict[str, dict[str, TableWriteIds]] = {}
@@ -200,7 +200,7 @@ def child(url: str, reads: int) -> dict[str, Any]:
     """
     settings = Settings({Source.CONNECTION: {"hive.acid.cache.poll.interval": "10ms"}})
     judge, dice = Judge(), random.Random(1)
-    with MetastoreClient(url, settings) as client, CachedCatalog(client) as cache:
+    with MetastoreClient(url, settings) as client, CachedCatalog(client, client.catalog) as cache:
         sys.stdout.write("reading\n")
         sys.stdout.flush()
         # Until there was something to see, too, however slow the writer is.

@@ -111,7 +111,7 @@ def test_threads_that_read_while_others_alter_are_never_served_stale(metastore_u
                         judge.broken += own.broken
                         judge.reads += 1
 
-        with CachedCatalog(client) as cache, ThreadPoolExecutor(4) as pool:
+        with CachedCatalog(client, client.catalog) as cache, ThreadPoolExecutor(4) as pool:
             writers = [pool.submit(write, number) for number in range(2)]
             readers = [pool.submit(read, number, cache) for number in range(2)]
             try:

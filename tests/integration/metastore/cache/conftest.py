@@ -69,7 +69,7 @@ def clock() -> Clock:
 @pytest.fixture
 def reader(client: MetastoreClient, clock: Clock) -> Iterator[Reader]:
     """A cache whose follower looks when a test says so, with both tables in memory."""
-    cache = CachedCatalog(client, clock=clock)
+    cache = CachedCatalog(client, client.catalog, clock=clock)
     reader = Reader(client, cache)
     reader.follow()
     reader.table(T)

@@ -382,7 +382,7 @@ def test_a_follower_that_is_too_far_behind_serves_nothing(reader: Reader, clock:
 @pytest.mark.parametrize("key", ["hive.acid.cache.enabled", "hive.metastore.event.db.listener.on"])
 def test_a_cache_that_is_off_asks_the_database(metastore_url: str, client: MetastoreClient, key: str) -> None:
     off = Settings({Source.CONNECTION: {key: "false"}})
-    with MetastoreClient(metastore_url, off) as other, CachedCatalog(other) as cache:
+    with MetastoreClient(metastore_url, off) as other, CachedCatalog(other, other.catalog) as cache:
         reader = Reader(other, cache)
         assert reader.table().name == "t"
         assert cache.list_tables("db") == ["t", "x"]
@@ -403,7 +403,7 @@ def test_prewarming_tells_how_far_it_is_and_stops_when_memory_is_full(client: Me
     for number in range(30):
         client.catalog.create_table(TableDefinition("db", f"n{number}", (Column("a", "int"),)))
     told: list[tuple[int, int]] = []
-    with CachedCatalog(client) as cache:
+    with CachedCatalog(client, client.catalog) as cache:
         assert cache.prewarm(["db"], progress=lambda *step: told.append(step)) == 32
         assert told == [(32, 32)]
         cache.follower.look()

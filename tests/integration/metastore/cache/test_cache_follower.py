@@ -139,7 +139,7 @@ def test_a_database_that_is_away_is_noted_and_an_error_of_ours_empties_the_cache
 def test_the_thread_follows_by_itself_and_goes_on_after_a_failure(metastore_url: str, client: MetastoreClient) -> None:
     """With a thread of its own; whatever is waited for comes, and how long it takes is not asked."""
     settings = Settings({Source.CONNECTION: {"hive.acid.cache.poll.interval": "10ms"}})
-    with MetastoreClient(metastore_url, settings) as other, CachedCatalog(other) as cache:
+    with MetastoreClient(metastore_url, settings) as other, CachedCatalog(other, other.catalog) as cache:
         reader = Reader(other, cache)
         failed = threading.Event()
         look = cache.follower.look
