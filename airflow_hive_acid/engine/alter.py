@@ -12,6 +12,7 @@ from airflow_hive_acid.engine.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration
 from airflow_hive_acid.sql import alterations as alter
 from airflow_hive_acid.sql.pruning import PartitionFilter
@@ -63,6 +64,8 @@ def _alter_names_and_properties(context: Context, statement: alter.AlterStatemen
     files = WarehouseFiles(context.client, context.filesystem)
     match statement:
         case alter.RenameTable(new=new):
+            home = catalog.get_database(new.database).managed_location
+            Places(context.client, context.filesystem).before_create(new.database, home)  # R17
             catalog.rename_table(name, str(new), files=files, agent_info=agent)
         case alter.RenamePartition(partition=old, new=new_values):
             catalog.rename_partition(name, dict(old), dict(new_values), files=files, agent_info=agent)

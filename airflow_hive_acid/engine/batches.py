@@ -49,7 +49,7 @@ from airflow_hive_acid.format.jobs import Append, CloseBatch, Column, Insert, Jo
 from airflow_hive_acid.format.names import delta_name, staging_name
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
-from airflow_hive_acid.maintenance.places import require_directory
+from airflow_hive_acid.maintenance.places import require_target
 from airflow_hive_acid.metastore.batches import (
     BatchHeartbeat,
     add_written,
@@ -362,7 +362,7 @@ class _OpenBatch:
     def _write(self, txn_id: int, write_id: int, text: str) -> Manifest:
         context, table, job_id = self._context, self._table, str(uuid.uuid4())
         staging = paths.join(table.location, staging_name(job_id))
-        require_directory(context.filesystem, table.qualified_name, table.location)  # R17
+        require_target(context.client, context.filesystem, table)  # R17
         context.client.jobs.start(
             job_id=job_id,
             txn_id=txn_id,

@@ -21,6 +21,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
+from airflow_hive_acid.format.paths import is_inside
 from airflow_hive_acid.maintenance.ddl_files import NO_TABLE, WarehouseFiles
 from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.metastore.catalog_drop import check_droppable
@@ -205,6 +206,11 @@ def _going(context: Context, names: list[str], *, purge: bool = False, whole: bo
     it is nobody's then, even if there is a table of that name again.
     """
     dropped = context.client.catalog.plan_drop(names, purge=purge)
+    known = Places(context.client, context.filesystem)
+    for one in dropped:
+        for place in one.locations if one.delete_data else ():
+            if not is_inside(one.table.location, place):
+                known.require_place_of(one.table, place)  # R17
     places = [place for one in dropped if one.delete_data for place in one.locations]
     db, _, table = names[0].partition(".") if names else ("", "", "")
     shared = context.client.catalog.shared_places(places, db, None if whole else table)
@@ -259,4 +265,4 @@ def _require_places(context: Context, table: Table) -> None:
     A table whose directory alone is gone can be dropped.
     """
     if table.owns_files:
-        Places(context.client, context.filesystem).require(table.db, table.location)
+        Places(context.client, context.filesystem).require_place_of(table, table.location)

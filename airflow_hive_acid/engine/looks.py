@@ -48,11 +48,14 @@ class Looks:
 
         :raises NoSuchPinError: when there is no such pin.
         """
+        # R17: the job sees in the listing, for nothing, whether it is there. One question, for a place of its own only.
+        marked = self._context.client.places.of_table(table) is not None
         if read.pin is None:
-            return table_snapshot(table, partitions, read.partitions, write_ids, txns)
+            return replace(table_snapshot(table, partitions, read.partitions, write_ids, txns), marked=marked)
         pinned = self._context.client.pins.look(read.pin, read.table)
         self._pinned.append(pinned)
-        return table_snapshot(table, pinned.partitions or (), read.partitions, pinned.write_ids, pinned.txns)
+        seen = table_snapshot(table, pinned.partitions or (), read.partitions, pinned.write_ids, pinned.txns)
+        return replace(seen, marked=marked)
 
     def views(self, plan: Plan, snapshots: Mapping[str, TableSnapshot]) -> tuple[View, ...]:
         """The views of the job spec.

@@ -45,7 +45,7 @@ from airflow_hive_acid.format.buckets import MAX_STATEMENT
 from airflow_hive_acid.format.jobs import Insert, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import staging_name
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.maintenance.places import require_directory
+from airflow_hive_acid.maintenance.places import require_target
 from airflow_hive_acid.metastore.catalog_partitions import find_partitions
 from airflow_hive_acid.metastore.catalog_statistics import count_rows
 from airflow_hive_acid.metastore.objects import table_name
@@ -361,7 +361,7 @@ class StatementTransaction:
         """R4: a job is on record before it starts."""
         name = table.qualified_name
         # R17: what is written into the mount point of a disk that is not mounted is lost when it is. One look per job.
-        require_directory(self._context.filesystem, name, table.location)
+        require_target(self._context.client, self._context.filesystem, table)
         self._context.client.jobs.start(
             job_id=job_id,
             txn_id=self.txn_id,

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import PublishError
-from airflow_hive_acid.filesystem.publishing import Manifest, ManifestDirectory, partition_problem, staged_files
+from airflow_hive_acid.filesystem.publishing import (
+    Manifest,
+    ManifestDirectory,
+    make_places,
+    partition_problem,
+    staged_files,
+)
 from airflow_hive_acid.format.names import (
     ACID_VERSION_FILE,
     FLUSH_LENGTH_SUFFIX,
@@ -118,7 +124,7 @@ def publish_batch(
     """
     try:
         for directory in manifest.directories:
-            _publish(filesystem, staging, directory, batch)
+            _publish(filesystem, staging, manifest, directory, location, batch)
     except FileExistsError as error:
         raise PublishError(f"{error}: somebody else has written into the batch of job {manifest.job_id}") from None
     except (FileNotFoundError, NotADirectoryError):
@@ -128,12 +134,15 @@ def publish_batch(
     filesystem.delete(staging, inside=location)
 
 
-def _publish(filesystem: Filesystem, staging: str, directory: ManifestDirectory, batch: PublishedBatch) -> None:
+def _publish(
+    filesystem: Filesystem, staging: str, manifest: Manifest, directory: ManifestDirectory, location: str,
+    batch: PublishedBatch,
+) -> None:  # fmt: skip
     inside = f"{directory.partition}/" if directory.partition else ""
     source, files = f"{staging}/data/{inside}{directory.name}", dict(directory.files)
     known = batch.directories.get(directory.uri)
     if known is None:
-        filesystem.make_directory(directory.place)
+        make_places(filesystem, [directory.place], manifest.table, location)
         filesystem.rename_directory(source, directory.uri)
     else:
         for name in files:

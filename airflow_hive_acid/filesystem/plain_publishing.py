@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import PublishError, UnsafePathError
 from airflow_hive_acid.filesystem.listing import list_many
+from airflow_hive_acid.filesystem.publishing import make_places
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLAIN_FILES, is_hidden
 
@@ -94,8 +95,7 @@ def publish_files(filesystem: Filesystem, staging: str, manifest: PlainManifest)
     try:
         for number, uri in enumerate(manifest.replaced):
             filesystem.rename(uri, f"{staging}/{_REPLACED}/{number}")
-        for place in sorted({file.place for file in manifest.files}):
-            filesystem.make_directory(place)
+        make_places(filesystem, {file.place for file in manifest.files}, manifest.table, staging.rpartition("/")[0])
         for file in manifest.files:
             filesystem.rename(_staged(staging, file), file.uri)
     except FileExistsError as error:

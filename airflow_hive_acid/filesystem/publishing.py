@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.errors import PublishError, WarehouseMissingError
 from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format import paths
@@ -169,7 +169,7 @@ def publish(
     :raises PublishError: when there is something in a place already, or staging is gone (fenced). What was renamed
         before stays: its write id will be aborted and cleaned.
     """
-    in_threads(filesystem.make_directory, sorted({d.place for d in manifest.directories}), "publish")
+    make_places(filesystem, {d.place for d in manifest.directories}, manifest.table, location)
 
     numbers = {d.uri: number for number, d in enumerate(manifest.directories) if d.uri in replaced}
     if numbers:
@@ -194,6 +194,25 @@ def publish(
 
     in_threads(move, manifest.directories, "publish")
     filesystem.delete(staging, inside=location)
+
+
+def make_places(filesystem: Filesystem, places: Iterable[str], table: str, location: str) -> None:
+    """Make the directories of a table's partitions.
+
+    One that lies elsewhere was made with the partition. When it is not there its disk is away, and what was made in a
+    mount point would be hidden by the mount (R17).
+
+    :raises WarehouseMissingError: naming the directory.
+    """
+    wanted, home = sorted(set(places)), location.rstrip("/")
+    for place in wanted:
+        inside = f"{place}/".startswith(f"{home}/") or paths.is_inside(location, place)
+        if not inside and filesystem.can_fence(place) and not filesystem.exists(place):
+            raise WarehouseMissingError(
+                f"the directory {place} of a partition of {table} is not there. Is its disk mounted here? It was not "
+                "made anew, and nothing was published; mount it, or make the directory, and try again"
+            )
+    in_threads(filesystem.make_directory, wanted, "publish")
 
 
 def add_to_published(filesystem: Filesystem, staging: str, manifest: Manifest, location: str) -> None:

@@ -74,6 +74,7 @@ class TableSnapshot:
     :param insert_only: transactional without row ids: plain files in bases and deltas.
     :param serde: of text files, Hive's serde properties (``field.delim`` …).
     :param bucketing: None when rows may lie in any bucket.
+    :param marked: the directory has the marker of a place: without it the table's disk is not there (R17).
     """
 
     table: str
@@ -89,6 +90,7 @@ class TableSnapshot:
     insert_only: bool = False
     serde: dict[str, str] = field(default_factory=dict)
     bucketing: Bucketing | None = None
+    marked: bool = False
 
     @property
     def has_row_ids(self) -> bool:

@@ -20,7 +20,9 @@ from airflow_hive_acid.format.names import METADATA_FILE, base_name, staging_nam
 from airflow_hive_acid.maintenance.conversion import name_originals
 from airflow_hive_acid.maintenance.ddl_work import DdlManifest, Move, carry_out, clear, finish, give_up, parent_of
 from airflow_hive_acid.maintenance.fences import fence
+from airflow_hive_acid.maintenance.places import Places, require_target
 from airflow_hive_acid.metastore.jobs import DDL_KIND, JobState
+from airflow_hive_acid.metastore.objects import table_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,7 +79,10 @@ class WarehouseFiles:
 
         :param moves: source and target; an empty target for what is to be deleted. A directory that is not there is
             left out, as that of a table may not have been made yet.
+        :raises WarehouseMissingError: when the place of one is not there (R17).
         """
+        moves = list(moves)
+        self._require_places(table, [source for source, _ in moves])
         wanted = [(source, target) for source, target in moves if self._filesystem.exists(source)]
         by_parent: dict[str, list[tuple[str, str]]] = {}
         for source, target in wanted:
@@ -86,6 +91,16 @@ class WarehouseFiles:
             for parent, those in by_parent.items():
                 stack.enter_context(self._work(txn_id, table, parent, those))
             yield
+
+    def _require_places(self, table: TableName, sources: Sequence[str]) -> None:
+        """What is not found is gone, and what is found is the table's, only where its disk is."""
+        # Of a database that is dropped each table was looked for before.
+        if not sources or table.name == NO_TABLE:
+            return
+        found, places = self._client.catalog.get_table(str(table)), Places(self._client, self._filesystem)
+        outside = [source for source in sources if not paths.is_inside(found.location, source)]
+        for source in outside if len(outside) == len(sources) else [found.location, *outside]:
+            places.require_place_of(found, source)
 
     @contextlib.contextmanager
     def making(self, txn_id: int, table: TableName, places: Iterable[str]) -> Iterator[None]:
@@ -203,6 +218,8 @@ class WarehouseFiles:
 
     def hide(self, txn_id: int, write_id: int, table: Table, partitions: Sequence[Partition]) -> None:
         """Put a base without rows into partitions that are being dropped."""
+        require_target(self._client, self._filesystem, table)  # R17
+        self._require_places(table_name(table.qualified_name), [p.location for p in partitions])
         job_id = uuid.uuid4().hex
         staging = paths.join(table.location, staging_name(job_id))
         self._client.jobs.start(

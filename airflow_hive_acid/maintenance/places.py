@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import InvalidArgumentsError, StorageUnavailableError, WarehouseMissingError
 from airflow_hive_acid.format.names import PLACE_MARKER
 from airflow_hive_acid.format.paths import is_inside, join
+from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, check_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _LOOKED_FOR = 50
 """Table directories that are looked for in a place without a marker."""
+_NOTE = "By this file hive-acid sees that this directory is there, and not an empty mount point."
 _ACCEPT = "'hive-acid doctor --accept-place {root}'"
 
 
@@ -75,10 +77,13 @@ class Places:
         self._filesystem = filesystem
         self._seen: set[str] = set()
 
-    def require(self, database: str, location: str, *, again: bool = True) -> str:
+    def require(
+        self, database: str, location: str, *, again: bool = True, holds: Callable[[str], bool] | None = None
+    ) -> str:  # fmt: skip
         """Refuse to go on when the place of a location is not there.
 
         :param again: also when it was seen by this object before; off, for what does not follow from an absence.
+        :param holds: whether a place without a record is there; by default when a directory of a table is.
         :return: the place.
         :raises WarehouseMissingError: naming it, and what to do.
         """
@@ -86,8 +91,8 @@ class Places:
         if not again and root in self._seen:
             return root
         marker, record = self._marker(root), self._client.places.find(root)
-        holds = record is None and self._holds_tables(root)
-        verdict = judge(marker, record, holds_tables=holds)
+        held = record is None and (holds or self._holds_tables)(root)
+        verdict = judge(marker, record, holds_tables=held)
         if verdict in (Verdict.MISSING, Verdict.OTHER):
             raise WarehouseMissingError(_missing(root, verdict, marker, record))
         if verdict is Verdict.UNMARKED and self._is_ours(root, location):
@@ -104,6 +109,43 @@ class Places:
         """
         self.require(table.db, table.location)
         require_directory(self._filesystem, table.qualified_name, table.location)
+
+    def require_place_of(self, table: Table, location: str) -> None:
+        """Refuse to move or delete a directory of a table when its place is not there, or is another.
+
+        :param location: the table's directory, or a partition's.
+        :raises WarehouseMissingError: naming it.
+        """
+        own = check_location(table.location)
+        inside = check_location(location) == own or is_inside(own, location)
+        home = own if inside else check_location(location)
+        root = self._client.places.root_of(table.db, home)
+        if root != home or self._client.places.find(root) is not None or (inside and table.type == MANAGED_TABLE):
+            self.require(table.db, home, again=False)
+        else:
+            require_directory(self._filesystem, table.qualified_name, home)  # somebody else's: it has no marker
+
+    def require_trash(self, database: str, root: str) -> None:
+        """Refuse to conclude anything from what was not found in the trash.
+
+        :param root: of the trash: a place of its own unless it lies in the warehouse.
+        :raises WarehouseMissingError: naming it.
+        """
+        self.require(database, root, holds=self._holds_files)
+
+    def open_trash(self, database: str, root: str) -> None:
+        """Make the trash, or refuse when it is known and is not there: it would be made anew, on another disk.
+
+        :raises WarehouseMissingError: naming it.
+        """
+        place = self._client.places.root_of(database, root)
+        if place != check_location(root):
+            self.require(database, root, again=False)
+        elif self._client.places.find(place) is not None:
+            self.require_trash(database, root)
+        else:
+            self._filesystem.make_directory(place)
+            self.created(database, place)
 
     def require_absent(self, database: str, location: str) -> None:
         """Return when a directory may be absent: its place is there, and the catalog has no table for it.
@@ -157,8 +199,7 @@ class Places:
         wanted = marker or uuid.uuid4().hex
         try:
             if marker is None:
-                note = "By this file hive-acid sees that this directory is there, and not an empty mount point."
-                self._filesystem.write_text(join(root, PLACE_MARKER), json.dumps({"id": wanted, "note": note}) + "\n")
+                self._write(root, wanted)
         except OSError as error:
             log.warning("%s gets no marker (%s); it is known by the directories of its tables alone", root, error)
             return wanted
@@ -166,9 +207,11 @@ class Places:
             return wanted
         held = self._client.places.note(root, wanted, instead_of=instead_of)
         if held != wanted:  # somebody else has marked it meanwhile
-            note = "By this file hive-acid sees that this directory is there."
-            self._filesystem.write_text(join(root, PLACE_MARKER), json.dumps({"id": held, "note": note}) + "\n")
+            self._write(root, held)
         return held
+
+    def _write(self, root: str, place_id: str) -> None:
+        self._filesystem.write_text(join(root, PLACE_MARKER), json.dumps({"id": place_id, "note": _NOTE}) + "\n")
 
     def _marker(self, root: str) -> str | None:
         try:
@@ -186,22 +229,25 @@ class Places:
     def _holds_tables(self, root: str) -> bool:
         for location in self._client.places.tables_in(root, _LOOKED_FOR):
             if location == root:
-                try:
-                    if self._filesystem.list_files(root):
-                        return True
-                except FileNotFoundError:
-                    continue
+                if self._holds_files(root):
+                    return True
             elif self._filesystem.exists(location):
                 return True
         return False
 
+    def _holds_files(self, root: str) -> bool:
+        try:
+            return bool(self._filesystem.list_files(root))
+        except FileNotFoundError:
+            return False
+
     def _is_ours(self, root: str, location: str) -> bool:
         """Whether a marker may be written: not into an external table's own directory."""
-        if root != location.rstrip("/"):
+        if root != check_location(location):
             return True
         owner = self._client.catalog.owner_of_location(root, around=False)
         table = None if owner is None else self._client.catalog.find_tables([owner]).get(owner)
-        return table is not None and table.type == "MANAGED_TABLE"
+        return table is not None and table.type == MANAGED_TABLE
 
 
 def absence_of(client: MetastoreClient, filesystem: Filesystem, table: str, location: str) -> Callable[[], None]:
@@ -217,6 +263,19 @@ def require_written(client: MetastoreClient, filesystem: Filesystem, table: Tabl
     Places(client, filesystem).require_table(table)
     if not is_inside(table.location, location):
         require_directory(filesystem, table.qualified_name, location)
+
+
+def require_target(client: MetastoreClient, filesystem: Filesystem, table: Table) -> None:
+    """Refuse to write into a table whose directory is not there: what lies in a mount point is lost with the mount.
+
+    A table that is a place of its own is known by its marker; any other by its directory: that is one look, and no
+    question to the metastore.
+
+    :raises WarehouseMissingError: naming it.
+    """
+    require_directory(filesystem, table.qualified_name, table.location)
+    if client.places.of_table(table) is not None:
+        Places(client, filesystem).require(table.db, table.location)
 
 
 def require_directory(filesystem: Filesystem, table: str, location: str) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
+from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.metastore.catalog_model import TableDefinition
 from airflow_hive_acid.metastore.trash_records import Trashed
 
@@ -103,6 +104,7 @@ class Trash:
                     request.highest_write_id,
                 )
             )  # fmt: skip
+        Places(self._client, self._filesystem).open_trash(request.resource.database, self.root)  # R17
         self._client.trash.add(items)
         moved = []
         for item in items:
@@ -125,11 +127,12 @@ def purge_trash(client: MetastoreClient, filesystem: Filesystem, age_ms: int | N
     batches: dict[str, list[Trashed]] = {}
     for item in client.trash.older_than(age):
         batches.setdefault(item.batch, []).append(item)
-    purged = 0
+    purged, places = 0, Places(client, filesystem)
     for batch, items in batches.items():
         home = _home(items[0])
         try:
-            filesystem.delete(home, inside=items[0].root)
+            if not filesystem.delete(home, inside=items[0].root):
+                places.require_trash(items[0].resource.database, items[0].root)  # R17
         except (HiveAcidError, OSError) as error:
             log.warning("batch %s stays in the trash: %s: %s", batch, type(error).__name__, error)
             continue
@@ -197,9 +200,12 @@ def restore_as_table(client: MetastoreClient, filesystem: Filesystem, batch: str
             stored_as=original.format or "orc",
         )
     )  # fmt: skip
+    places = Places(client, filesystem)
     try:
         client.seed_write_id(made.qualified_name, max(_highest(item) for item in items))
+        places.before_create(made.db, made.location)
         filesystem.make_directory(made.location)
+        places.created(made.db, made.location)
         names = _move_back(client, filesystem, items, made.location)
     except (HiveAcidError, OSError):
         client.catalog.drop_table(made.qualified_name)

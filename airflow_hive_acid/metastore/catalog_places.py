@@ -18,6 +18,8 @@ from airflow_hive_acid.format.paths import spellings, spellings_around
 from airflow_hive_acid.metastore.schema_catalog import CTLGS, DBS, PARTITIONS, SDS, TBLS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import ColumnElement, Connection
 
 SHARED = "hive.acid.shared.locations"
@@ -77,6 +79,17 @@ def read_sharer(
     if table is not None:
         return f"table {table}"
     return _read_partition(connection, shares, *counted)
+
+
+def read_sharer_of_dropped(
+    connection: Connection, *locations: str, table_id: int, part_ids: Sequence[int]
+) -> str | None:  # fmt: skip
+    """What shares files with directories of partitions of one table, besides those partitions; the table may lie around
+    them."""
+    shares = shares_files(SDS.c.LOCATION, *locations, around=True, inside=True)
+    here = shares_files(SDS.c.LOCATION, *locations, around=False, inside=True)
+    table = read_owner(connection, or_(and_(shares, TBLS.c.TBL_ID != table_id), here))
+    return f"table {table}" if table else _read_partition(connection, shares, PARTITIONS.c.PART_ID.not_in(part_ids))
 
 
 def read_sharer_of_partition(connection: Connection, location: str, table_id: int, part_id: int) -> str | None:

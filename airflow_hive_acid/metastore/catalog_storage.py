@@ -8,6 +8,7 @@ files are what they are (TransactionalValidationListener).
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, func, insert, select, update
@@ -26,7 +27,12 @@ from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_obje
 from airflow_hive_acid.metastore.catalog_formats import FORMATS, format_name
 from airflow_hive_acid.metastore.catalog_model import DroppedTable, check_location, check_property
 from airflow_hive_acid.metastore.catalog_partitions import add_partitions, delete_partitions, find_partitions
-from airflow_hive_acid.metastore.catalog_places import lock_places, read_sharer, read_sharer_of_partition
+from airflow_hive_acid.metastore.catalog_places import (
+    lock_places,
+    read_sharer,
+    read_sharer_of_dropped,
+    read_sharer_of_partition,
+)
 from airflow_hive_acid.metastore.catalog_read import read_database, read_owner_of, read_warehouse
 from airflow_hive_acid.metastore.codes import LockType
 from airflow_hive_acid.metastore.database import chunks
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore.catalog_model import Partition, PartitionSpec, Table
     from airflow_hive_acid.metastore.ddl import DdlFiles
+
+log = logging.getLogger(__name__)
 
 _NONE: Mapping[str, str] = {}
 
@@ -167,7 +175,11 @@ class CatalogStorage(CatalogDdl):
 
             going = []
             if purge or table.owns_files:
-                going = [(part.location, "") for part in self.find_partitions(name, names).values()]
+                there = list(self.find_partitions(name, names).values())
+                shared = self.shared_partition_places(table, there)
+                for place, other in shared.items():  # an older version, or a Hive, has let them
+                    log.warning("the files in %s were not removed: they are shared with %s", place, other)
+                going = [(part.location, "") for part in there if part.location not in shared]
             with files.moving(ddl.txn_id, key, going):
                 return ddl.commit(change)
 
@@ -200,6 +212,21 @@ class CatalogStorage(CatalogDdl):
             for batch in chunks(list(locations), 50):
                 if read_sharer(connection, *batch, others=~own) is not None:
                     looked = {place: read_sharer(connection, place, others=~own) for place in batch}
+                    found |= {place: other for place, other in looked.items() if other is not None}
+            return found
+
+        return self._database.read(operation)
+
+    def shared_partition_places(self, table: Table, partitions: Sequence[Partition]) -> dict[str, str]:
+        """Those of the directories of some of a table's partitions that anything else shares, and with whom."""
+
+        def operation(connection: Connection) -> dict[str, str]:
+            found: dict[str, str] = {}
+            for batch in chunks(list(partitions), 50):
+                ids = [part.id for part in batch]
+                places = [part.location for part in batch]
+                if read_sharer_of_dropped(connection, *places, table_id=table.id, part_ids=ids) is not None:
+                    looked = {p: read_sharer_of_dropped(connection, p, table_id=table.id, part_ids=ids) for p in places}
                     found |= {place: other for place, other in looked.items() if other is not None}
             return found
 

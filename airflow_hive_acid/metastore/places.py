@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from airflow_hive_acid.metastore.catalog_model import check_location
+from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, check_location
 from airflow_hive_acid.metastore.catalog_read import read_database, read_warehouse
 from airflow_hive_acid.metastore.clock import now_ms
 from airflow_hive_acid.metastore.schema_catalog import SDS, TBLS
@@ -20,6 +20,7 @@ from airflow_hive_acid.metastore.schema_places import HIVE_ACID_PLACE
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
+    from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.metastore.database import Database
 
 _P = HIVE_ACID_PLACE.c
@@ -33,6 +34,7 @@ class PlaceRecords:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._warehouse: str | None = None
 
     def root_of(self, database: str, location: str) -> str:
         """The warehouse or database directory that a location lies in; itself when it lies in none."""
@@ -50,6 +52,24 @@ class PlaceRecords:
     def find(self, root: str) -> str | None:
         """The id that a directory was seen with; None when it was not."""
         return self._database.read(lambda conn: self._find(conn, root))
+
+    def of_table(self, table: Table) -> str | None:
+        """The id that a managed table's own directory was seen with; None for one that lies in a warehouse.
+
+        Asks for nothing when the table lies where its name says, as nearly all do.
+        """
+        place = table.location.rstrip("/")
+        if table.type != MANAGED_TABLE or place.endswith(f"/{table.db}.db/{table.name}"):
+            return None
+        if table.db == "default" and place == f"{self._default_home()}/{table.name}":
+            return None
+        return self.find(check_location(place))
+
+    def _default_home(self) -> str | None:
+        if self._warehouse is None:  # said once, it stays
+            found = self._database.read(read_warehouse)
+            self._warehouse = None if found is None else found.rstrip("/")
+        return self._warehouse
 
     def is_kept(self) -> bool:
         """Whether this metastore has our table of places."""

@@ -18,6 +18,7 @@ from airflow_hive_acid.metastore.objects import table_name
 from airflow_hive_acid.metastore.replica_records import forget_records, require_attempt
 from airflow_hive_acid.replication.acid_plan import leftovers
 from airflow_hive_acid.replication.acid_snapshot import list_places, places_of
+from airflow_hive_acid.replication.dropping import going_with
 from airflow_hive_acid.replication.graves import bury, grave_of
 from airflow_hive_acid.replication.presence import require_place
 
@@ -176,10 +177,12 @@ def drop_for_bootstrap(site: Site, table: Table, policy: str, attempt: str) -> N
     grave = grave_of(table.location, table.qualified_name)
     agent = site.agent_info(f"drop {key} to copy it again")
     with ddl_transaction(client, locks, agent_info=agent) as ddl:
+        going = going_with(site, key)
         bury(site, table.location, table.qualified_name)
         # Away first: a kill after the catalog has forgotten the table must leave nothing where the next one goes.
-        with contextlib.suppress(FileNotFoundError):
-            site.filesystem.rename_directory(table.location, grave)
+        if table.location in going:
+            with contextlib.suppress(FileNotFoundError):
+                site.filesystem.rename_directory(table.location, grave)
         try:
             dropped = ddl.commit(change)
         except CommitStateUnknownError:
@@ -188,7 +191,7 @@ def drop_for_bootstrap(site: Site, table: Table, policy: str, attempt: str) -> N
             with contextlib.suppress(FileNotFoundError):
                 site.filesystem.rename_directory(grave, table.location)
             raise
-    for location in {*dropped.locations, grave}:
+    for location in {*(at for at in dropped.locations if at in going), grave}:
         parent = location.rstrip("/").rpartition("/")[0]
         paths.require_inside(parent, location)
         site.filesystem.delete(location, inside=parent)

@@ -7,6 +7,7 @@ Files go after the commit, under no lock: nobody can find them any more (:mod:`g
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,12 @@ from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock, tab
 from airflow_hive_acid.metastore.objects import TableName, table_name
 from airflow_hive_acid.replication.exporting import is_transactional, table_of
 from airflow_hive_acid.replication.fencing import fence_dead_jobs_of
-from airflow_hive_acid.replication.graves import mark_dropped, remove_dropped, unmark
+from airflow_hive_acid.replication.graves import grave_of, mark_dropped, remove_dropped, unmark
+from airflow_hive_acid.replication.presence import require_place
 from airflow_hive_acid.replication.state_ids import ObjectState, may_drop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.thrift_objects import TableObject
     from airflow_hive_acid.replication.site import Site
     from airflow_hive_acid.replication.state_ids import Verdict
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,8 @@ def drop_table(site: Site, table: str, event_id: int) -> DropResult:
         site.client, [table_lock(name, LockType.EXCLUSIVE)], agent_info=site.agent_info(f"drop {name} for replication")
     ) as ddl:
         fence_dead_jobs_of(site, name)  # R4: under an exclusive lock none is alive
-        place = found.storage.location if _files_go(found) else None
+        going = going_with(site, name) if _files_go(found) else ()
+        place = found.storage.location if found.storage.location in going else None
 
         def change(conn: Connection) -> tuple[tuple[str, ...], str | None]:
             site.require_allowed(conn)
@@ -77,7 +83,7 @@ def drop_table(site: Site, table: str, event_id: int) -> DropResult:
             if now is None or not again.accepted:
                 return (), again.reason
             dropped = site.client.catalog.drop_table_in(conn, name)
-            return (dropped.locations if dropped.delete_data else ()), None
+            return tuple(at for at in dropped.locations if dropped.delete_data and at in going), None
 
         if place:
             mark_dropped(site, place, f"{name} was dropped at the source with event {event_id}")
@@ -120,6 +126,7 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
     agent = site.agent_info(f"drop partitions of {name} for replication")
     with ddl_transaction(site.client, locks, agent_info=agent) as ddl:
         fence_dead_jobs_of(site, name)
+        shared = _shared_partitions(site, name, [s.object.name for s in doomed]) if _files_go(found) else {}
 
         def change(conn: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
             site.require_allowed(conn)
@@ -138,7 +145,7 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
         gone, stayed = ddl.commit(change)
     if _files_go(found):
         for stored in gone:
-            if stored.object.storage.location:
+            if stored.object.storage.location and stored.object.storage.location not in shared:
                 _remove(site, stored.object.storage.location)
     names_gone = tuple(stored.object.name for stored in gone)
     return DropResult(str(name), event_id, names_gone, tuple(k for k in (*kept, *stayed) if k[0] not in names_gone))
@@ -199,6 +206,37 @@ def _judge_partitions(
 def _files_go(table: TableObject) -> bool:
     purge = {key.lower(): value for key, value in table.parameters.items()}.get("external.table.purge", "")
     return is_transactional(table.parameters) or table.type == MANAGED_TABLE or purge.lower() == "true"
+
+
+def going_with(site: Site, name: TableName) -> tuple[str, ...]:
+    """The directories whose files go with a table: no other table uses them, and their disks are there.
+
+    :raises WarehouseMissingError: naming one that is not (R17).
+    """
+    [planned] = site.client.catalog.plan_drop([str(name)])
+    shared = site.client.catalog.shared_places(planned.locations, *name)
+    _tell(shared)
+    going = tuple(location for location in planned.locations if location not in shared)
+    for location in going:
+        if not site.filesystem.exists(grave_of(location, str(name))):  # a killed drop has moved it away
+            require_place(site, planned.table, location)
+    return going
+
+
+def _shared_partitions(site: Site, name: TableName, partitions: Sequence[str]) -> dict[str, str]:
+    catalog = site.client.catalog
+    table, found = catalog.get_table(str(name)), list(catalog.find_partitions(str(name), partitions).values())
+    shared = catalog.shared_partition_places(table, found)
+    for part in found:
+        if part.location not in shared:
+            require_place(site, table, part.location)
+    _tell(shared)
+    return shared
+
+
+def _tell(shared: Mapping[str, str]) -> None:
+    for place, other in shared.items():  # an older version, or a Hive, has let them
+        log.warning("the files in %s were not removed: they are shared with %s", place, other)
 
 
 def _remove(site: Site, location: str) -> None:

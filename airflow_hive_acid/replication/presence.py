@@ -41,18 +41,24 @@ def require_listed(
             _require_directory(filesystem, table, place)
 
 
-def require_place(site: Site, table: Table) -> None:
+def require_place(site: Site, table: Table, location: str | None = None) -> None:
     """Refuse to conclude anything from a replica's table directory that was not found, when its warehouse is not there.
 
+    :param location: one of its directories, that is to be deleted: elsewhere than in a warehouse it has to be there,
+        and may be empty.
     :raises WarehouseMissingError: naming it.
     """
     filesystem, places = site.filesystem, site.client.places
+    if location is not None and location != table.location and not paths.is_inside(table.location, location):
+        _require_directory(filesystem, table.qualified_name, location)
     if not filesystem.can_fence(table.location):
         return
     root = places.root_of(table.db, table.location)
     if root == table.location.rstrip("/"):
         _require_directory(filesystem, table.qualified_name, root)
     record = places.find(root)
+    if record is None and location is not None and root == table.location.rstrip("/"):
+        return
     if not (_has_entries(filesystem, root) if record is None else _marker(filesystem, root) == record):
         raise WarehouseMissingError(
             f"{root} of {site.name} is not there, or is another disk than its metastore knows: {table.qualified_name} "

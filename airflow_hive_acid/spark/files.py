@@ -15,12 +15,12 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry, StateDirectory, acid_state
 from airflow_hive_acid.format.buckets import MAX_BUCKET, decode_bucket
 from airflow_hive_acid.format.damage import damage_of, suspected_copies
-from airflow_hive_acid.format.names import AcidDirectory, DirectoryKind, is_hidden, parse_original_file
+from airflow_hive_acid.format.names import PLACE_MARKER, AcidDirectory, DirectoryKind, is_hidden, parse_original_file
 from airflow_hive_acid.format.write_ids import ValidTxnList
 from airflow_hive_acid.spark.flush_lengths import flushed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from airflow_hive_acid.format.jobs import TableSnapshot
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
@@ -92,6 +92,7 @@ def list_partitions(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[list[
     """All visible files below each partition of the snapshot, in its order; a missing directory is empty."""
     roots = partition_roots(fs, snapshot)
     found: dict[str, list[FileEntry]] = {root: [] for root in roots}
+    table = fs.qualify(snapshot.location.rstrip("/")) if snapshot.marked else ""
     level = [(root, root) for root in roots]
     while level:
         listed = fs.list_many(directory for _, directory in level)
@@ -99,6 +100,8 @@ def list_partitions(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[list[
         for root, directory in level:
             if listed[directory] is None and directory == root:
                 _require_table(fs, snapshot, root)
+            if snapshot.marked and directory == table and not _has_marker(listed[directory]):
+                raise _missing(snapshot, root)
             for entry in listed[directory] or ():
                 if is_hidden(entry.name):
                     continue
@@ -118,14 +121,25 @@ def _require_table(fs: HadoopFilesystem, snapshot: TableSnapshot, missing: str) 
         return
     table = fs.qualify(snapshot.location.rstrip("/"))
     gone = table if missing == table or not fs.exists(table) else None
+    if gone is None and snapshot.marked and not fs.exists(f"{table}/{PLACE_MARKER}"):
+        gone = table
     if gone is None and not missing.startswith(f"{table}/"):
         gone = missing
     if gone is not None:
-        raise WarehouseMissingError(
-            f"the directory {gone} of {snapshot.table} is not there, and the catalog says that it was not dropped. "
-            "Is its disk mounted on the machine of this job? Restore the directory; if its rows are meant to be gone, "
-            "make it anew or drop the table"
-        )
+        raise _missing(snapshot, gone)
+
+
+def _has_marker(entries: Sequence[Entry] | None) -> bool:
+    return any(entry.name == PLACE_MARKER for entry in entries or ())
+
+
+def _missing(snapshot: TableSnapshot, gone: str) -> WarehouseMissingError:
+    lacks = f" (it has no {PLACE_MARKER})" if snapshot.marked else ""
+    return WarehouseMissingError(
+        f"the directory {gone} of {snapshot.table} is not there{lacks}, and the catalog says that it was not dropped. "
+        "Is its disk mounted on the machine of this job? Restore the directory; if its rows are meant to be gone, "
+        "make it anew or drop the table"
+    )
 
 
 def snapshot_files(

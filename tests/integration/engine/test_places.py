@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.buckets import MAX_STATEMENT
-from airflow_hive_acid.metastore.schema_catalog import SDS, TBLS
+from airflow_hive_acid.metastore.schema_catalog import PARTITIONS, SDS, TBLS
 
 VALUES = {
     "../x": "k=..%2Fx",
@@ -102,4 +102,22 @@ def test_a_drop_leaves_files_that_a_hive_has_let_two_tables_share(engine, client
     assert sorted(p for p in place.rglob("*") if p.is_file()) == files
     assert "were not removed with the table: they are shared with table w" in caplog.text
     engine.run("DROP TABLE w.s" if below else "DROP TABLE w.u")
+    assert not place.exists()
+
+
+def test_a_dropped_partition_leaves_files_that_a_hive_has_let_another_share(engine, client, caplog):
+    engine.run(
+        "CREATE TABLE w.s (a INT) PARTITIONED BY (k INT) STORED AS ORC TBLPROPERTIES ('transactional'='false'); "
+        "INSERT INTO w.s PARTITION (k=1) VALUES (1); ALTER TABLE w.s ADD PARTITION (k=2)"
+    )
+    one, two = client.catalog.list_partitions("w.s")
+    of_other = select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.PART_ID == two.id)
+    change = update(SDS).where(SDS.c.SD_ID.in_(of_other)).values(LOCATION=one.location)
+    client.database.run(lambda connection: connection.execute(change))
+    place = Path(one.location.removeprefix("file:"))
+    files = sorted(p for p in place.rglob("*") if p.is_file())
+    engine.run("ALTER TABLE w.s DROP PARTITION (k=1)")
+    assert sorted(p for p in place.rglob("*") if p.is_file()) == files != []
+    assert "were not removed: they are shared with partition k=2 of w.s" in caplog.text
+    engine.run("ALTER TABLE w.s DROP PARTITION (k=2)")
     assert not place.exists()

@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.spark.files import list_partitions
+from airflow_hive_acid.spark.hadoop import Entry
 from tests.integration.engine.conftest import FakeSpark
 
 from .conftest import FAST
@@ -38,6 +39,8 @@ KINDS = {
     "'transactional_properties'='insert_only')",
     "partitioned": "CREATE TABLE w.t (a INT) PARTITIONED BY (p INT) STORED AS ORC "
     "TBLPROPERTIES ('transactional'='true')",
+    "plain partitioned": "CREATE TABLE w.t (a INT) PARTITIONED BY (p INT) STORED AS ORC "
+    "TBLPROPERTIES ('transactional'='false')",
     "plain": "CREATE TABLE w.t (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='false')",
     "external": "CREATE EXTERNAL TABLE w.t (a INT) STORED AS ORC TBLPROPERTIES ('external.table.purge'='true')",
 }
@@ -48,18 +51,19 @@ class World:
     """A warehouse with one table, committed rows in it, and a dead job on it."""
 
     def __init__(self, client: MetastoreClient, kind: str, root: Path) -> None:
-        self.client, self.kind, self.root, self.fs = client, kind, root, AnyFilesystem()
+        self.client, self.root, self.fs = client, root, AnyFilesystem()
+        self.partitioned = "partitioned" in kind
         self.path = root / "wh"
         self.path.mkdir()
         self.fake: Any = FakeSpark()
         self.engine = Engine(client, self.fake, self.path.as_uri(), agent_info="tests")
         self.engine.run(f"CREATE DATABASE w; {KINDS[kind]}")
         self.location = client.catalog.get_table("w.t").location
-        insert = "INSERT INTO w.t PARTITION (p=1) VALUES (1)" if kind == "partitioned" else "INSERT INTO w.t VALUES (1)"
+        insert = "INSERT INTO w.t PARTITION (p=1) VALUES (1)" if self.partitioned else "INSERT INTO w.t VALUES (1)"
         for _ in range(2):
             self.engine.run(insert)
         self.txn_id = client.open_txn()
-        plain = kind in ("plain", "external")
+        plain = kind in ("plain", "external", "plain partitioned")
         client.jobs.start(
             job_id="j1", txn_id=self.txn_id, table="w.t", write_id=None if plain else 9, statement=0, kind="insert",
             table_location=self.location, staging=f"{self.location}/_tmp_j1",
@@ -110,15 +114,14 @@ class LocalHadoop:
         found: dict[str, Any] = {}
         for uri in uris:
             try:
-                AnyFilesystem().list_files(uri)
-                found[uri] = []
+                found[uri] = [Entry(e.path, e.size, e.is_dir) for e in AnyFilesystem().list_files(uri)]
             except FileNotFoundError:
                 found[uri] = None
         return found
 
 
 def _reads(world: World) -> None:
-    part = PartitionRef("p=1", f"{world.location}/p=1", ("1",)) if world.kind == "partitioned" else None
+    part = PartitionRef("p=1", f"{world.location}/p=1", ("1",)) if world.partitioned else None
     snapshot = TableSnapshot(
         "w.t", world.location, (Column("a", "int"),), (), (part or PartitionRef("", world.location),), "", ""
     )
@@ -168,6 +171,9 @@ ACTORS: dict[str, Callable[[World], None]] = {
     "DROP DATABASE": _refuses("DROP DATABASE w CASCADE"),
     "TRUNCATE": _refuses("TRUNCATE TABLE w.t"),
     "INSERT": _refuses("INSERT INTO w.t VALUES (3)"),
+    "RENAME TABLE": _refuses("ALTER TABLE w.t RENAME TO w.u"),
+    "DROP PARTITION": _refuses("ALTER TABLE w.t DROP PARTITION (p=1)"),
+    "RENAME PARTITION": _refuses("ALTER TABLE w.t PARTITION (p=1) RENAME TO PARTITION (p=2)"),
     "CREATE TABLE": _refuses("CREATE TABLE w.u (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')"),
 }
 SEEN_ONLY_BY_THE_MARKER = {"reader", "TRUNCATE", "INSERT"}
@@ -194,14 +200,82 @@ def test_who_finds_nothing_in_a_warehouse_that_is_absent_concludes_nothing(
         for name, act in ACTORS.items():
             if state == "another disk" and name in SEEN_ONLY_BY_THE_MARKER:
                 continue
-            if name == "INSERT" and kind == "partitioned":
+            if name == "INSERT" and world.partitioned:
                 continue  # the same place as TRUNCATE
+            if name.endswith(" PARTITION") and not world.partitioned:
+                continue
+            if name == "RENAME TABLE" and kind == "external":
+                continue  # its files stay where they are
             act(world)
             assert world.stored() == before, (name, state)
         world.bring_back()
         assert files(world.path) == rows
     assert not run_reaper(client, world.fs).alive
     assert world.fs.read_text(f"{world.location}/_tmp_j1").startswith("job j1")
+
+
+OWN_DISK = {
+    "acid": "CREATE TABLE w.o (a INT) STORED AS ORC LOCATION '{disk}' TBLPROPERTIES ('transactional'='true')",
+    "partitioned": "CREATE TABLE w.o (a INT) PARTITIONED BY (p INT) STORED AS ORC LOCATION '{disk}' "
+    "TBLPROPERTIES ('transactional'='true')",
+}
+
+
+@pytest.mark.parametrize("kind", OWN_DISK)
+def test_a_table_on_a_disk_of_its_own_is_known_by_its_marker(
+    kind: str, client: MetastoreClient, tmp_path: Path
+) -> None:
+    """Its directory is the mount point: without the disk it is there, and empty."""
+    world, disk = World(client, "acid", tmp_path), tmp_path / "disk"
+    world.engine.run(OWN_DISK[kind].format(disk=disk))
+    insert = f"INSERT INTO w.o {'PARTITION (p=1) ' if kind == 'partitioned' else ''}VALUES (1)"
+    world.engine.run(insert)
+    world.fake.answer = [(1,)]
+    world.engine.run("SELECT a FROM w.o")
+    seen = world.fake.specs[-1].views[0].snapshot
+    assert list_partitions(LocalHadoop(), seen) != [[]]  # type: ignore[arg-type]
+    disk.rename(tmp_path / "the disk")
+    disk.mkdir()
+    with pytest.raises(WarehouseMissingError, match=f"it has no {PLACE_MARKER}"):
+        list_partitions(LocalHadoop(), seen)  # type: ignore[arg-type]
+    changes = ["DROP TABLE w.o", "TRUNCATE TABLE w.o", "ALTER TABLE w.o DROP PARTITION (p=1)"]
+    for statement in (insert, *changes[: 3 if kind == "partitioned" else 2]):
+        with pytest.raises(WarehouseMissingError, match=f"no {PLACE_MARKER} was found"):
+            world.engine.run(statement)
+        assert files(disk) == [], statement
+    disk.rmdir()
+    (tmp_path / "the disk").rename(disk)
+    world.engine.run(insert)
+
+
+@pytest.mark.parametrize("transactional", ["true", "false"])
+def test_a_partition_on_a_disk_that_is_away_is_neither_made_anew_nor_forgotten(
+    transactional: str, client: MetastoreClient, tmp_path: Path
+) -> None:
+    world, disk = World(client, "acid", tmp_path), tmp_path / "disk"
+    properties = f"TBLPROPERTIES ('transactional'='{transactional}')"
+    world.engine.run(f"CREATE TABLE w.o (a INT) PARTITIONED BY (p INT) STORED AS ORC {properties}")
+    world.engine.run(f"ALTER TABLE w.o ADD PARTITION (p=1) LOCATION '{disk / 'p'}'")
+    world.engine.run("INSERT INTO w.o PARTITION (p=1) VALUES (1)")
+    disk.rename(tmp_path / "the disk")
+    disk.mkdir()
+    for statement in (
+        "INSERT INTO w.o PARTITION (p=1) VALUES (1)", "ALTER TABLE w.o DROP PARTITION (p=1)", "DROP TABLE w.o",
+        "DROP DATABASE w CASCADE",
+    ):  # fmt: skip
+        with pytest.raises(WarehouseMissingError, match=f"{disk}/p .*is not there"):
+            world.engine.run(statement)
+        assert files(disk) == [], statement
+    assert [part.name for part in client.catalog.list_partitions("w.o")] == ["p=1"]
+
+
+def test_an_external_table_that_is_purged_and_empty_can_be_dropped(client: MetastoreClient, tmp_path: Path) -> None:
+    world = World(client, "acid", tmp_path)
+    world.engine.run(
+        f"CREATE EXTERNAL TABLE w.e (a INT) STORED AS ORC LOCATION '{tmp_path}/e' "
+        "TBLPROPERTIES ('external.table.purge'='true'); DROP TABLE w.e"
+    )
+    assert not (tmp_path / "e").exists()
 
 
 @pytest.mark.parametrize("state", ["gone", "mount point"])

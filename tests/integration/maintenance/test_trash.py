@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,13 +10,15 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
-from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, WarehouseMissingError
 from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.filesystem.uris import local_path
 from airflow_hive_acid.format.names import delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.maintenance.trash import restore_as_table, restore_into
+from airflow_hive_acid.maintenance.places import Places
+from airflow_hive_acid.maintenance.trash import purge_trash, restore_as_table, restore_into
 from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_TRASH
 
 from .steps import change, pass_time
@@ -34,7 +37,7 @@ pytestmark = [pytest.mark.rule("R13"), pytest.mark.backends("sqlite")]
 
 @pytest.fixture
 def bin(warehouse: str) -> str:
-    return f"{warehouse}/.trash"
+    return f"{warehouse}.trash"
 
 
 @pytest.fixture
@@ -112,6 +115,26 @@ def test_a_batch_becomes_a_table_that_shows_the_rows_as_they_were(
     assert rescued.insert() == 4
     assert len(lines(client, rescued)) == len(before) + 1
     assert client.compactions.enqueue("default.rescued").accepted
+
+
+@pytest.mark.rule("R17")
+@pytest.mark.parametrize("mount_point", [False, True])
+def test_a_trash_whose_disk_is_away_is_not_forgotten_and_not_made_anew(
+    client: MetastoreClient, fs: Filesystem, trashed: str, bin: str, *, mount_point: bool
+) -> None:
+    place = Path(local_path(bin))
+    place.rename(place.with_name("disk"))
+    if mount_point:
+        place.mkdir()
+    assert purge_trash(client, fs, 0) == 0
+    with pytest.raises(WarehouseMissingError, match="is not there"):
+        Places(client, fs).open_trash("default", bin)
+    assert len(client.trash.batch(trashed)) == 2
+    if mount_point:
+        place.rmdir()
+    place.with_name("disk").rename(place)
+    assert purge_trash(client, fs, 0) > 0
+    assert client.trash.batch(trashed) == []
 
 
 @pytest.mark.backends("sqlite", "postgresql")

@@ -6,21 +6,26 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import select, update
 
 from airflow_hive_acid.errors import WarehouseMissingError
 from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.replica_records import read_sync
+from airflow_hive_acid.metastore.schema_catalog import SDS, TBLS
 from airflow_hive_acid.replication.acid_snapshot import source_state
 from airflow_hive_acid.replication.acid_sync import sync_tables
-from airflow_hive_acid.replication.acid_tables import fence_syncs
+from airflow_hive_acid.replication.acid_tables import drop_for_bootstrap, fence_syncs
+from airflow_hive_acid.replication.dropping import drop_partitions, drop_table
 from airflow_hive_acid.replication.dump import Scope
 from airflow_hive_acid.replication.empty import open_exports
-from airflow_hive_acid.replication.exporting import open_export
+from airflow_hive_acid.replication.exporting import export_table, open_export
+from airflow_hive_acid.replication.importing import import_table
 
 from . import acid_world
-from .exim import add_partition, location, make_table, path_of, write
+from .exim import add_partition, contents, location, make_table, path_of, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -85,6 +90,64 @@ def test_a_partition_that_was_never_written_is_none_that_is_away(primary: Site) 
     for reader in ("a sync", "an export"):
         with opened(primary, reader):
             pass
+
+
+@pytest.mark.rule("R17")
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("kind", ["table", "partition", "copy"])
+def test_what_is_dropped_for_replication_stays_while_its_disk_is_away(
+    primary: Site, replica: Site, tmp_path: Path, kind: str
+) -> None:
+    dropped = _replicated(primary, replica, tmp_path, kind)
+    place = location(replica, T)
+    home = path_of(replica.client.catalog.warehouse() or "")
+    with away(home, mount_point=True):
+        with pytest.raises(WarehouseMissingError, match="is not there"):
+            dropped()
+        assert list(home.iterdir()) == []
+    assert contents(replica, place)
+    dropped()
+    assert not contents(replica, place)
+
+
+@pytest.mark.rule("R17")
+@pytest.mark.backends("sqlite", "postgresql")
+@pytest.mark.parametrize("kind", ["table", "partition", "copy"])
+def test_files_that_a_hive_has_let_another_table_share_stay_when_one_is_dropped_for_replication(
+    primary: Site, replica: Site, tmp_path: Path, kind: str
+) -> None:
+    dropped = _replicated(primary, replica, tmp_path, kind)
+    place = location(replica, T, "ds=1" if kind == "partition" else None)
+    acid_world.create(replica, "default.other")
+    of_other = select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == replica.client.catalog.get_table("default.other").id)
+    change = update(SDS).where(SDS.c.SD_ID.in_(of_other)).values(LOCATION=place)
+    replica.client.database.run(lambda connection: connection.execute(change))
+    before = contents(replica, place)
+    dropped()
+    assert contents(replica, place) == before != {}
+
+
+def _replicated(primary: Site, replica: Site, tmp_path: Path, kind: str) -> Callable[[], object]:
+    """A table that came by replication, and what drops it, or its partition, or drops it for a new copy."""
+    if kind == "copy":
+        acid_world.create(primary)
+        acid_world.write(primary, "a")
+        sync_tables(primary, replica, "p", [T])
+        record = replica.client.database.read(lambda connection: read_sync(connection, "p"))
+        assert record is not None
+        attempt = record.attempt
+        return lambda: drop_for_bootstrap(replica, replica.client.catalog.get_table(T), "p", attempt)
+    make_table(primary, T, partitioned=kind == "partition")
+    if kind == "partition":
+        add_partition(primary, "ds=1", {"f": b"1"}, T)
+    else:
+        write(primary, location(primary, T), {"f": b"1"})
+    dump = (tmp_path / "dump").as_uri()
+    export_table(primary, T, dump, scope=Scope.ALL, event_id="1")
+    import_table(replica, dump)
+    if kind == "partition":
+        return lambda: drop_partitions(replica, T, ["ds=1"], 10**6)
+    return lambda: drop_table(replica, T, 10**6)
 
 
 @pytest.mark.rule("R4", "R17")

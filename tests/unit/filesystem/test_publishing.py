@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_hive_acid.errors import PublishError
+from airflow_hive_acid.errors import PublishError, WarehouseMissingError
 from airflow_hive_acid.filesystem import fence_staging, open_filesystem
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
@@ -97,6 +97,10 @@ def test_new_partitions_lie_below_the_table_and_known_ones_where_the_catalog_say
         directory(name, "bucket_00000", partition="k=a%2Fb", values=("a/b",)),
     ]
     where = {"partition_columns": ("k",), "partitions": {"k=1": elsewhere}}
+    with pytest.raises(WarehouseMissingError, match=r"elsewhere of a partition of .* is not there"):
+        published(table, *written, **where)
+    assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / "elsewhere").mkdir()
     manifest = published(table, *written, **where)
     assert (tmp_path / "elsewhere" / name / "bucket_00000").is_file()
     assert (table / "k=a%2Fb" / name / "bucket_00000").is_file()
