@@ -428,6 +428,7 @@ class _OpenBatch:
                 self._context.client.write_events.acid_written(conn, txn_id, told)
 
         names = {d.partition for d in manifest.directories}
+        self._context.client.catalog.reserve_partition_ids(len(names - {""}))
         # A txn that has written something has named its partitions before that; another one has none.
         unnamed = self._table.is_partitioned and not names
         partitions = (partial(add_written, txn_id=txn_id, table=self._key, names=()),) if unnamed else ()

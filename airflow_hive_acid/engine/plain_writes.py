@@ -50,10 +50,14 @@ class _Published:
 
 @dataclass(slots=True)
 class PlainWrites:
-    """The plain tables that one transaction has written."""
+    """The plain tables that one transaction has written.
+
+    :ivar made: how many partitions the catalog may not know yet.
+    """
 
     context: Context
     _published: list[_Published] = field(default_factory=list)
+    made: int = 0
 
     def publish(
         self, table: Table, staging: str, result: JobResult, target: Target, *, overwrite: bool
@@ -69,6 +73,7 @@ class PlainWrites:
         self.context.client.jobs.record_manifest(result.job_id, manifest.to_document())
         touched = {d.partition: d.values for d in staged.directories}
         self._published.append(_Published(table, staging, manifest, touched))
+        self.made += len(touched.keys() - target.partitions.keys()) if table.is_partitioned else 0
         publish_files(filesystem, staging, manifest)
         # What was moved out is gone by the directories that are synced.
         moved = [file.uri for file in manifest.files]

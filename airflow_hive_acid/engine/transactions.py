@@ -221,6 +221,8 @@ class StatementTransaction:
                 if self.table(name).is_partitioned:
                     self._name_partitions(name)
             self._hold.require()
+            made = self._plain.made + sum(len(written.made) for written in self._written.values())
+            self._context.client.catalog.reserve_partition_ids(made)
             self._txn.before_commit(self._check_and_add_partitions)
             self._txn.commit()
             self._ended = True

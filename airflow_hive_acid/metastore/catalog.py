@@ -393,13 +393,17 @@ class Catalog(CatalogBase):
         """
         wanted = list(partitions)
         key = table_name(name)
-        for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE):
-            self._ids.reserve(kind, len(wanted))
+        self.reserve_partition_ids(len(wanted))
 
         def operation(connection: Connection) -> list[str]:
             return self.add_partitions_in(connection, key, wanted, if_not_exists=if_not_exists)
 
         return self._change(operation)
+
+    def reserve_partition_ids(self, count: int) -> None:
+        """Fetch the ids of so many partitions, before the transaction that adds them."""
+        for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE):
+            self._ids.reserve(kind, count)
 
     def add_partitions_in(
         self,

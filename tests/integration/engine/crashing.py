@@ -48,6 +48,7 @@ class Process:
         self.done: list[str] = []
         self.failure: BaseException | None = None
         self.stopped = False
+        self.in_transaction = False
 
     def start(self) -> None:
         """Run it until it stops or has ended."""
@@ -140,6 +141,16 @@ def _transacting(inner: Any) -> Any:
             process.look()
             return inner(self, operation, *rest, **options)
         name = getattr(operation, "__qualname__", "a partial").replace(".<locals>", "")
-        return process.effect(f"transaction {name}", lambda: inner(self, operation, *rest, **options))
+        # It would hold the locks of the outer one while it waits for a connection and for locks of its own.
+        assert not process.in_transaction, f"{name} is a database transaction inside another one"
+
+        def inside() -> Any:
+            process.in_transaction = True
+            try:
+                return inner(self, operation, *rest, **options)
+            finally:
+                process.in_transaction = False
+
+        return process.effect(f"transaction {name}", inside)
 
     return transact

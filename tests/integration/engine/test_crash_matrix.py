@@ -12,6 +12,7 @@ lies anywhere. ``make test`` takes one cell of each statement, ``make test-crash
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,6 +191,24 @@ def test_what_cannot_be_once_or_not_at_all_is_refused_before_it_does_anything(wo
     assert isinstance(process.failure, HiveAcidError), process.failure
     assert process.done == done
     assert contents(world.client, database) == {"t": ["seed:delta"]}
+
+
+MAKING = ("insert into a new partition", "insert into dynamic partitions", "create table as", "create plain table as")
+NEW_PLAIN_PARTITION = "INSERT INTO {d}.t PARTITION (k='b') VALUES (2)"
+
+
+@pytest.mark.rule("R15")
+def test_no_statement_has_a_database_transaction_inside_another_one(world: World) -> None:
+    """Ids of new partitions and tables are fetched before the commit that takes them."""
+    cases = [case for case in CASES if case.name in MAKING]
+    plain = next(case for case in CASES if case.name == "plain overwrite of a partition")
+    cases.append(replace(plain, statement=NEW_PLAIN_PARTITION, after={"t": ["k=a seed:files", "k=b new:files"]}))
+    for case in cases:
+        database = world.new_database(case)
+        process = Process(lambda case=case, database=database: world.run(case, database))  # type: ignore[misc]
+        process.start()
+        assert process.failure is None, case.name
+        assert contents(world.client, database) == case.after
 
 
 NEXT_TABLES = {
