@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -38,10 +39,13 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
 
+log = logging.getLogger(__name__)
+
 _LOG_TAIL_LINES = 30
 #: A line of a JVM's stack trace: where it was, not what went wrong.
 _FRAME = re.compile(r"\s*at [\w$./<>-]+\(.*\)|[\w$./<>-]+\([\w$]+\.(java|scala):\d+\)|\s*\.\.\. \d+ more")
 _LOGS_KEPT = 20
+_STOP_SECONDS = 60.0
 _ANY = Application()
 
 
@@ -271,7 +275,9 @@ class SubprocessDriver:
         self._stopped = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        # Not for ever: a process that the kernel keeps in a call of a dead file server goes when that answers.
+        if not self.wait(_STOP_SECONDS):
+            log.warning("process group %d of Spark was killed and has not ended yet", self._process.pid)
         _running.discard(self)
 
     def log_tail(self) -> str:

@@ -21,7 +21,7 @@ from airflow_hive_acid.metastore.locks.interface import LockComponent, LockReque
 from airflow_hive_acid.sql.legacy_locks import LegacyMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from airflow_hive_acid.engine.context import Context
@@ -158,11 +158,16 @@ def held(context: Context, locks: Locks) -> Iterator[LegacyHold]:
 
 
 def begin_locked(
-    context: Context, operations: Mapping[str, str], tables: Mapping[str, Table], locks: Locks
+    context: Context,
+    operations: Mapping[str, str],
+    tables: Mapping[str, Table],
+    locks: Locks,
+    opened: Callable[[int], None] | None = None,
 ) -> tuple[Transaction, LegacyHold]:
     """Take the locks, then begin a transaction under them; after a failure neither is left.
 
     :param operations: by table, as ``tables`` are.
+    :param opened: is told the txn before it asks for locks.
     """
     hold = LegacyHold.take(context, locks)
     try:
@@ -173,6 +178,7 @@ def begin_locked(
             agent_info=context.agent_info,
             locks=locks,
             patience=context.patience,
+            opened=opened,
         )
         try:
             hold.bind(txn.txn_id)

@@ -88,7 +88,7 @@ class StatementTransaction:
         require_manager(context, tables.values())
         wanted = locks_declared(context, self._operations) if locks is None else locks
         for tries_left in reversed(range(context.settings.integer("hive.txn.retrysnapshot.max.count") + 1)):
-            self._txn, self._hold = begin_locked(context, self._operations, tables, wanted)
+            self._txn, self._hold = begin_locked(context, self._operations, tables, wanted, applying.begun)
             grown = self._under(wanted, tries_left)
             if grown.request is None:
                 break
@@ -98,7 +98,6 @@ class StatementTransaction:
         self._listed = grown.listed
         self._creations = Creations(context, self.txn_id, operations)
         try:
-            applying.begun(self.txn_id)
             self._creations.begin()
             context.emit(
                 TransactionOpened(self.txn_id, self._operations, dict(self._txn.write_ids), time.monotonic() - started)
@@ -365,16 +364,10 @@ class StatementTransaction:
         # R17: what is written into the mount point of a disk that is not mounted is lost when it is. One look per job.
         require_target(self._context.client, self._context.filesystem, table)
         self._context.client.jobs.start(
-            job_id=job_id,
-            txn_id=self.txn_id,
-            table=name,
+            job_id=job_id, txn_id=self.txn_id, table=name, statement=statement, kind=kind,
             write_id=self._txn.write_ids[name] if table.is_transactional else None,
-            statement=statement,
-            kind=kind,
-            table_location=table.location,
-            staging=staging,
-            application_id=application_id,
-        )
+            table_location=table.location, staging=staging, application_id=application_id,
+        )  # fmt: skip
 
     def partitions(self, table: Table, given: Mapping[str, str]) -> list[PartitionRef]:
         """The partitions with the given values; one without a name for a table that has none."""
@@ -422,14 +415,9 @@ class StatementTransaction:
         return tuple(directory.uri for directory in manifest.directories)
 
     def _statement_result(
-        self,
-        plan: Plan,
-        result: JobResult,
-        started: float,
-        *,
-        rows: Rows | None = None,
+        self, plan: Plan, result: JobResult, started: float, *, rows: Rows | None = None,
         directories: tuple[str, ...] = (),
-    ) -> StatementResult:
+    ) -> StatementResult:  # fmt: skip
         return StatementResult(
             statement=plan.statement.text,
             kind=plan.kind,

@@ -20,6 +20,7 @@ from airflow_hive_acid.errors import (
     HiveAcidError,
     LockDeniedError,
     LocksPendingError,
+    MetastoreUnavailableError,
     NoSuchLockError,
     NoSuchTxnError,
     TxnAbortedError,
@@ -126,11 +127,14 @@ def begin(
     sleep: Callable[[float], None] | None = None,
     locks: Locks | None = None,
     patience: Patience | None = None,
+    opened: Callable[[int], None] | None = None,
 ) -> Begun:
     """Open, lock and prepare a transaction; start over while others' commits make it hopeless.
 
     :param locks: what to lock instead of what the uses ask for.
     :param patience: how long to wait here, and what has been waited for elsewhere.
+    :param opened: is told each txn before its locks are asked for, so that a retry can end it, whatever dies from then
+        on (R14).
     :raises LocksPendingError: when that was not long enough; the request stays in the queue.
     :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
     :raises WriteConflictError: when it had to start over ``hive.txn.retrysnapshot.max.count`` times.
@@ -138,8 +142,11 @@ def begin(
     tries = max(1, client.settings.integer("hive.txn.retrysnapshot.max.count"))
     for _ in range(tries):
         wanted = Locks(tuple(use.component() for use in uses)) if locks is None else locks
-        pending = _taken_up(client, uses, wanted, patience) or start(client, uses, agent_info, kind, wanted)
+        taken_up = _taken_up(client, uses, wanted, patience)
+        pending = taken_up or start(client, uses, agent_info, kind, wanted, opened)
         try:
+            if taken_up is not None and opened is not None:
+                opened(taken_up.txn_id)
             wait_for_locks(pending, sleep, None if patience is None else patience.seconds)
             if patience is not None and not pending.granted:
                 response = pending.response
@@ -165,12 +172,15 @@ def start(
     agent_info: str | None,
     kind: TxnType,
     locks: Locks | None = None,
+    opened: Callable[[int], None] | None = None,
 ) -> PendingTransaction:
     """Open a txn and ask for its locks, without waiting."""
     wanted = Locks(tuple(use.component() for use in uses)) if locks is None else locks
     txn_id = client.open_txn(agent_info=agent_info, type=kind)
     client.heartbeats.add(txn_id)
     try:
+        if opened is not None:
+            opened(txn_id)
         response = _ask(client, wanted, txn_id, agent_info)
         if response.state is LockState.NOT_ACQUIRED:
             raise LockDeniedError(response.message or f"the locks of txn {txn_id} were refused")
@@ -295,8 +305,12 @@ def abandon(pending: PendingTransaction, error: BaseException) -> None:
 
 
 def _abort_quietly(client: Verbs, txn_id: int, error: BaseException) -> None:
+    reason = abort_reason(error)
     try:
-        client.abort_txn(txn_id, abort_reason(error))
+        client.abort_txn(txn_id, reason)
+    except MetastoreUnavailableError as problem:
+        client.heartbeats.end_later(txn_id, lambda: client.abort_txn(txn_id, reason))
+        log.warning("txn %d cannot be aborted now, and will be when the metastore answers: %s", txn_id, problem)
     except HiveAcidError as problem:
         log.warning("txn %d could not be aborted and will time out: %s", txn_id, problem)
 

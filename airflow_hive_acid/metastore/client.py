@@ -25,7 +25,7 @@ from airflow_hive_acid.metastore.transactions import Begun, ReaderSnapshot, Tran
 from airflow_hive_acid.metastore.verbs import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from airflow_hive_acid.metastore.cache import CachedCatalog
     from airflow_hive_acid.metastore.handover import Patience
@@ -121,6 +121,7 @@ class MetastoreClient(Verbs):
         locks: Locks | None = None,
         lease: Lease | None = None,
         patience: Patience | None = None,
+        opened: Callable[[int], None] | None = None,
     ) -> Transaction:
         """Open, lock (waiting for others), pin, take the snapshot and allocate write ids.
 
@@ -128,6 +129,7 @@ class MetastoreClient(Verbs):
         :param plain: those of the tables that have no transactions: they are locked, and that is all.
         :param lease: as for :meth:`transaction`; by default the one of ``leases.under``.
         :param patience: how long to wait here; by default until the locks are granted.
+        :param opened: is told the txn before it asks for locks.
         :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
         :raises LocksPendingError: when the patience was not enough; the request stays in the queue.
         :raises LeaseEndedError: when the lease is not held; nothing was begun.
@@ -137,7 +139,8 @@ class MetastoreClient(Verbs):
             current = self.leases.current
             if current is not None:
                 self.leases.require_lease(current)
-            return Transaction(self, begin(self, uses, agent_info, type, locks=locks, patience=patience), current)
+            begun = begin(self, uses, agent_info, type, locks=locks, patience=patience, opened=opened)
+            return Transaction(self, begun, current)
 
     def start(
         self,

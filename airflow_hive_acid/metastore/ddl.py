@@ -11,7 +11,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
 from airflow_hive_acid.metastore.commits import CommitHooks
 from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
@@ -127,9 +127,14 @@ def ddl_transaction(
             client.commit_txn(txn_id)
     except BaseException as error:
         client.heartbeats.remove(txn_id)
-        # A txn that did commit refuses to be aborted; one that cannot be reached times out.
-        with contextlib.suppress(HiveAcidError):
-            client.abort_txn(txn_id, abort_reason(error))
+        reason = abort_reason(error)
+        # A txn that did commit refuses to be aborted; one that cannot be reached is aborted when it can.
+        try:
+            client.abort_txn(txn_id, reason)
+        except MetastoreUnavailableError:
+            client.heartbeats.end_later(txn_id, lambda: client.abort_txn(txn_id, reason))
+        except HiveAcidError:
+            pass
         raise
     client.heartbeats.remove(txn_id)
 

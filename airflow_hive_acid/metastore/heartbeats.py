@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_PART = 0.75
 _CLOSE_SECONDS = 5.0
+_SOON_SECONDS = 5.0
 
 
 class Heartbeater:
@@ -41,6 +42,7 @@ class Heartbeater:
         self._most = threads
         self._due: dict[int, float] = {}
         self._lost: dict[int, HiveAcidError] = {}
+        self._ends: dict[int, Callable[[], object]] = {}
         self._changed = threading.Condition()
         self._threads: set[threading.Thread] = set()
         self._closed = False
@@ -60,11 +62,24 @@ class Heartbeater:
             self._changed.notify()
             return is_new
 
+    def end_later(self, txn_id: int, end: Callable[[], object]) -> None:
+        """Instead of beats: end a txn as soon as the database answers again, so that its locks go.
+
+        As long as this process lives; then it times out.
+        """
+        with self._changed:
+            self._ends[txn_id] = end
+        self.add(txn_id)
+        with self._changed:
+            self._due[txn_id] = time.monotonic() + self._soon()
+            self._changed.notify()
+
     def remove(self, txn_id: int) -> None:
         """The txn has ended, or somebody else keeps it alive."""
         with self._changed:
             self._due.pop(txn_id, None)
             self._lost.pop(txn_id, None)
+            self._ends.pop(txn_id, None)
             self._changed.notify()
 
     def lost(self, txn_id: int) -> HiveAcidError | None:
@@ -76,10 +91,14 @@ class Heartbeater:
         with self._changed:
             self._closed = True
             self._due.clear()
+            ends = dict(self._ends)
+            self._ends.clear()
             self._changed.notify_all()
             threads, self._threads = self._threads, set()
         for thread in threads - {threading.current_thread()}:
             thread.join(timeout=min(self._interval, _CLOSE_SECONDS))
+        for txn_id in ends:
+            log.warning("%s %d could not be ended and will time out", self._what, txn_id)
 
     def _run(self) -> None:
         while (txn_id := self._next()) is not None:
@@ -103,7 +122,14 @@ class Heartbeater:
                 self._changed.wait(timeout=wait)
             return None
 
+    def _soon(self) -> float:
+        return min(self._interval / 10, _SOON_SECONDS)
+
     def _beat_once(self, txn_id: int) -> None:
+        end = self._ends.get(txn_id)
+        if end is not None:
+            self._end_once(txn_id, end)
+            return
         try:
             self._beat(txn_id)
         except MetastoreUnavailableError as error:
@@ -127,3 +153,17 @@ class Heartbeater:
             with self._changed:
                 if self._due.pop(txn_id, None) is not None:
                     self._lost[txn_id] = lost
+
+    def _end_once(self, txn_id: int, end: Callable[[], object]) -> None:
+        try:
+            end()
+        except MetastoreUnavailableError:
+            with self._changed:
+                if txn_id in self._due:
+                    self._due[txn_id] = time.monotonic() + self._soon()
+            return
+        except Exception as error:  # noqa: BLE001 - the thread goes on for the others
+            log.warning("%s %d could not be ended and will time out: %s", self._what, txn_id, error)
+        else:
+            log.info("%s %d is ended, now that the metastore answers", self._what, txn_id)
+        self.remove(txn_id)

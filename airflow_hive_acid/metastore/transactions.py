@@ -11,7 +11,13 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, LeaseEndedError, NoSuchTxnError
+from airflow_hive_acid.errors import (
+    HiveAcidError,
+    InvalidArgumentsError,
+    LeaseEndedError,
+    MetastoreUnavailableError,
+    NoSuchTxnError,
+)
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.by_table import ByTable
 from airflow_hive_acid.metastore.codes import AbortReason, Operation
@@ -221,9 +227,19 @@ class Transaction(_Alive):
         self._ended = True
 
     def abort(self, reason: str | AbortReason | None = None) -> None:
-        """Give everything up; the partitions named so far are remembered for whoever cleans up."""
+        """Give everything up; the partitions named so far are remembered for whoever cleans up.
+
+        :raises MetastoreUnavailableError: when it cannot be reached; this process aborts it as soon as it can.
+        """
         self._finish()
         why = reason or AbortReason.ROLLBACK
+        try:
+            self._abort(why)
+        except MetastoreUnavailableError:
+            self._client.heartbeats.end_later(self.txn_id, lambda: self._abort(why))
+            raise
+
+    def _abort(self, why: str | AbortReason) -> None:
         if self._partitions:
             # Partitions that are none of the table's cannot be recorded, and hold no files either.
             with contextlib.suppress(InvalidArgumentsError):

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import threading
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from airflow_hive_acid.errors import (
     HiveAcidError,
     InvalidArgumentsError,
     JobFailedError,
+    MetastoreUnavailableError,
     TxnAbortedError,
 )
 from airflow_hive_acid.metastore.aborts import AbortedTxns
@@ -258,3 +260,47 @@ def test_names_of_any_language_make_a_key(engine, fake):
     engine.run(INSERT, once=once)
     engine.run(INSERT, once=once)
     assert len(fake.specs) == 1
+
+
+@pytest.mark.parametrize("retried", [True, False])
+@pytest.mark.parametrize("where", ["before its locks are granted", "after", "in a statement"])
+def test_locks_go_when_a_database_that_was_away_for_longer_than_all_retries_answers_again(
+    engine, client, other, fake, states, monkeypatch, where, retried
+):
+    """
+    t1  try 1 has its locks; the database goes, and stays away longer than anybody repeats anything
+    t2  it is back: a retry ends the txn of try 1 and has the locks at once
+    t2  or, when there is none, the process of try 1 ends it, if it lives
+    """
+    run, read = client.database.run, client.database.read
+
+    def away(*_args, **_kwargs):
+        raise MetastoreUnavailableError("nobody answers")
+
+    def go(*_args, **_kwargs):
+        monkeypatch.setattr(client.database, "run", away)
+        monkeypatch.setattr(client.database, "read", away)
+        raise MetastoreUnavailableError("nobody answers")
+
+    monkeypatch.setattr(client.heartbeats, "_soon", lambda: 3600.0 if retried else 0.05)
+    with monkeypatch.context() as patch:
+        if where == "in a statement":
+            fake.meanwhile = go
+        else:
+            name = "wait_for_locks" if where.startswith("before") else "prepare"
+            patch.setattr(f"airflow_hive_acid.metastore.beginning.{name}", go)
+        with pytest.raises(MetastoreUnavailableError):
+            engine.run(UPDATE, once=ONCE)
+    monkeypatch.setattr(client.database, "run", run)
+    monkeypatch.setattr(client.database, "read", read)
+    if retried:
+        assert list(states().values()) == ["OPEN"]
+        assert client.show_locks()
+        other.run(UPDATE, once=ONCE)
+        assert sorted(states().values()) == ["ABORTED", "COMMITTED"]
+    else:
+        deadline = time.monotonic() + 20
+        while "OPEN" in states().values():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    assert client.show_locks() == []

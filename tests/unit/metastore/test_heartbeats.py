@@ -138,3 +138,37 @@ def test_an_error_that_nobody_has_thought_of_fails_its_txn_and_no_other(heartbea
     before = len(notes.beats)
     notes.wait_for(before + 2)
     assert set(notes.beats[before:]) == {2}
+
+
+def test_a_txn_that_cannot_be_ended_is_ended_when_the_database_answers_again(
+    heartbeater: Heartbeater, notes: Notes
+) -> None:
+    answers: list[Exception | None] = [MetastoreUnavailableError("away"), MetastoreUnavailableError("away"), None]
+    ended = threading.Event()
+
+    def end() -> None:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+        ended.set()
+
+    heartbeater.end_later(1, end)
+    assert ended.wait(10)
+    heartbeater.add(2)
+    notes.wait_for(2)
+    assert set(notes.beats) == {2}
+    assert answers == []
+
+
+@pytest.mark.parametrize("failure", [NoSuchTxnError("txn 1 is committed"), RuntimeError("a fault")])
+def test_a_txn_whose_end_is_refused_is_left_alone(heartbeater: Heartbeater, notes: Notes, failure: Exception) -> None:
+    asked = []
+
+    def end() -> None:
+        asked.append(1)
+        raise failure
+
+    heartbeater.end_later(1, end)
+    heartbeater.add(2)
+    notes.wait_for(3)
+    assert asked == [1]
