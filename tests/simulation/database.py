@@ -14,8 +14,8 @@ from unittest import mock
 
 import sqlalchemy as sa
 
-from airflow_hive_acid.filesystem import listing, publishing
-from airflow_hive_acid.maintenance import initiator_looks, worker_watch
+from airflow_hive_acid.filesystem import threads
+from airflow_hive_acid.maintenance import worker_watch
 from airflow_hive_acid.metastore import MetastoreClient, commits, txns
 from airflow_hive_acid.settings import Settings, Source
 
@@ -213,9 +213,7 @@ def one_thread(scheduler: Scheduler) -> Iterator[None]:
             mock.patch.object(time, "sleep", simulated_sleep),
             mock.patch.object(time, "monotonic", simulated_monotonic),
             mock.patch.object(uuid, "uuid4", name),
-            mock.patch.object(listing, "ThreadPoolExecutor", _OneAfterTheOther),
-            mock.patch.object(publishing, "ThreadPoolExecutor", _OneAfterTheOther),
-            mock.patch.object(initiator_looks, "ThreadPoolExecutor", _OneAfterTheOther),
+            mock.patch.object(threads, "ThreadPoolExecutor", _OneAfterTheOther),
             mock.patch.object(worker_watch, "threading", SimpleNamespace(Thread=_NoThread, Event=threading.Event)),
         ):
             stack.enter_context(patch)
