@@ -11,15 +11,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.engine.applications import SharedApplication
-    from airflow_hive_acid.engine.ctas import Creation
     from airflow_hive_acid.engine.events import Event
-    from airflow_hive_acid.engine.members import Membership
     from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog_model import Table, TableDefinition
     from airflow_hive_acid.metastore.handover import Patience
     from airflow_hive_acid.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """A table that is made in the commit of the transaction which fills it.
+
+    :param table: as it will be, for planning and writing; its id is 0.
+    """
+
+    definition: TableDefinition
+    table: Table
 
 
 @dataclass(slots=True)
@@ -31,7 +40,6 @@ class Context:
     :param views: temporary views of the session, by lower-case name.
     :param patience: how long statements that write wait for locks here; None for as long as the settings say.
     :param creations: tables that are made in the commit of what is run now, by name.
-    :param member: while statements run in a transaction of several tasks: the part of this one.
     """
 
     client: MetastoreClient
@@ -43,7 +51,6 @@ class Context:
     views: dict[str, Source] = field(default_factory=dict)
     filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
     patience: Patience | None = None
-    member: Membership | None = None
     creations: dict[str, Creation] = field(default_factory=dict)
 
     def table(self, name: str) -> Table:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.context import Creation
 from airflow_hive_acid.engine.ddl import mark_place, require_place, settle_warehouse
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
@@ -51,17 +52,6 @@ def columns_of(result: StatementResult) -> tuple[ColumnDefinition, ...]:
             raise InvalidArgumentsError(f"the query gives two columns called {name}; give one of them an alias")
         found.append(ColumnDefinition(name, normalise_type(_OF_SPARK.get(column.type, column.type))))
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """A table that is made in the commit of the transaction which fills it.
-
-    :param table: as it will be, for planning and writing; its id is 0.
-    """
-
-    definition: TableDefinition
-    table: Table
 
 
 @contextmanager

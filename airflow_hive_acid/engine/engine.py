@@ -72,6 +72,7 @@ class Engine:
     ) -> None:
         emit = on_event or (lambda _event: None)
         self._application = SharedApplication(launcher, emit)
+        self._member: Membership | None = None
         self._context = Context(client, self._application, warehouse, emit, agent_info, settings or client.settings)
 
     def __enter__(self) -> Self:
@@ -110,7 +111,7 @@ class Engine:
             committed stays. A script that does not parse is refused before anything runs.
         """
         statements = parse_script(sql)
-        member = self._context.member
+        member = self._member
         divided = blocks(statements, one_transaction or member is not None)
         if any(needs_spark(statement) for statement in statements) and not (member is not None and member.is_done):
             self.warm_up()
@@ -182,7 +183,7 @@ class Engine:
         def inside(transaction: StatementTransaction, texts: Sequence[str]) -> list[StatementResult]:
             return self._inside(transaction, [s for text in texts for s in parse_script(text)])
 
-        member = self._context.member
+        member = self._member
         if member is not None:
             return member.apply(
                 [statement.text], lambda: [run_call_inside(self._context, call, member.transaction, inside)]
@@ -195,7 +196,7 @@ class Engine:
 
     def export(self, sql: str, destination: Destination, *, once: Once | None = None) -> Exported:
         """Write the rows of one SELECT as files outside of the warehouse; see :func:`run_export`."""
-        if self._context.member is not None:
+        if self._member is not None:
             raise UnsupportedStatementError(
                 "an export cannot be part of a transaction across tasks: its files would stay if that is given up. "
                 "Export after the commit"
@@ -239,7 +240,11 @@ class Engine:
         """Let what this engine runs be part of a transaction of several tasks; see
         :func:`~airflow_hive_acid.engine.shared.joined`."""
         with joined(self._context, txn_id, name, patience=patience, is_final=is_final) as membership:
-            yield membership
+            self._member = membership
+            try:
+                yield membership
+            finally:
+                self._member = None
 
     def commit_shared(self, txn_id: int) -> tuple[SharedTxn, list[dict[str, Any]]]:
         """Commit a transaction of several tasks; see :func:`~airflow_hive_acid.engine.shared.commit_shared`."""
@@ -262,7 +267,7 @@ class Engine:
         :class:`~airflow_hive_acid.engine.batches.TransactionBatch`."""
         from airflow_hive_acid.engine.batches import TransactionBatch
 
-        if self._context.member is not None:
+        if self._member is not None:
             raise UnsupportedStatementError(
                 "a batch has txns of its own; it cannot be part of a transaction across tasks"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_acid.engine.events import StatementPlanned
 
@@ -10,15 +10,37 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.engine.snapshots import SnapshotLists
-    from airflow_hive_acid.engine.transactions import StatementTransaction
+    from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.metastore.catalog_model import Table
     from airflow_hive_acid.sql.plans import Plan
 
 _NONE: Mapping[str, int] = {}
 
 
-def tell_planned(context: Context, plan: Plan, transaction: StatementTransaction | None = None) -> None:
+class SeenLists(Protocol):
+    """What a transaction or reader sees."""
+
+    @property
+    def txn_id(self) -> int:
+        """Its txn."""
+
+    @property
+    def snapshot(self) -> Mapping[str, ValidWriteIdList]:
+        """Write ids by table."""
+
+
+class WritingLists(SeenLists, Protocol):
+    """The lists of a transaction that has looked its tables up."""
+
+    @property
+    def write_ids(self) -> dict[str, int]:
+        """Its own, by table."""
+
+    def table(self, name: str) -> Table:
+        """A table as the transaction knows it."""
+
+
+def tell_planned(context: Context, plan: Plan, transaction: WritingLists | None = None) -> None:
     """Emit the event for a statement.
 
     :param transaction: the one it runs in, which has looked its tables up; None when an earlier try has applied it.
@@ -32,7 +54,7 @@ def tell(
     context: Context,
     plan: Plan,
     tables: Mapping[str, Table],
-    seen: SnapshotLists | StatementTransaction | None,
+    seen: SeenLists | None,
     own: Mapping[str, int] = _NONE,
 ) -> None:
     """Emit the event.

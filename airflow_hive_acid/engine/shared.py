@@ -146,8 +146,7 @@ def joined(
             )
         time.sleep(min(_POLL_SECONDS, max(0.0, ends - time.monotonic())))
     if taken.done is not None:
-        with _as_member(context, Membership(context, taken.txn, member, "", taken.done.result or ())) as membership:
-            yield membership
+        yield Membership(context, taken.txn, member, "", taken.done.result or ())
         return
     if taken.token is None:
         require_open(taken.txn, name)
@@ -158,8 +157,7 @@ def joined(
         with watch:
             _undo(context, taken.txn, taken.token, taken.half_done)
             membership.bind(SharedTransaction(context, taken.txn, membership))
-            with _as_member(context, membership):
-                yield membership
+            yield membership
         written = membership.transaction.written_document()
         client.shared_txns.finish(txn_id, taken.token, member, written, membership.units)
         membership.transaction.leave()
@@ -231,15 +229,6 @@ def commit_shared(context: Context, txn_id: int) -> tuple[SharedTxn, list[dict[s
 def member_id(name: Sequence[str]) -> str:
     """Digest of a member's name: its key."""
     return hashlib.sha256(json.dumps(list(name)).encode()).hexdigest()
-
-
-@contextlib.contextmanager
-def _as_member(context: Context, membership: Membership) -> Iterator[Membership]:
-    context.member = membership
-    try:
-        yield membership
-    finally:
-        context.member = None
 
 
 class _Watch:

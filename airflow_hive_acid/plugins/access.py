@@ -23,7 +23,7 @@ from fastapi.routing import APIRoute
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.plugins import server_database
-from airflow_hive_acid.plugins.failures import status_of
+from airflow_hive_acid.plugins.failures import CsrfError, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -37,13 +37,6 @@ HEADER = "X-Hive-Acid"
 _ANONYMOUS = "anonymous"
 _ANONYMOUS_ROWS_PER_MINUTE = 30
 _LONGEST_BODY = 65_536
-
-
-class CsrfError(HTTPException):
-    """The request may have been made by another site's page."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(403, message)
 
 
 def reader(user: GetUserDep) -> Any:

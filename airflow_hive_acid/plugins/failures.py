@@ -38,6 +38,13 @@ _OF_ERROR: tuple[tuple[type[Exception], int, str], ...] = (
 )
 
 
+class CsrfError(HTTPException):
+    """The request may have been made by another site's page."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(403, message)
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An error as the API answers it."""
@@ -56,8 +63,6 @@ class Failure:
 
 def failure_of(error: Exception) -> Failure:
     """What to answer to an error."""
-    from airflow_hive_acid.plugins.access import CsrfError
-
     if isinstance(error, CsrfError):
         return Failure(403, "csrf", str(error.detail))
     if isinstance(error, StarletteHTTPException | HTTPException):

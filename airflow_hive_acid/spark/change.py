@@ -20,7 +20,7 @@ from airflow_hive_acid.spark.assign import assigned, stored
 from airflow_hive_acid.spark.bucketing import buckets_of
 from airflow_hive_acid.spark.events import delete_event, insert_event, row_of, task_row_number
 from airflow_hive_acid.spark.output import Destination, write_events
-from airflow_hive_acid.spark.reader import IDENTITY, ROW_ID, OpenTable, table_rows
+from airflow_hive_acid.spark.reader import IDENTITY, ROW_ID, table_rows
 from airflow_hive_acid.spark.scan import bucket_number
 from airflow_hive_acid.spark.sink import sink_for
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import Assignment, Delete, Update, WrittenDirectory
+    from airflow_hive_acid.spark.open_tables import OpenTable
     from airflow_hive_acid.spark.output import Staging
     from airflow_hive_acid.spark.sink import Changes, Sink
 

@@ -24,6 +24,7 @@ from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.spark import in_place, originals, plain, schema
 from airflow_hive_acid.spark.files import list_partitions, partition_roots
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.open_tables import only_seen
 from airflow_hive_acid.spark.reader import (
     BROADCAST_DELETES_BYTES,
     IDENTITY,
@@ -31,7 +32,6 @@ from airflow_hive_acid.spark.reader import (
     data_columns,
     delete_events,
     insert_events,
-    only_seen,
     open_table,
     presented,
     project,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.changes import Changes, Part
     from airflow_hive_acid.format.jobs import TableSnapshot
-    from airflow_hive_acid.spark.reader import OpenTable
+    from airflow_hive_acid.spark.open_tables import OpenTable
 
 _BY = f"{schema.INTERNAL_PREFIX}by"
 _GONE = f"{schema.INTERNAL_PREFIX}gone"

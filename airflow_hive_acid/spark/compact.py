@@ -22,13 +22,13 @@ from airflow_hive_acid.spark import originals, schema
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.change import bucket_index
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem, in_threads
+from airflow_hive_acid.spark.open_tables import only_seen
 from airflow_hive_acid.spark.output import Destination, merged, start_directory, write_events
 from airflow_hive_acid.spark.reader import (
     delete_events,
     insert_events,
     live_events,
     live_originals,
-    only_seen,
     open_table,
 )
 from airflow_hive_acid.spark.rebalance import rebalanced
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import Compact, WrittenDirectory
-    from airflow_hive_acid.spark.files import EventFile, OriginalDataFile
+    from airflow_hive_acid.spark.data_files import EventFile, OriginalDataFile
+    from airflow_hive_acid.spark.open_tables import OpenTable
     from airflow_hive_acid.spark.output import Staging
-    from airflow_hive_acid.spark.reader import OpenTable
     from airflow_hive_acid.spark.sink import Sink
 
 _EVENT = (*schema.HEADER, schema.ROW)

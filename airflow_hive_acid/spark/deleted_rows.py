@@ -15,11 +15,11 @@ from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.changes import BEFORE, DELETE, KIND
 from airflow_hive_acid.spark import in_place, originals, schema
 from airflow_hive_acid.spark.changes import read_changes
+from airflow_hive_acid.spark.open_tables import only_seen
 from airflow_hive_acid.spark.reader import (
     data_columns,
     delete_events,
     insert_events,
-    only_seen,
     open_table,
     project,
     read_snapshot,

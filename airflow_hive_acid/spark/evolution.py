@@ -17,7 +17,7 @@ from airflow_hive_acid.spark.hadoop import in_threads
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_hive_acid.spark.files import EventFile
+    from airflow_hive_acid.spark.data_files import EventFile
     from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 
 FileNames = tuple[str, ...]

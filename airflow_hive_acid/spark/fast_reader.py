@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from airflow_hive_acid.spark.files import EventFile
-    from airflow_hive_acid.spark.reader import OpenTable
+    from airflow_hive_acid.spark.data_files import EventFile
+    from airflow_hive_acid.spark.open_tables import OpenTable
 
 MAX_DELETES_BYTES = 64 << 20
 """Compressed size of the delete files of one bucket up to which their events are kept as bitmaps by a task.

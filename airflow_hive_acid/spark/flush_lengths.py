@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hive_acid.format.acid_state import StateDirectory
-    from airflow_hive_acid.spark.files import EventFile
+    from airflow_hive_acid.spark.data_files import EventFile
     from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 
 

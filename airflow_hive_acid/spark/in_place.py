@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_hive_acid.spark.files import EventFile
+    from airflow_hive_acid.spark.data_files import EventFile
     from airflow_hive_acid.spark.hadoop import HadoopFilesystem
-    from airflow_hive_acid.spark.reader import OpenTable
+    from airflow_hive_acid.spark.open_tables import OpenTable
 
 OPERATIONS = (schema.INSERTED, schema.UPDATED, schema.DELETED)
 _STATEMENT = f"{schema.INTERNAL_PREFIX}statement"

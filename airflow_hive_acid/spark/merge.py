@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import Merge, MergeClause, TableSnapshot, WrittenDirectory
+    from airflow_hive_acid.spark.open_tables import OpenTable
     from airflow_hive_acid.spark.output import Staging
-    from airflow_hive_acid.spark.reader import OpenTable
     from airflow_hive_acid.spark.sink import Sink
 
 BROADCAST_SOURCE_BYTES = 64 << 20

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_hive_acid.spark.files import OriginalDataFile
-    from airflow_hive_acid.spark.reader import OpenTable
+    from airflow_hive_acid.spark.data_files import OriginalDataFile
+    from airflow_hive_acid.spark.open_tables import OpenTable
 
 _NUMBER = f"{schema.INTERNAL_PREFIX}number"
 _KNOWN_PATH = f"{schema.INTERNAL_PREFIX}original_path"

@@ -8,7 +8,7 @@ A snapshot belongs to an open, registered txn (R16): this module does not check 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -18,8 +18,9 @@ from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.spark import fast_reader, in_place, originals, plain, schema
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.evolution import renamed_columns
-from airflow_hive_acid.spark.files import SnapshotFiles, snapshot_files
+from airflow_hive_acid.spark.files import snapshot_files
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.open_tables import OpenTable, only_seen
 from airflow_hive_acid.spark.scan import PartitionValues, scan_events, union
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from airflow_hive_acid.format.jobs import TableSnapshot
-    from airflow_hive_acid.spark.evolution import FileNames
-    from airflow_hive_acid.spark.files import EventFile, OriginalDataFile
+    from airflow_hive_acid.spark.data_files import EventFile, OriginalDataFile
 
 BROADCAST_DELETES_BYTES = 64 << 20
 """Compressed size of delete files up to which their events are broadcast; a delete event takes 1 to 4 bytes there."""
@@ -42,41 +42,6 @@ ROW_ID = (
 """The pseudo column ``row__id``, from the identity columns."""
 _DELETED = f"{schema.INTERNAL_PREFIX}deleted_"
 _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTable:
-    """A snapshot whose files are listed.
-
-    :param write_ids: what the snapshot sees; for a compaction the compactor's variant.
-    :param renamed: names of the columns in files that were written before a column was renamed.
-    :param columns: data columns; ``partition_columns`` come after them in rows.
-    :param changing: files of older Hives that update or delete rows in place.
-    :param mixed: partition and bucket of those files; all files of these buckets are in ``files.filtered``.
-    """
-
-    snapshot: TableSnapshot
-    write_ids: ValidWriteIdList
-    columns: tuple[schema.TableColumn, ...]
-    partition_columns: tuple[schema.TableColumn, ...]
-    partitions: PartitionValues
-    files: SnapshotFiles
-    renamed: dict[str, FileNames] = field(default_factory=dict)
-    changing: frozenset[str] = frozenset()
-    mixed: frozenset[tuple[int, int]] = frozenset()
-
-    def is_mixed(self, file: EventFile | OriginalDataFile) -> bool:
-        """Whether events of an older Hive may change rows of this file in place."""
-        return (file.partition, file.bucket) in self.mixed
-
-    def seen(self, events: DataFrame, files: Sequence[EventFile]) -> DataFrame:
-        """The events of these files that the snapshot sees."""
-        return only_seen(events, self, files)
-
-    @property
-    def name(self) -> str:
-        """``db.table``."""
-        return self.snapshot.table
 
 
 def open_table(
@@ -216,21 +181,6 @@ def _scanned(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) 
     row = schema.row_type(table.columns)
     found = scan_events(spark, row, files, table.partitions, renamed=table.renamed)
     return found.select(*schema.HEADER, schema.ROW, schema.PARTITION, *table.partitions.internal_names)
-
-
-def only_seen(events: DataFrame, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:
-    """Drop events of write ids that the snapshot does not see, where directories hold several write ids."""
-    checked = [f for f in files if f.check_rows]
-    if not checked:
-        return events
-    seen = table.write_ids
-    low, high = min(f.min_write_id for f in checked), max(f.max_write_id for f in checked)
-    hidden = ", ".join(str(i) for i in seen.exceptions.between(low, high))
-    # coalesce: must not be pushed down into the ORC reader, which would look for a user's column of that name.
-    current = "coalesce(currentTransaction, 0L)"
-    return events.where(
-        f"{current} <= {seen.high_watermark}L" + (f" and {current} not in ({hidden})" if hidden else "")
-    )
 
 
 def without_deleted(

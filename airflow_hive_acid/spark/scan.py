@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+    from airflow_hive_acid.spark.data_files import EventFile
     from airflow_hive_acid.spark.evolution import FileNames
-    from airflow_hive_acid.spark.files import EventFile
 
 MAX_BRANCHES = 32
 """Up to so many partitions a scan is a union of branches with literals; beyond, planning would cost too much."""
