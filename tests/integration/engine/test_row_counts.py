@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
+from airflow_hive_acid.engine import transactions
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore.catalog_statistics import RowChange
 from airflow_hive_acid.metastore.schema_catalog import PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
@@ -107,3 +108,23 @@ def test_two_changes_are_one_after_the_other():
     assert RowChange(5, replaced=True).then(RowChange(-1)) == RowChange(4, replaced=True)
     assert [RowChange(2).after(before) for before in ("1", "0", None, "-1", "x")] == ["3", "2", None, None, None]
     assert RowChange(2, replaced=True).after(None) == "2"
+
+
+def test_commits_of_several_tables_count_in_one_order_whatever_that_of_the_statements_was(engine, monkeypatch):
+    """Two commits that locked the rows of numRows in the order of their statements could wait for each other."""
+    engine.run("CREATE TABLE w.a (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
+    counted = []
+
+    def note(connection, table_id, *rest):
+        counted.append(table_id)
+        count_rows(connection, table_id, *rest)
+
+    count_rows = transactions.count_rows
+    monkeypatch.setattr(transactions, "count_rows", note)
+    inserts = ("INSERT INTO w.a SELECT a FROM w.a", "INSERT INTO w.t SELECT a, b FROM w.t")
+    for order in (inserts, inserts[::-1]):
+        with engine.begin({"w.a": "insert", "w.t": "insert"}) as txn:
+            for statement in order:
+                txn.execute(statement)
+    assert len(counted) == 4
+    assert counted[:2] == counted[2:]
