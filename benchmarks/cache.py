@@ -25,15 +25,15 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.cache import CachedCatalog
-from airflow_hive_acid.metastore.cache_partitions import PartitionSet
-from airflow_hive_acid.metastore.catalog_model import Partition, TableDefinition
+from airflow_hive_acid.metastore.cache.cache import CachedCatalog
+from airflow_hive_acid.metastore.cache.partitions import PartitionSet
+from airflow_hive_acid.metastore.catalog.model import Partition, TableDefinition
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.metastore.snapshots import TableWriteIds
+    from airflow_hive_acid.metastore.txns.snapshots import TableWriteIds
 
 POLL_SECONDS = 1.0
 """The default of hive.acid.cache.poll.interval."""

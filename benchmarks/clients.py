@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import WriteConflictError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.settings import Settings, Source
 

@@ -24,7 +24,8 @@ import sqlalchemy as sa
 from clients import RAW, SETTINGS, TABLES, VERBS, Hive, Run, run_ours
 from lookups import measure_lookups
 
-from airflow_hive_acid.metastore import MetastoreClient, schema
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.setup import schema
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.interop.oracle import oracle

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore import MetastoreClient, pipeline
-from airflow_hive_acid.metastore.database import LISTEN
-from airflow_hive_acid.metastore.leases import LeaseObject
-from airflow_hive_acid.metastore.schema_leases import HIVE_ACID_LEASE_OBJECT, HIVE_LEASE
-from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, NEXT_LOCK_ID
-from airflow_hive_acid.metastore.wakeups import CHANNEL
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database import pipeline
+from airflow_hive_acid.metastore.database.database import LISTEN
+from airflow_hive_acid.metastore.database.wakeups import CHANNEL
+from airflow_hive_acid.metastore.leases.model import LeaseObject
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, NEXT_LOCK_ID
+from airflow_hive_acid.metastore.schema.leases import HIVE_ACID_LEASE_OBJECT, HIVE_LEASE
 from airflow_hive_acid.settings import Settings, Source
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -13,9 +13,10 @@ from clients import SETTINGS, TABLES
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore import MetastoreClient, pipeline
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.database import chunks
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database import pipeline
+from airflow_hive_acid.metastore.database.database import chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -166,7 +166,7 @@ def _both(values: list[float]) -> str:
 
 def ask_for_locks(client: MetastoreClient, number: int) -> list[tuple[int, int]]:
     """Txn and request of so many tasks that wait for one writer of everything."""
-    from airflow_hive_acid.metastore.codes import LockType, Operation
+    from airflow_hive_acid.metastore.database.codes import LockType, Operation
     from airflow_hive_acid.metastore.locks.interface import LockComponent
 
     asked = []
@@ -183,7 +183,7 @@ def triggerer(url: str, requests: list[tuple[int, int]], seconds: float, told: A
     import airflow.jobs.triggerer_job_runner  # noqa: F401 - what a triggerer has in memory anyway
     import psutil
 
-    from airflow_hive_acid.metastore.locks.watching import LockWatch
+    from airflow_hive_acid.metastore.protocol.lock_watch import LockWatch
     from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
 
     looks: list[float] = []

@@ -38,8 +38,8 @@ import sqlalchemy as sa
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.schema_catalog import TABLE_PARAMS
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
 from airflow_hive_acid.replication.collapse import one_by_one
 from airflow_hive_acid.replication.copying import FileCopy, copy_files
 from airflow_hive_acid.replication.factories import create_tasks, load_factory

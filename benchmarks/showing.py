@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore import MetastoreClient, schema
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -103,9 +103,10 @@ def databases(kind: str, home: Path) -> Iterator[dict[str, str]]:
 
 def fill(url: str, divisor: int) -> None:
     """A metastore with so many rows, or a part of them."""
-    from airflow_hive_acid.metastore import MetastoreClient, schema
-    from airflow_hive_acid.metastore.catalog_model import Column, TableDefinition
-    from airflow_hive_acid.metastore.schema_leases import HIVE_LEASE
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.catalog.model import Column, TableDefinition
+    from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
+    from airflow_hive_acid.metastore.setup import schema
 
     with MetastoreClient(url) as client:
         client.create_schema()

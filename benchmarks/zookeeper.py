@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
-from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
-from airflow_hive_acid.metastore.locks.zookeeper import ZooKeeperLockManager
+from airflow_hive_acid.metastore.locks.legacy.manager import LegacyLockManager
+from airflow_hive_acid.metastore.locks.legacy.zookeeper import ZooKeeperLockManager
 from airflow_hive_acid.settings import Settings, Source
 from tests.interop.oracle import oracle
 from tests.zookeeper.server import running_server

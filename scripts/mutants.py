@@ -57,8 +57,8 @@ ROOMS = {
     ),
     "metastore": Room(
         (
-            "metastore/claim_rules", "metastore/pin_rules", "metastore/shared_rules", "metastore/cache_rules",
-            "metastore/locks/compatibility",
+            "metastore/records/claim_rules", "metastore/txns/pin_rules", "metastore/records/shared_rules",
+            "metastore/cache/rules", "metastore/locks/compatibility",
         ),
         (
             "tests/unit/metastore/test_claim_rules.py", "tests/unit/metastore/test_pin_rules.py",

@@ -27,7 +27,7 @@ from ui_data import DAYS, OrcTable, Shop, queue_for, task, write_tables
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

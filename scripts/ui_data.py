@@ -21,13 +21,13 @@ from airflow_hive_acid.format.buckets import encode_bucket
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import delete_delta_name, delta_name
 from airflow_hive_acid.maintenance import run_initiator
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.model import CompactionType
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema_extensions import HIVE_ACID_MEASURE
-from airflow_hive_acid.metastore.schema_transactions import COMPLETED_COMPACTIONS, NEXT_COMPACTION_QUEUE_ID
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_COMPACTIONS, NEXT_COMPACTION_QUEUE_ID
+from airflow_hive_acid.metastore.schema.ours import HIVE_ACID_MEASURE
 from airflow_hive_acid.replication.state import ObjectState, Phase, PolicyRecord
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.database.codes import LockType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

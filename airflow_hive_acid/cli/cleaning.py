@@ -12,7 +12,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 if TYPE_CHECKING:
     from airflow_hive_acid.cli.session import CliSession
     from airflow_hive_acid.maintenance.decisions import CleaningOutcome
-    from airflow_hive_acid.metastore.cleaning_records import CleaningRecord
+    from airflow_hive_acid.metastore.compaction.cleaning_records import CleaningRecord
 
 app = typer.Typer(help="What the Cleaner removed and keeps, for whom; and its trash.", no_args_is_help=True)
 _FormatOption = Annotated[Format, typer.Option("--format", help="How the rows are printed.")]
@@ -99,7 +99,7 @@ def purge_trash(
 
 
 def _place(what: str | None) -> tuple[str | None, str | None]:
-    from airflow_hive_acid.metastore.objects import database_name, table_name
+    from airflow_hive_acid.metastore.names.objects import database_name, table_name
 
     if what is None:
         return None, None

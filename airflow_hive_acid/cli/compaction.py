@@ -87,7 +87,7 @@ def _planned(
     from airflow_hive_acid.maintenance.initiator import plan as planned
     from airflow_hive_acid.maintenance.initiator_looks import Looks
     from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
-    from airflow_hive_acid.metastore.objects import table_name
+    from airflow_hive_acid.metastore.names.objects import table_name
 
     thresholds = InitiatorThresholds.of(client.settings)
     looks = Looks(client, session.filesystem(), thresholds)

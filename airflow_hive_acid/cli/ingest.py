@@ -16,7 +16,7 @@ from airflow_hive_acid.cli.progress import progress
 from airflow_hive_acid.cli.session import parse_pairs
 from airflow_hive_acid.cli.sql import reporter
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
-from airflow_hive_acid.metastore.objects import shorten
+from airflow_hive_acid.metastore.names.objects import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 
 if TYPE_CHECKING:
     from airflow_hive_acid.cli.session import CliSession
-    from airflow_hive_acid.metastore.leases import Lease, LeaseObject
-    from airflow_hive_acid.metastore.leases_manager import Leases
+    from airflow_hive_acid.metastore.leases.manager import Leases
+    from airflow_hive_acid.metastore.leases.model import Lease, LeaseObject
 
 TOKEN_VARIABLE = "HIVE_ACID_LEASE"  # noqa: S105 - the variable's name
 app = typer.Typer(help="Leases: time-bound claims on tables and partitions.", no_args_is_help=True)
@@ -149,7 +149,7 @@ def lease_of_environment(leases: Leases) -> Lease | None:
 
 
 def _objects(on: list[str] | None, type: str) -> list[LeaseObject]:
-    from airflow_hive_acid.metastore.leases import LeaseObject
+    from airflow_hive_acid.metastore.leases.model import LeaseObject
 
     if not on:
         raise typer.BadParameter("give --on DB.TABLE or --on DB.TABLE/PARTITION")
@@ -173,6 +173,6 @@ def _places(lease: Lease) -> str:
 
 
 def _time(milliseconds: int) -> str:
-    from airflow_hive_acid.metastore.leases_granting import utc
+    from airflow_hive_acid.metastore.leases.grants import utc
 
     return utc(milliseconds)

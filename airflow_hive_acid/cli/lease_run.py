@@ -20,8 +20,8 @@ from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, Lease
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_hive_acid.metastore.leases import Lease
-    from airflow_hive_acid.metastore.leases_manager import Leases
+    from airflow_hive_acid.metastore.leases.manager import Leases
+    from airflow_hive_acid.metastore.leases.model import Lease
 
 _LOST = 1
 _LOOK_SECONDS = 0.2

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.cli.session import CliSession
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.jobs import Job
+    from airflow_hive_acid.metastore.txns.jobs import Job
 
 app = typer.Typer(
     help="Initiator, Worker, Cleaner, reaper and history purge; and what they leave to people.", no_args_is_help=True
@@ -138,9 +138,9 @@ def _may_be_marked(client: MetastoreClient, job: Job) -> bool:
     :raises InvalidArgumentsError: when the job has succeeded, or its txn is alive.
     """
     from airflow_hive_acid.maintenance.doctor_rules import judge_txn
-    from airflow_hive_acid.metastore.clock import now_ms
-    from airflow_hive_acid.metastore.codes import TxnState
-    from airflow_hive_acid.metastore.jobs import JobState
+    from airflow_hive_acid.metastore.database.clock import now_ms
+    from airflow_hive_acid.metastore.database.codes import TxnState
+    from airflow_hive_acid.metastore.txns.jobs import JobState
 
     if job.state is JobState.COMMITTED:
         raise InvalidArgumentsError(f"txn {job.txn_id} of job {job.job_id} is committed; there is nothing to fence")

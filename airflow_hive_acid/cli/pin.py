@@ -11,7 +11,7 @@ from airflow_hive_acid.cli.output import Format, print_rows, say
 if TYPE_CHECKING:
     from airflow_hive_acid.cli.session import CliSession
     from airflow_hive_acid.engine.results import Rows
-    from airflow_hive_acid.metastore.pin_rules import Pin
+    from airflow_hive_acid.metastore.txns.pin_rules import Pin
 
 app = typer.Typer(help="Pins: named snapshots of tables that stay readable.", no_args_is_help=True)
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the pin.")]

@@ -104,7 +104,7 @@ def status(
     form: _FormatOption = Format.TABLE,
 ) -> None:
     """Where policies stand, by what their destination knows; with --policies the source is asked, too."""
-    from airflow_hive_acid.metastore.clock import now_ms
+    from airflow_hive_acid.metastore.database.clock import now_ms
     from airflow_hive_acid.replication.replicating import standing
     from airflow_hive_acid.replication.state import count_kept, read_objects, read_states
 

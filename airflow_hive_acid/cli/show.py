@@ -78,7 +78,7 @@ def compactions(
 
 
 def _place(what: str | None, partition: str | None) -> dict[str, str | None]:
-    from airflow_hive_acid.metastore.objects import database_name, table_name
+    from airflow_hive_acid.metastore.names.objects import database_name, table_name
 
     if what is None or "." not in what:
         if partition is not None:

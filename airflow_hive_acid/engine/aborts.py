@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.engine.results import Rows
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.fences import end_txns
-from airflow_hive_acid.metastore.codes import AbortReason
+from airflow_hive_acid.metastore.database.codes import AbortReason
 from airflow_hive_acid.sql.statements import ShowKind
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.aborts import AbortedTxns
+    from airflow_hive_acid.metastore.txns.aborts import AbortedTxns
     from airflow_hive_acid.sql.statements import Abort
 
 

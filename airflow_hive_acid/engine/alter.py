@@ -13,13 +13,13 @@ from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.places import Places
-from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration
+from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
 from airflow_hive_acid.sql import alterations as alter
 from airflow_hive_acid.sql.pruning import PartitionFilter
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
 
 _COMPARISONS: dict[str, type[exp.Binary]] = {
     "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,

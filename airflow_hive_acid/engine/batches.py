@@ -50,7 +50,10 @@ from airflow_hive_acid.format.names import delta_name, staging_name
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
 from airflow_hive_acid.maintenance.places import require_target
-from airflow_hive_acid.metastore.batches import (
+from airflow_hive_acid.metastore.catalog.partitions import find_partitions
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.protocol.hive_batches import (
     BatchHeartbeat,
     add_written,
     name_partitions,
@@ -59,11 +62,8 @@ from airflow_hive_acid.metastore.batches import (
     record_component,
     require_anchor,
 )
-from airflow_hive_acid.metastore.catalog_partitions import find_partitions
-from airflow_hive_acid.metastore.catalog_statistics import RowChange, count_rows
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.commits import CommitHooks
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.txns.commits import CommitHooks
+from airflow_hive_acid.metastore.txns.statistics import RowChange, count_rows
 from airflow_hive_acid.sql.pruning import KEEP_ALL
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.launcher import JobSession
     from airflow_hive_acid.format.jobs import JobResult
-    from airflow_hive_acid.metastore.batches import OpenedBatch, Position
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.protocol.hive_batches import OpenedBatch, Position
 
 _VIEW = "hive_acid_records"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.changes import checked_range
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.sql.building import quoted_column, quoted_table
 
 if TYPE_CHECKING:

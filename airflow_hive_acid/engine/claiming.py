@@ -16,8 +16,8 @@ from airflow_hive_acid.engine.events import AppliedBefore, EarlierTryFenced
 from airflow_hive_acid.engine.results import StatementResult
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.maintenance.fences import end_txns
-from airflow_hive_acid.metastore.claim_rules import Recorded, Rerun, Wish
-from airflow_hive_acid.metastore.claims import Unit, digest_of
+from airflow_hive_acid.metastore.records.claim_rules import Recorded, Rerun, Wish
+from airflow_hive_acid.metastore.records.claims import Unit, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.errors import CommitStateUnknownError, LocksPendingError
     from airflow_hive_acid.metastore import Transaction
-    from airflow_hive_acid.metastore.claims import Claim
+    from airflow_hive_acid.metastore.records.claims import Claim
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from airflow_hive_acid.maintenance.initiator_by_hand import Wanted, ask
 from airflow_hive_acid.maintenance.worker import run_worker, worker_name
 from airflow_hive_acid.maintenance.worker_jobs import Application
 from airflow_hive_acid.maintenance.worker_runner import JobRunner
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+from airflow_hive_acid.metastore.compaction.model import CompactionState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from airflow_hive_acid.sql.statements import Insert
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.sql.alterations import Concatenate
 
 _DIALECT = "hive"

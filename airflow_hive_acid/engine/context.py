@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Table, TableDefinition
-    from airflow_hive_acid.metastore.handover import Patience
+    from airflow_hive_acid.metastore.catalog.model import Table, TableDefinition
+    from airflow_hive_acid.metastore.protocol.handover import Patience
     from airflow_hive_acid.settings import Settings
 
 

@@ -17,10 +17,10 @@ from airflow_hive_acid.engine.ddl import mark_place, require_place, settle_wareh
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
-from airflow_hive_acid.metastore.catalog_rows import preview
-from airflow_hive_acid.metastore.catalog_statistics import forget
-from airflow_hive_acid.metastore.catalog_types import normalise_type
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.catalog.rows import preview
+from airflow_hive_acid.metastore.catalog.types import normalise_type
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.txns.statistics import forget
 from airflow_hive_acid.sql.statements import ColumnDefinition
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.results import StatementResult
-    from airflow_hive_acid.metastore.catalog_model import Table, TableDefinition
+    from airflow_hive_acid.metastore.catalog.model import Table, TableDefinition
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_]+")
 _OF_SPARK = {"timestamp_ntz": "timestamp", "void": "string"}

@@ -24,20 +24,20 @@ from airflow_hive_acid.format.names import is_hidden
 from airflow_hive_acid.format.paths import is_inside
 from airflow_hive_acid.maintenance.ddl_files import NO_TABLE, WarehouseFiles
 from airflow_hive_acid.maintenance.places import Places
-from airflow_hive_acid.metastore.catalog_drop import check_droppable
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, table_lock
-from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.metastore.catalog.drop import check_droppable
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.names.objects import TableName, table_name
+from airflow_hive_acid.metastore.protocol.ddl import database_lock, ddl_transaction, table_lock
 from airflow_hive_acid.sql.statements import CreateDatabase, CreateTable, DropDatabase, DropTable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.ddl import DdlTransaction
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.metastore.locks.interface import LockComponent
+    from airflow_hive_acid.metastore.protocol.ddl import DdlTransaction
 
 log = logging.getLogger(__name__)
 

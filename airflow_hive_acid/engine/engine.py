@@ -22,7 +22,7 @@ from airflow_hive_acid.engine.scripts import Script, declared_operations
 from airflow_hive_acid.engine.shared import begin_shared, commit_shared, joined
 from airflow_hive_acid.engine.transactions import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
-from airflow_hive_acid.metastore.handover import withdraw
+from airflow_hive_acid.metastore.protocol.handover import withdraw
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.statements import Select
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, JobSpec, Source
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.handover import Patience
-    from airflow_hive_acid.metastore.leases import Lease
-    from airflow_hive_acid.metastore.shared_rules import SharedTxn
+    from airflow_hive_acid.metastore.leases.model import Lease
+    from airflow_hive_acid.metastore.protocol.handover import Patience
+    from airflow_hive_acid.metastore.records.shared_rules import SharedTxn
     from airflow_hive_acid.replication.site import Site
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.statements import Statement

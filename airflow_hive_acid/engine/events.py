@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.results import StatementResult
     from airflow_hive_acid.format.jobs import Source
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.compaction_queue_model import Resource
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.compaction.model import Resource
     from airflow_hive_acid.sql.plans import Plan
 
 

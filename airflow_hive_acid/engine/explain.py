@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.sql.legacy_locks import LegacyLock
     from airflow_hive_acid.sql.lock_rules import PlannedLock
     from airflow_hive_acid.sql.plans import Plan, StepTemplate

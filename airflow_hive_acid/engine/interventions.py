@@ -20,10 +20,10 @@ from airflow_hive_acid.errors import (
     NoSuchTxnError,
 )
 from airflow_hive_acid.maintenance.initiator_by_hand import ask
-from airflow_hive_acid.metastore import pages, pages_leases
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-from airflow_hive_acid.metastore.leases import LeaseObject
-from airflow_hive_acid.metastore.pin_rules import PinState
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.leases.model import LeaseObject
+from airflow_hive_acid.metastore.listing import lease_pages, pages
+from airflow_hive_acid.metastore.txns.pin_rules import PinState
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -143,14 +143,14 @@ def force_drop_lease(client: MetastoreClient, lease_id: int, person: Person) -> 
     :raises LeaseEndedError: when it is not held, and nobody dropped it by force.
     :raises InvalidArgumentsError: without a reason.
     """
-    found = client.database.read(lambda conn: pages_leases.rows_of_lease(conn, lease_id))
+    found = client.database.read(lambda conn: lease_pages.rows_of_lease(conn, lease_id))
     objects = [LeaseObject(r.lease.db_name, r.lease.table_name, r.lease.partition_name) for r in found]
     dropped = client.leases.force_drop_lease(objects, person.name, person.reason, lease_id=lease_id) if objects else []
     if dropped:
         parts = tuple(Part(each.describe(), each.lease_id, True, f"was held by {each.user}") for each in dropped)
         places = ", ".join(part.object for part in parts)
         return Outcome(True, False, f"lease {lease_id} on {places} is dropped; its holder will find it gone", parts)
-    page = client.database.read(lambda conn: pages_leases.drops_page(conn, pages.Slice(1), lease_id))
+    page = client.database.read(lambda conn: lease_pages.drops_page(conn, pages.Slice(1), lease_id))
     if page.items:
         return Outcome(True, True, f"lease {lease_id} was dropped by {page.items[0].who} before")
     raise LeaseEndedError(f"lease {lease_id} is not held: it ended, was given back, or never was")
@@ -181,7 +181,7 @@ def withdraw_lock(client: MetastoreClient, lock_id: int) -> Outcome:
 
     def look(conn: Connection) -> tuple[list[LockRow], str | None]:
         wanted = pages.LocksWanted(lock_id=lock_id)
-        return list(pages.locks_page(conn, wanted, pages.Slice(_SHOWN)).items), pages_leases.lease_of_lock(
+        return list(pages.locks_page(conn, wanted, pages.Slice(_SHOWN)).items), lease_pages.lease_of_lock(
             conn, lock_id, features=client.database.features(conn)
         )
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.engine.results import Rows
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.metastore.leases import LeaseObject
+from airflow_hive_acid.metastore.leases.model import LeaseObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.leases import HiveLease
+    from airflow_hive_acid.metastore.leases.model import HiveLease
     from airflow_hive_acid.sql.statements import DropForceLease, ShowLease
 
 COLUMNS = (

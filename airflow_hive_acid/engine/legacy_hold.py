@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Self
 
 from airflow_hive_acid.engine.lock_requests import PlannedLocks
 from airflow_hive_acid.errors import HiveAcidError, NoSuchLockError, TxnAbortedError
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.heartbeats import Heartbeater
-from airflow_hive_acid.metastore.locks.choice import legacy_lock_manager
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.heartbeats import Heartbeater
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
+from airflow_hive_acid.metastore.locks.legacy.choice import legacy_lock_manager
 from airflow_hive_acid.sql.legacy_locks import LegacyMode
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore import Transaction
-    from airflow_hive_acid.metastore.beginning import Locks
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.locks.concurrency_model import ConcurrencyModelLocks
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.locks.legacy.concurrency_model import ConcurrencyModelLocks
+    from airflow_hive_acid.metastore.protocol.begin import Locks
     from airflow_hive_acid.sql.legacy_locks import LegacyLock
 
 log = logging.getLogger(__name__)

@@ -8,15 +8,15 @@ from airflow_hive_acid.engine.events import JobFinished, Published
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import ACID_VERSION_FILE, parse_bucket_file
-from airflow_hive_acid.metastore.write_events import Write
+from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.filesystem.publishing import Manifest
     from airflow_hive_acid.format.jobs import JobResult, PartitionRef
-    from airflow_hive_acid.metastore.catalog_model import Partition
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.catalog.model import Partition
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.sql.plans import Plan
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.beginning import Locks
+from airflow_hive_acid.metastore.protocol.begin import Locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

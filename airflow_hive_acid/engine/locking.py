@@ -14,7 +14,7 @@ from airflow_hive_acid.engine.legacy_hold import LegacyLocks
 from airflow_hive_acid.engine.lock_requests import PlannedLocks
 from airflow_hive_acid.engine.partitions import KnownPartitions
 from airflow_hive_acid.errors import ConfigurationError, NoSuchObjectError, UnsupportedStatementError
-from airflow_hive_acid.metastore.beginning import Locks
+from airflow_hive_acid.metastore.protocol.begin import Locks
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 from airflow_hive_acid.sql.ddl_locks import ddl_locks
 from airflow_hive_acid.sql.legacy_locks import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.format.jobs import PartitionRef
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.sql.ddl_locks import DdlStatement
     from airflow_hive_acid.sql.origins import TableName
     from airflow_hive_acid.sql.plans import Plan

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.engine.snapshots import table_snapshot
 from airflow_hive_acid.format.changes import checked_range
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore.changes import cleaned_up_to, require_partitions_kept, txns_of
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.listing.changes import cleaned_up_to, require_partitions_kept, txns_of
+from airflow_hive_acid.metastore.names.objects import table_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.changes import Changes
     from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot, View
     from airflow_hive_acid.format.write_ids import ValidTxnList
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.pin_rules import PinnedTable
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.txns.pin_rules import PinnedTable
     from airflow_hive_acid.sql.plans import Plan, TableRead
 
 

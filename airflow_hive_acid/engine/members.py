@@ -23,8 +23,8 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.maintenance.shared_txns import give_up
-from airflow_hive_acid.metastore.claims import digest_of
-from airflow_hive_acid.metastore.handover import hand_over
+from airflow_hive_acid.metastore.protocol.handover import hand_over
+from airflow_hive_acid.metastore.records.claims import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.metastore import Transaction
-    from airflow_hive_acid.metastore.shared_rules import SharedTxn
+    from airflow_hive_acid.metastore.records.shared_rules import SharedTxn
 
 
 class SharedTransaction(StatementTransaction):

@@ -14,14 +14,14 @@ from sqlglot import exp
 
 from airflow_hive_acid.engine.snapshots import partition_refs
 from airflow_hive_acid.errors import UnsupportedStatementError
-from airflow_hive_acid.metastore.partition_conditions import And, Compare, Condition, In, Or
+from airflow_hive_acid.metastore.catalog.partition_conditions import And, Compare, Condition, In, Or
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from airflow_hive_acid.format.jobs import PartitionRef
-    from airflow_hive_acid.metastore.catalog import Catalog
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
+    from airflow_hive_acid.metastore.catalog.catalog import Catalog
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
     from airflow_hive_acid.sql.pruning import PartitionFilter
 
 _OPERATORS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}

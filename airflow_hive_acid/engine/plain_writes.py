@@ -21,9 +21,9 @@ from airflow_hive_acid.filesystem.plain_publishing import (
 )
 from airflow_hive_acid.filesystem.publishing import read_staging
 from airflow_hive_acid.filesystem.syncing import sync
-from airflow_hive_acid.metastore.catalog_partitions import find_partitions
-from airflow_hive_acid.metastore.catalog_statistics import forget
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.catalog.partitions import find_partitions
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.txns.statistics import forget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.filesystem.publishing import Manifest, Target
     from airflow_hive_acid.format.jobs import JobResult
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
 
 log = logging.getLogger(__name__)
 

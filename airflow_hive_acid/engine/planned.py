@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.sql.plans import Plan
 
 _NONE: Mapping[str, int] = {}

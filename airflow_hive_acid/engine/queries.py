@@ -21,7 +21,7 @@ from airflow_hive_acid.engine.planned import tell
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import JobSpec
-from airflow_hive_acid.metastore.transactions import read_document
+from airflow_hive_acid.metastore.protocol.transaction import read_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.snapshots import SnapshotLists
     from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.sql.plans import Plan, TableRead
     from airflow_hive_acid.sql.pruning import PartitionFilter
 

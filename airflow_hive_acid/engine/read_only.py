@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import ReadOnlyReplicaError
-from airflow_hive_acid.metastore.replica_records import TARGET_FOR, policies_of
+from airflow_hive_acid.metastore.replica.records import TARGET_FOR, policies_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

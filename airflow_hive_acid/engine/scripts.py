@@ -82,8 +82,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.claiming import Once
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.results import Rows
-    from airflow_hive_acid.metastore.beginning import Locks
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.protocol.begin import Locks
     from airflow_hive_acid.sql.plans import Plan
     from airflow_hive_acid.sql.statements import DataStatement, PlainStatement, Statement
 

@@ -38,11 +38,11 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.maintenance.fences import fence
 from airflow_hive_acid.maintenance.shared_txns import LIMIT_ERROR, give_up
-from airflow_hive_acid.metastore.claims import Claim
-from airflow_hive_acid.metastore.handover import hand_over
-from airflow_hive_acid.metastore.heartbeats import Heartbeater
-from airflow_hive_acid.metastore.shared_rules import SharedState, describe, keeper_gone, too_old, unfinished
-from airflow_hive_acid.metastore.shared_txns import NewSharedTxn
+from airflow_hive_acid.metastore.database.heartbeats import Heartbeater
+from airflow_hive_acid.metastore.protocol.handover import hand_over
+from airflow_hive_acid.metastore.records.claims import Claim
+from airflow_hive_acid.metastore.records.shared_rules import SharedState, describe, keeper_gone, too_old, unfinished
+from airflow_hive_acid.metastore.records.shared_txns import NewSharedTxn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.results import StatementResult
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.shared_rules import Member, SharedTxn
+    from airflow_hive_acid.metastore.records.shared_rules import Member, SharedTxn
 
 _LOOK_SECONDS = 10.0
 _POLL_SECONDS = 1.0

@@ -15,21 +15,21 @@ from airflow_hive_acid.engine.results import Rows
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.metastore import shown
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
-from airflow_hive_acid.metastore.compaction_queue_shown import COMPACTION_ORDER, CompactionFilter, Order, compactions
-from airflow_hive_acid.metastore.locks.choice import legacy_lock_manager
-from airflow_hive_acid.metastore.shown import LockFilter
+from airflow_hive_acid.metastore.compaction.listing import COMPACTION_ORDER, CompactionFilter, Order, compactions
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.listing import show as shown
+from airflow_hive_acid.metastore.listing.show import LockFilter
+from airflow_hive_acid.metastore.locks.legacy.choice import legacy_lock_manager
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
-    from airflow_hive_acid.metastore.locks.concurrency_model import ConcurrencyModelLocks, LegacyLockRow
+    from airflow_hive_acid.metastore.compaction.model import Compaction
     from airflow_hive_acid.metastore.locks.interface import LockRow
+    from airflow_hive_acid.metastore.locks.legacy.concurrency_model import ConcurrencyModelLocks, LegacyLockRow
     from airflow_hive_acid.metastore.locks.listing import TxnRow
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.statements import Show

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
     from airflow_hive_acid.sql.pruning import PartitionFilter
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.settings import Settings
 
 log = logging.getLogger(__name__)

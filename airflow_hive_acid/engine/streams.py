@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.stream_channel import Channel
     from airflow_hive_acid.engine.stream_schema import Reconciled
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.streams import Owner
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.records.streams import Owner
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.plans import Plan
     from airflow_hive_acid.sql.statements import Insert, Merge

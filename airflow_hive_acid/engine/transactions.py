@@ -46,9 +46,9 @@ from airflow_hive_acid.format.jobs import Insert, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import staging_name
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.maintenance.places import require_target
-from airflow_hive_acid.metastore.catalog_partitions import find_partitions
-from airflow_hive_acid.metastore.catalog_statistics import count_rows
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.catalog.partitions import find_partitions
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.txns.statistics import count_rows
 from airflow_hive_acid.sql.plans import STRENGTH
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.lock_requests import Grown
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
-    from airflow_hive_acid.metastore.beginning import Locks
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.protocol.begin import Locks
     from airflow_hive_acid.sql.plans import Plan, TableRead, TableWrite
 
 

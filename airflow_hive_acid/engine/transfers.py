@@ -13,7 +13,7 @@ from airflow_hive_acid.engine.results import Rows
 from airflow_hive_acid.errors import NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.replication.dropping import drop_partitions, drop_table
 from airflow_hive_acid.replication.dump import Scope
 from airflow_hive_acid.replication.exporting import export_table

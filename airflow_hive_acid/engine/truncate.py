@@ -21,7 +21,7 @@ from airflow_hive_acid.format.names import METADATA_FILE, PLAIN_FILES, TRUNCATED
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.claiming import Freely
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.sql.statements import Truncate
 
 

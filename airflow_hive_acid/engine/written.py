@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Manifest
 from airflow_hive_acid.format.names import parse_directory
-from airflow_hive_acid.metastore.catalog_statistics import RowChange
+from airflow_hive_acid.metastore.txns.statistics import RowChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.format.jobs import WrittenDirectory
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.sql.plans import TableWrite
 
 

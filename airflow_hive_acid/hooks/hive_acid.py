@@ -23,9 +23,10 @@ from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
-from airflow_hive_acid.metastore import MetastoreClient, shown
-from airflow_hive_acid.metastore.codes import TxnState
-from airflow_hive_acid.metastore.urls import safe_url
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database.codes import TxnState
+from airflow_hive_acid.metastore.database.urls import safe_url
+from airflow_hive_acid.metastore.listing import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.hooks.lineage import Collected
     from airflow_hive_acid.hooks.transactions import JoinedTransaction
-    from airflow_hive_acid.metastore.leases_keeping import KeptLease
-    from airflow_hive_acid.metastore.pins import Pins
+    from airflow_hive_acid.metastore.leases.keeper import KeptLease
+    from airflow_hive_acid.metastore.protocol.pins import Pins
     from airflow_hive_acid.replication.site import Site
     from airflow_hive_acid.settings import Settings
 
@@ -216,7 +217,7 @@ class HiveAcidHook(BaseHook):
         :raises LeaseEndedError: at the end of the block, when it was lost meanwhile.
         """
         from airflow_hive_acid.hooks.leases import objects_of
-        from airflow_hive_acid.metastore.leases_keeping import kept
+        from airflow_hive_acid.metastore.leases.keeper import kept
 
         leases = self.get_conn().leases
         taken = leases.grab_lease(objects_of(objects), duration, wait, lease_type=type, user=user, secret=secret)
@@ -299,7 +300,7 @@ class HiveAcidHook(BaseHook):
             mine = client.database.read(
                 lambda conn: [
                     txn.txn_id
-                    for txn in shown.stream_transactions(conn)
+                    for txn in show.stream_transactions(conn)
                     if txn.state is TxnState.OPEN and txn.agent_info == agent_info and txn.txn_id in own
                 ]
             )

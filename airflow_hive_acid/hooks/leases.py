@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.log import mask_secret
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, LeaseAlreadyExistsError, LeaseEndedError
-from airflow_hive_acid.metastore.leases import Lease, new_secret
+from airflow_hive_acid.metastore.leases.model import Lease, new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.leases_keeping import KeptLease
+    from airflow_hive_acid.metastore.leases.keeper import KeptLease
 
 _SALT_BYTES, _SECRET_BYTES = 16, 32
 _COST = 2**14
@@ -117,7 +117,7 @@ def kept_lease(hook: HiveAcidHook, sealed: object) -> Iterator[KeptLease | None]
     :raises LeaseEndedError: before the block, when the lease is not held; after it, when it failed because the lease
         was lost.
     """
-    from airflow_hive_acid.metastore.leases_keeping import KeptLease
+    from airflow_hive_acid.metastore.leases.keeper import KeptLease
 
     if sealed in (None, "", "None"):
         yield None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.maintenance.decisions import CleaningOutcome, CompactionOutcome
     from airflow_hive_acid.maintenance.health import Reading
-    from airflow_hive_acid.metastore.cache_statistics import CacheStatistics
+    from airflow_hive_acid.metastore.cache.statistics import CacheStatistics
     from airflow_hive_acid.replication.runner import CycleReport
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.members import Membership
     from airflow_hive_acid.engine.results import Rows
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.metastore.shared_rules import SharedTxn
+    from airflow_hive_acid.metastore.records.shared_rules import SharedTxn
 
 DOCUMENT_VERSION = 1
 EMPTY = (None, False, "", "None", "null")

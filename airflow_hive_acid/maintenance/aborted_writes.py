@@ -20,8 +20,8 @@ from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter
 from airflow_hive_acid.maintenance.fences import fence_aborted
 from airflow_hive_acid.maintenance.places import Places, require_directory
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted, read_holder
+from airflow_hive_acid.metastore.compaction.horizon import read_aborted, read_holder
+from airflow_hive_acid.metastore.database.clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.decisions import Number
     from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.compaction_queue_horizon import AbortedTxn
-    from airflow_hive_acid.metastore.compaction_queue_model import AbortedWrites
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.compaction.horizon import AbortedTxn
+    from airflow_hive_acid.metastore.compaction.model import AbortedWrites
 
 log = logging.getLogger(__name__)
 

@@ -19,14 +19,14 @@ from airflow_hive_acid.maintenance.fences import fence_dead_jobs
 from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
 from airflow_hive_acid.maintenance.trash import Trash
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.compaction.model import Compaction
 
 log = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.format.write_ids import MAX_ID
-from airflow_hive_acid.metastore.compaction_queue_horizon import RegisteredReaders
+from airflow_hive_acid.metastore.compaction.horizon import RegisteredReaders
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from airflow_hive_acid.filesystem import FileInfo
-    from airflow_hive_acid.metastore.compaction_queue_horizon import Holder, Horizon
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.compaction.horizon import Holder, Horizon
+    from airflow_hive_acid.metastore.compaction.model import Compaction
 
 _NOBODY = RegisteredReaders()
 

@@ -23,14 +23,14 @@ from airflow_hive_acid.maintenance.fences import FenceReport, fence_aborted
 from airflow_hive_acid.maintenance.pins import NOTHING_HELD, HeldByPins
 from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.maintenance.trash import is_purged, may_be_restored
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
-from airflow_hive_acid.metastore.compaction_queue_cleaning import Covered
-from airflow_hive_acid.metastore.compaction_queue_horizon import read_aborted, read_horizon, read_registered
+from airflow_hive_acid.metastore.compaction.cleaning import Covered
+from airflow_hive_acid.metastore.compaction.horizon import read_aborted, read_horizon, read_registered
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnState
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.partition_names import known_reading
-from airflow_hive_acid.metastore.pins import pins_on
-from airflow_hive_acid.metastore.snapshots import take_snapshot, valid_write_ids
-from airflow_hive_acid.metastore.txns import txn_facts, was_committed
+from airflow_hive_acid.metastore.names.partitions import known_reading
+from airflow_hive_acid.metastore.protocol.pins import pins_on
+from airflow_hive_acid.metastore.txns.snapshots import take_snapshot, valid_write_ids
+from airflow_hive_acid.metastore.txns.txns import txn_facts, was_committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
     from airflow_hive_acid.maintenance.trash import Trash
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
-    from airflow_hive_acid.metastore.compaction_queue_horizon import Holder, Horizon
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
-    from airflow_hive_acid.metastore.pin_rules import PinnedTable
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
+    from airflow_hive_acid.metastore.compaction.horizon import Holder, Horizon
+    from airflow_hive_acid.metastore.compaction.model import Compaction
+    from airflow_hive_acid.metastore.txns.pin_rules import PinnedTable
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
 
 
 class Renaming(NamedTuple):

@@ -21,8 +21,8 @@ from airflow_hive_acid.maintenance.conversion import name_originals
 from airflow_hive_acid.maintenance.ddl_work import DdlManifest, Move, carry_out, clear, finish, give_up, parent_of
 from airflow_hive_acid.maintenance.fences import fence
 from airflow_hive_acid.maintenance.places import Places, require_target
-from airflow_hive_acid.metastore.jobs import DDL_KIND, JobState
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.txns.jobs import DDL_KIND, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
-    from airflow_hive_acid.metastore.jobs import Job
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
+    from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.txns.jobs import Job
 
 log = logging.getLogger(__name__)
 

@@ -18,14 +18,14 @@ from airflow_hive_acid.errors import AlreadyExistsError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLACE_MARKER
 from airflow_hive_acid.maintenance.places import Places, require_directory
-from airflow_hive_acid.metastore.jobs import DDL_KIND, JobState
+from airflow_hive_acid.metastore.txns.jobs import DDL_KIND, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.jobs import Job
+    from airflow_hive_acid.metastore.txns.jobs import Job
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_hive_acid.metastore.compaction_queue_horizon import Holder
-    from airflow_hive_acid.metastore.compaction_queue_model import CompactionType, Resource
+    from airflow_hive_acid.metastore.compaction.horizon import Holder
+    from airflow_hive_acid.metastore.compaction.model import CompactionType, Resource
 
 Number = int | float | str
 _SHOWN = 200

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry
 from airflow_hive_acid.format.names import DirectoryKind, is_hidden
-from airflow_hive_acid.metastore.measures import Measure
+from airflow_hive_acid.metastore.compaction.measures import Measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -33,15 +33,15 @@ from airflow_hive_acid.maintenance.doctor_rules import (
     judge_txn,
 )
 from airflow_hive_acid.maintenance.places import Places, require_directory
-from airflow_hive_acid.metastore import shown
-from airflow_hive_acid.metastore.catalog_statistics import counted_rows
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import TxnState
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-from airflow_hive_acid.metastore.compaction_queue_shown import CompactionFilter, stream_compactions
-from airflow_hive_acid.metastore.jobs import JobState
-from airflow_hive_acid.metastore.replica_acid import STATE_ID
-from airflow_hive_acid.metastore.shown import LockFilter
+from airflow_hive_acid.metastore.compaction.listing import CompactionFilter, stream_compactions
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.codes import TxnState
+from airflow_hive_acid.metastore.listing import show
+from airflow_hive_acid.metastore.listing.show import LockFilter
+from airflow_hive_acid.metastore.replica.acid import STATE_ID
+from airflow_hive_acid.metastore.txns.jobs import JobState
+from airflow_hive_acid.metastore.txns.statistics import counted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.acid_state import FileEntry
     from airflow_hive_acid.format.orc_tail import EventCounts
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.catalog_statistics import CountedRows
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.txns.statistics import CountedRows
 
 _PARTITIONS = 1000
 """Partitions looked at together."""
@@ -73,11 +73,11 @@ def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = Non
         now = now_ms(conn)
         found: list[Finding | None] = []
         open_txns: set[int] = set()
-        for txn in shown.stream_transactions(conn):
+        for txn in show.stream_transactions(conn):
             if txn.state is TxnState.OPEN:
                 open_txns.add(txn.txn_id)
             found.append(judge_txn(txn, now, timeout))
-        found += [judge_lock(lock, open_txns, now, timeout) for lock in shown.stream_locks(conn, LockFilter())]
+        found += [judge_lock(lock, open_txns, now, timeout) for lock in show.stream_locks(conn, LockFilter())]
         working = CompactionFilter(state=CompactionState.WORKING)
         found += [judge_compaction(request, open_txns) for request in stream_compactions(conn, working)]
         return [finding for finding in found if finding is not None]

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.format.damage import damage_of, is_batch
 from airflow_hive_acid.format.names import DirectoryKind, parse_bucket_file, parse_directory
 from airflow_hive_acid.format.partitions import parse_partition_name
-from airflow_hive_acid.metastore.codes import TxnState, TxnType
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.database.codes import TxnState, TxnType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from airflow_hive_acid.format.acid_state import AcidState, FileEntry
-    from airflow_hive_acid.metastore.catalog_statistics import CountedRows
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.compaction.model import Compaction
     from airflow_hive_acid.metastore.locks.interface import LockRow
     from airflow_hive_acid.metastore.locks.listing import TxnRow
+    from airflow_hive_acid.metastore.txns.statistics import CountedRows
 
 _REAPER = "run the reaper (hive-acid maintenance reaper --once, or its DAG)"
 

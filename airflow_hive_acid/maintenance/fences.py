@@ -21,8 +21,8 @@ from airflow_hive_acid.filesystem import fence_staging
 from airflow_hive_acid.filesystem.plain_publishing import from_document, undo_fenced
 from airflow_hive_acid.maintenance.ddl_work import finish, give_up
 from airflow_hive_acid.maintenance.places import absence_of
-from airflow_hive_acid.metastore.giving_up import left_open
-from airflow_hive_acid.metastore.jobs import DDL_KIND, JobState
+from airflow_hive_acid.metastore.txns.jobs import DDL_KIND, JobState
+from airflow_hive_acid.metastore.txns.withdrawals import left_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.filesystem.plain_publishing import PlainManifest
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.aborts import AbortedTxns
-    from airflow_hive_acid.metastore.codes import AbortReason
-    from airflow_hive_acid.metastore.giving_up import GivenUp
-    from airflow_hive_acid.metastore.jobs import Job
+    from airflow_hive_acid.metastore.database.codes import AbortReason
+    from airflow_hive_acid.metastore.txns.aborts import AbortedTxns
+    from airflow_hive_acid.metastore.txns.jobs import Job
+    from airflow_hive_acid.metastore.txns.withdrawals import GivenUp
 
 log = logging.getLogger(__name__)
 

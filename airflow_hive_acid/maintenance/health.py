@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.maintenance.metrics import compute
-from airflow_hive_acid.metastore.metric_rows import read_metric_rows
+from airflow_hive_acid.metastore.listing.metrics import read_metric_rows
 from airflow_hive_acid.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.maintenance.metrics import Metric
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.metric_rows import MetricRows
+    from airflow_hive_acid.metastore.listing.metrics import MetricRows
 
 _DELTA_TABLES = "hive.txn.acid.metrics.max.cache.size"
 _DELTA_NUM = "hive.txn.acid.metrics.delta.num.threshold"

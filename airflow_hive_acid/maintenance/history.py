@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.compaction_queue_history import PurgedCompaction, Retention
+from airflow_hive_acid.metastore.compaction.history import PurgedCompaction, Retention
+from airflow_hive_acid.metastore.database.clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

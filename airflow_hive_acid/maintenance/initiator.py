@@ -18,10 +18,10 @@ from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.initiator_looks import Looks, failure
 from airflow_hive_acid.maintenance.initiator_rules import Rule, urgency
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults, property_of
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.compaction_decisions import StoredDecision
-from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionType
-from airflow_hive_acid.metastore.compaction_queue_requests import CompactionRequest
+from airflow_hive_acid.metastore.compaction.decisions import StoredDecision
+from airflow_hive_acid.metastore.compaction.model import Candidate, CompactionType
+from airflow_hive_acid.metastore.compaction.requests import CompactionRequest
+from airflow_hive_acid.metastore.database.clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.decisions import Decision
     from airflow_hive_acid.maintenance.initiator_looks import Looked
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.compaction_queue_model import Resource
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.compaction.model import Resource
+    from airflow_hive_acid.metastore.names.objects import TableName
 
 log = logging.getLogger(__name__)
 

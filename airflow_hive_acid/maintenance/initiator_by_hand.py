@@ -17,9 +17,9 @@ from airflow_hive_acid.format.ordering import order_text, read_order
 from airflow_hive_acid.maintenance.initiator import POOL, request
 from airflow_hive_acid.maintenance.initiator_looks import Looks
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults, property_of
-from airflow_hive_acid.metastore.catalog_partitions import named_by
-from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionType, Resource
-from airflow_hive_acid.metastore.compaction_queue_requests import CompactionRequest
+from airflow_hive_acid.metastore.catalog.partitions import named_by
+from airflow_hive_acid.metastore.compaction.model import Candidate, CompactionType, Resource
+from airflow_hive_acid.metastore.compaction.requests import CompactionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.maintenance.decisions import Decision
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import PartitionSpec, Table
+    from airflow_hive_acid.metastore.catalog.model import PartitionSpec, Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,17 @@ from airflow_hive_acid.maintenance.cleaning import Cleaning
 from airflow_hive_acid.maintenance.initiator_looks import Looks
 from airflow_hive_acid.maintenance.thresholds import CleanerThresholds, InitiatorThresholds
 from airflow_hive_acid.maintenance.trash import Trash
-from airflow_hive_acid.metastore.catalog_partitions import named_by
-from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionState, CompactionType, Resource
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.catalog.partitions import named_by
+from airflow_hive_acid.metastore.compaction.model import Candidate, CompactionState, CompactionType, Resource
+from airflow_hive_acid.metastore.names.objects import table_name
 
 if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Decision
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.cleaning_records import CleaningRecord
-    from airflow_hive_acid.metastore.compaction_decisions import StoredDecision
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.compaction.cleaning_records import CleaningRecord
+    from airflow_hive_acid.metastore.compaction.decisions import StoredDecision
+    from airflow_hive_acid.metastore.compaction.model import Compaction
 
 _SHOWN = 10
 

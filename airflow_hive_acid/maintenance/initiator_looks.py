@@ -19,10 +19,10 @@ from airflow_hive_acid.maintenance.decisions import Decision, Kind
 from airflow_hive_acid.maintenance.directories import DirectorySizes, enter, entries
 from airflow_hive_acid.maintenance.initiator_rules import CandidateFacts, Rule, decide, skip_reason
 from airflow_hive_acid.maintenance.places import require_written
-from airflow_hive_acid.metastore.compaction_queue_model import Resource
-from airflow_hive_acid.metastore.compaction_writers import find_open_writers
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.snapshots import take_snapshot
+from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.compaction.writers import find_open_writers
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.txns.snapshots import take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
-    from airflow_hive_acid.metastore.compaction_queue_model import Candidate, Compaction
-    from airflow_hive_acid.metastore.compaction_writers import OpenWriter
-    from airflow_hive_acid.metastore.snapshots import Snapshot
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
+    from airflow_hive_acid.metastore.compaction.model import Candidate, Compaction
+    from airflow_hive_acid.metastore.compaction.writers import OpenWriter
+    from airflow_hive_acid.metastore.txns.snapshots import Snapshot
 
 THREADS = 16
 """Directories listed at the same time; they wait for a name node or an object store, not for a processor."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from airflow_hive_acid.maintenance.decisions import Number
     from airflow_hive_acid.maintenance.directories import DirectorySizes
     from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.compaction_queue_model import Candidate, Compaction
-    from airflow_hive_acid.metastore.compaction_writers import OpenWriter
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.compaction.model import Candidate, Compaction
+    from airflow_hive_acid.metastore.compaction.writers import OpenWriter
 
 _NO_AUTO = "no_auto_compaction"
 _REPL_PENDING = "repl.first.inc.pending"

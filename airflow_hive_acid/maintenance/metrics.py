@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.database.codes import TxnType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from airflow_hive_acid.metastore.metric_rows import MetricRows
+    from airflow_hive_acid.metastore.listing.metrics import MetricRows
 
 _MANUAL = "manual"
 _SHOWN_STATES = tuple(CompactionState)

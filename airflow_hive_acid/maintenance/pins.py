@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_hive_acid.filesystem import FileInfo
-    from airflow_hive_acid.metastore.compaction_queue_model import Resource
-    from airflow_hive_acid.metastore.pin_rules import Pin, PinnedTable
+    from airflow_hive_acid.metastore.compaction.model import Resource
+    from airflow_hive_acid.metastore.txns.pin_rules import Pin, PinnedTable
 
 
 @dataclass(slots=True)

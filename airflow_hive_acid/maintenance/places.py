@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import InvalidArgumentsError, StorageUnavailableError, WarehouseMissingError
 from airflow_hive_acid.format.names import PLACE_MARKER
 from airflow_hive_acid.format.paths import is_inside, join
-from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, check_location
+from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, check_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.maintenance.cleaner_rules import TxnFate, Verdict, may_clean
 from airflow_hive_acid.maintenance.thresholds import CleanerThresholds
-from airflow_hive_acid.metastore.codes import TxnState
-from airflow_hive_acid.metastore.compaction_queue_horizon import RegisteredReaders, read_horizon, read_registered
-from airflow_hive_acid.metastore.txns import txn_facts
+from airflow_hive_acid.metastore.compaction.horizon import RegisteredReaders, read_horizon, read_registered
+from airflow_hive_acid.metastore.database.codes import TxnState
+from airflow_hive_acid.metastore.txns.txns import txn_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
-    from airflow_hive_acid.metastore.compaction_queue_running import Waiting
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.compaction.model import Compaction
+    from airflow_hive_acid.metastore.compaction.runs import Waiting
+    from airflow_hive_acid.metastore.names.objects import TableName
 
 _LOOKED_AT = 200
 """So many finished compactions are judged in one look; the oldest first."""

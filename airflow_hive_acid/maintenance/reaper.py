@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.jobs import Job
+    from airflow_hive_acid.metastore.txns.jobs import Job
 
 FENCED_JOBS_KEPT_MS = 7 * 86_400_000
 """How long the record of a fenced job is kept, for people who look for it."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.maintenance.fences import end_txns
-from airflow_hive_acid.metastore.codes import TxnState
-from airflow_hive_acid.metastore.shared_rules import SharedState, SharedTxn, holds_too_much, too_old
-from airflow_hive_acid.metastore.txns import txn_facts
+from airflow_hive_acid.metastore.database.codes import TxnState
+from airflow_hive_acid.metastore.records.shared_rules import SharedState, SharedTxn, holds_too_much, too_old
+from airflow_hive_acid.metastore.txns.txns import txn_facts
 
 if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.cleaning_records import CleaningRecord
+    from airflow_hive_acid.metastore.compaction.cleaning_records import CleaningRecord
 
 log = logging.getLogger(__name__)
 

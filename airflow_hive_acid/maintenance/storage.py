@@ -9,7 +9,7 @@ from airflow_hive_acid.format.bucketing import stored_version
 from airflow_hive_acid.format.jobs import Bucketing
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
 
 _WRITER_PROPERTIES = ("orc.", "parquet.", "skip.header.", "skip.footer.", "serialization.null.format", "acid.fetch.")
 

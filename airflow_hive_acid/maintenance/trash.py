@@ -18,8 +18,8 @@ from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, NoSuc
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.maintenance.places import Places
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.trash_records import Trashed
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.trash_records import Trashed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.acid_state import StateDirectory
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.compaction.model import Compaction
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
 from airflow_hive_acid.maintenance.worker_request import Work
 from airflow_hive_acid.maintenance.worker_runner import JobRunner
-from airflow_hive_acid.metastore.codes import AbortReason
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.database.codes import AbortReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.compaction.model import Compaction
 
 log = logging.getLogger(__name__)
 

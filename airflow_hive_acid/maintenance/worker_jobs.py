@@ -17,8 +17,8 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.compaction.model import Compaction
     from airflow_hive_acid.settings import Settings
 
 JOB_PREFIX = "compactor."

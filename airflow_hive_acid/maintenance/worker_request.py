@@ -53,14 +53,14 @@ from airflow_hive_acid.maintenance.worker_rules import (
     same_definition,
 )
 from airflow_hive_acid.maintenance.worker_watch import JobWatch, cancelled
-from airflow_hive_acid.metastore.beginning import PendingTransaction, prepare
-from airflow_hive_acid.metastore.codes import AbortReason, LockState, LockType, Operation, TxnState, TxnType
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.database.codes import AbortReason, LockState, LockType, Operation, TxnState, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.objects import info
-from airflow_hive_acid.metastore.requests import TableUse
-from airflow_hive_acid.metastore.transactions import Transaction
-from airflow_hive_acid.metastore.txns import txn_facts
+from airflow_hive_acid.metastore.names.objects import info
+from airflow_hive_acid.metastore.protocol.begin import PendingTransaction, prepare
+from airflow_hive_acid.metastore.protocol.table_uses import TableUse
+from airflow_hive_acid.metastore.protocol.transaction import Transaction
+from airflow_hive_acid.metastore.txns.txns import txn_facts
 from airflow_hive_acid.settings import Source
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.maintenance.worker_runner import JobRunner
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
+    from airflow_hive_acid.metastore.compaction.model import Compaction
 
 log = logging.getLogger(__name__)
 

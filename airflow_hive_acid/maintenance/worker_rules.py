@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import InvalidArgumentsError, PublishError
 from airflow_hive_acid.format.names import FLUSH_LENGTH_SUFFIX, DirectoryKind, base_name, delete_delta_name, delta_name
 from airflow_hive_acid.format.ordering import order_text, read_order
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+from airflow_hive_acid.metastore.compaction.model import CompactionType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from airflow_hive_acid.format.acid_state import AcidState, StateDirectory
-    from airflow_hive_acid.metastore.catalog_model import Partition, Table
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
+    from airflow_hive_acid.metastore.compaction.model import Compaction
 
 NOTHING_TO_DO = "None of the compaction thresholds met, compaction request is refused!"
 """Hive's words, which its users search for."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.compaction.model import Compaction
 
 log = logging.getLogger(__name__)
 

@@ -12,25 +12,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
-from airflow_hive_acid.metastore.beginning import Locks, PendingTransaction, begin, prepare, start
-from airflow_hive_acid.metastore.catalog_storage import CatalogStorage
-from airflow_hive_acid.metastore.codes import AbortReason, LockType, Operation, TxnType
-from airflow_hive_acid.metastore.exclusive import hold_exclusively
-from airflow_hive_acid.metastore.granting import abort_reason, wait_until_granted
+from airflow_hive_acid.metastore.database.codes import AbortReason, LockType, Operation, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockResponse
-from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.replica import Replica
-from airflow_hive_acid.metastore.requests import TableUse, table_uses
-from airflow_hive_acid.metastore.transactions import Begun, ReaderSnapshot, Transaction, read_document
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.protocol.begin import Locks, PendingTransaction, begin, prepare, start
+from airflow_hive_acid.metastore.protocol.exclusive_locks import hold_exclusively
+from airflow_hive_acid.metastore.protocol.lock_wait import abort_reason, wait_until_granted
+from airflow_hive_acid.metastore.protocol.table_uses import TableUse, table_uses
+from airflow_hive_acid.metastore.protocol.transaction import Begun, ReaderSnapshot, Transaction, read_document
+from airflow_hive_acid.metastore.replica.verbs import Replica
+from airflow_hive_acid.metastore.statements.storage import CatalogStorage
 from airflow_hive_acid.metastore.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from airflow_hive_acid.metastore.cache import CachedCatalog
-    from airflow_hive_acid.metastore.handover import Patience
-    from airflow_hive_acid.metastore.leases import Lease
-    from airflow_hive_acid.metastore.pins import Pins
+    from airflow_hive_acid.metastore.cache.cache import CachedCatalog
+    from airflow_hive_acid.metastore.leases.model import Lease
+    from airflow_hive_acid.metastore.protocol.handover import Patience
+    from airflow_hive_acid.metastore.protocol.pins import Pins
 
 
 class MetastoreClient(Verbs):
@@ -49,14 +49,14 @@ class MetastoreClient(Verbs):
     @cached_property
     def cache(self) -> CachedCatalog:
         """The catalog's reads from memory, once a service has started it: ``client.cache.start()``; ends with this."""
-        from airflow_hive_acid.metastore.cache import CachedCatalog  # few have one
+        from airflow_hive_acid.metastore.cache.cache import CachedCatalog  # few have one
 
         return CachedCatalog(self, self.catalog)
 
     @cached_property
     def pins(self) -> Pins:
         """Named snapshots of tables."""
-        from airflow_hive_acid.metastore.pins import Pins  # few have one
+        from airflow_hive_acid.metastore.protocol.pins import Pins  # few have one
 
         return Pins(self, self.catalog)
 

@@ -7,25 +7,26 @@ import socket
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from airflow_hive_acid.metastore import schema, txns
-from airflow_hive_acid.metastore.claims import Claims
-from airflow_hive_acid.metastore.cleaning_records import CleaningRecords
-from airflow_hive_acid.metastore.compaction_queue import CompactionQueue
-from airflow_hive_acid.metastore.database import Database
-from airflow_hive_acid.metastore.failures import FailureRules
-from airflow_hive_acid.metastore.heartbeats import Heartbeater
+from airflow_hive_acid.metastore.catalog.thrift.write_events import WriteEvents
+from airflow_hive_acid.metastore.compaction.cleaning_records import CleaningRecords
+from airflow_hive_acid.metastore.compaction.measures import Measures
+from airflow_hive_acid.metastore.compaction.queue import CompactionQueue
+from airflow_hive_acid.metastore.compaction.trash_records import TrashRecords
+from airflow_hive_acid.metastore.database.database import Database
+from airflow_hive_acid.metastore.database.failures import FailureRules
+from airflow_hive_acid.metastore.database.heartbeats import Heartbeater
 from airflow_hive_acid.metastore.housekeeping import Housekeeping
-from airflow_hive_acid.metastore.jobs import Jobs
-from airflow_hive_acid.metastore.leases_manager import Leases
+from airflow_hive_acid.metastore.leases.manager import Leases
 from airflow_hive_acid.metastore.locks import manager
-from airflow_hive_acid.metastore.measures import Measures
-from airflow_hive_acid.metastore.mutexes import Mutexes
-from airflow_hive_acid.metastore.notifications import LoggedEvent, Notifications
-from airflow_hive_acid.metastore.places import PlaceRecords
-from airflow_hive_acid.metastore.shared_txns import SharedTxns
-from airflow_hive_acid.metastore.streams import Streams
-from airflow_hive_acid.metastore.trash_records import TrashRecords
-from airflow_hive_acid.metastore.write_events import WriteEvents
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent, Notifications
+from airflow_hive_acid.metastore.records.claims import Claims
+from airflow_hive_acid.metastore.records.places import PlaceRecords
+from airflow_hive_acid.metastore.records.shared_txns import SharedTxns
+from airflow_hive_acid.metastore.records.streams import Streams
+from airflow_hive_acid.metastore.setup import schema
+from airflow_hive_acid.metastore.txns import txns
+from airflow_hive_acid.metastore.txns.jobs import Jobs
+from airflow_hive_acid.metastore.txns.mutexes import Mutexes
 from airflow_hive_acid.settings import Settings
 
 if TYPE_CHECKING:

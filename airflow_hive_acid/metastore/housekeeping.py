@@ -17,16 +17,12 @@ from sqlalchemy import and_, bindparam, delete, exists, func, or_, select
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format.write_ids import MAX_ID
-from airflow_hive_acid.metastore import leases_expiring, txn_events
-from airflow_hive_acid.metastore.aborts import abort_timed_out, expire_locks, find_timed_out
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.compaction_queue_rows import same_partition
-from airflow_hive_acid.metastore.database import chunks
-from airflow_hive_acid.metastore.history import low_boundary, min_txn_seen_open
-from airflow_hive_acid.metastore.locks.rebuild import expire_rebuild_locks
-from airflow_hive_acid.metastore.pinned import watermark_beside_pins
-from airflow_hive_acid.metastore.replicated import note_incompatible
-from airflow_hive_acid.metastore.schema_transactions import (
+from airflow_hive_acid.metastore.compaction.rows import same_partition
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.database import chunks
+from airflow_hive_acid.metastore.leases import expiry as leases_expiring
+from airflow_hive_acid.metastore.locks.view_rebuilds import expire_rebuild_locks
+from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_TXN_COMPONENTS,
     HIVE_ACID_JOB,
     MIN_HISTORY_WRITE_ID,
@@ -35,16 +31,21 @@ from airflow_hive_acid.metastore.schema_transactions import (
     TXNS,
     WRITE_SET,
 )
-from airflow_hive_acid.metastore.txns import lock_txn_step
+from airflow_hive_acid.metastore.txns import events as txn_events
+from airflow_hive_acid.metastore.txns.aborts import abort_timed_out, expire_locks, find_timed_out
+from airflow_hive_acid.metastore.txns.history import low_boundary, min_txn_seen_open
+from airflow_hive_acid.metastore.txns.pin_watermark import watermark_beside_pins
+from airflow_hive_acid.metastore.txns.replicas import note_incompatible
+from airflow_hive_acid.metastore.txns.txns import lock_txn_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.database import Database
-    from airflow_hive_acid.metastore.mutexes import Mutexes
-    from airflow_hive_acid.metastore.notifications import Notifications
+    from airflow_hive_acid.metastore.database.database import Database
+    from airflow_hive_acid.metastore.notifications.log import Notifications
+    from airflow_hive_acid.metastore.txns.mutexes import Mutexes
     from airflow_hive_acid.settings import Settings
 
 log = logging.getLogger(__name__)

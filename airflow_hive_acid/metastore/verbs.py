@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CommitStateUnknownError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
-from airflow_hive_acid.metastore import aborts, commits, giving_up, replicated, shown, txn_events, txns, write_ids
-from airflow_hive_acid.metastore.catalog_events import CatalogEvents
+from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
 from airflow_hive_acid.metastore.client_base import ClientBase
-from airflow_hive_acid.metastore.codes import AbortReason, Operation, TxnType
-from airflow_hive_acid.metastore.conflicts import latest_conflict
-from airflow_hive_acid.metastore.database import OutcomeUnknownError, Repeat, finish_batch
-from airflow_hive_acid.metastore.leases_holding import mirror_of
-from airflow_hive_acid.metastore.locks import manager, rebuild, waits
+from airflow_hive_acid.metastore.database.codes import AbortReason, Operation, TxnType
+from airflow_hive_acid.metastore.database.database import OutcomeUnknownError, Repeat, finish_batch
+from airflow_hive_acid.metastore.leases.holders import mirror_of
+from airflow_hive_acid.metastore.listing import show
+from airflow_hive_acid.metastore.locks import manager, view_rebuilds, wait_queue
 from airflow_hive_acid.metastore.locks.components import add_partitions
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse, LockRow
-from airflow_hive_acid.metastore.objects import TableName, distinct_tables, table_name
-from airflow_hive_acid.metastore.opening import open_in_time
-from airflow_hive_acid.metastore.partition_names import is_whole, partition_keys, resolve_by
-from airflow_hive_acid.metastore.snapshots import (
+from airflow_hive_acid.metastore.names.objects import TableName, distinct_tables, table_name
+from airflow_hive_acid.metastore.names.partitions import is_whole, partition_keys, resolve_by
+from airflow_hive_acid.metastore.txns import aborts, commits, replicas, txns, withdrawals, write_ids
+from airflow_hive_acid.metastore.txns import events as txn_events
+from airflow_hive_acid.metastore.txns.conflicts import latest_conflict
+from airflow_hive_acid.metastore.txns.opens import open_in_time
+from airflow_hive_acid.metastore.txns.snapshots import (
     Snapshot,
     TableWriteIds,
     open_txns,
@@ -38,10 +40,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.key_values import KeyValue
     from airflow_hive_acid.metastore.locks.deadlocks import Victim, Wait
+    from airflow_hive_acid.metastore.locks.lease_locks import Mirror
     from airflow_hive_acid.metastore.locks.listing import TxnRow
-    from airflow_hive_acid.metastore.locks.under_lease import Mirror
+    from airflow_hive_acid.metastore.txns.key_values import KeyValue
 
 AGENT = "hive-acid"
 """Agent information of txns and locks that come without any."""
@@ -189,7 +191,7 @@ class Verbs(ClientBase):
 
         def operation(conn: Connection) -> None:
             if aborts.abort_txn(conn, txn_id, self.database.features(conn), why, before):
-                replicated.note_incompatible(conn, [txn_id])
+                replicas.note_incompatible(conn, [txn_id])
                 txn_events.aborted(conn, self.notifications, [txn_id])
 
         self.database.run(operation)
@@ -197,7 +199,7 @@ class Verbs(ClientBase):
 
     def give_up_txns(
         self, txn_ids: Iterable[int], reason: str, *, silent_only: bool = False, ended_only: bool = False
-    ) -> giving_up.Decision:
+    ) -> withdrawals.Decision:
         """Decide that txns cannot commit any more, before their jobs are fenced and they are aborted (R4).
 
         :param silent_only: spare open ones that have sent a heartbeat within their time-out.
@@ -205,13 +207,13 @@ class Verbs(ClientBase):
         """
         ids = list(txn_ids)
         if not ids:
-            return giving_up.Decision()
+            return withdrawals.Decision()
         times = self.settings.milliseconds("hive.txn.timeout"), self.settings.milliseconds("hive.repl.txn.timeout")
         silent = times if silent_only else None
 
-        def operation(conn: Connection) -> giving_up.Decision:
+        def operation(conn: Connection) -> withdrawals.Decision:
             features = self.database.features(conn)
-            return giving_up.give_up(conn, ids, reason, features, silent=silent, ended_only=ended_only)
+            return withdrawals.give_up(conn, ids, reason, features, silent=silent, ended_only=ended_only)
 
         return self.database.run(operation)
 
@@ -221,7 +223,7 @@ class Verbs(ClientBase):
 
         def operation(conn: Connection) -> aborts.AbortedTxns:
             answer = aborts.abort_txns(conn, txn_ids, self.database.features(conn), why)
-            replicated.note_incompatible(conn, answer.aborted)
+            replicas.note_incompatible(conn, answer.aborted)
             txn_events.aborted(conn, self.notifications, answer.aborted)
             return answer
 
@@ -291,13 +293,13 @@ class Verbs(ClientBase):
     def lock_materialization_rebuild(self, view: str, txn_id: int) -> LockResponse:
         """Take the lock for rebuilding a materialized view; NOT_ACQUIRED when somebody is at it."""
         name = table_name(view)
-        with self.mutexes.hold(rebuild.MUTEX):
-            return self.database.run(lambda conn: rebuild.lock_rebuild(conn, name, txn_id), Repeat.BEFORE_COMMIT)
+        with self.mutexes.hold(view_rebuilds.MUTEX):
+            return self.database.run(lambda conn: view_rebuilds.lock_rebuild(conn, name, txn_id), Repeat.BEFORE_COMMIT)
 
     def heartbeat_materialization_rebuild(self, view: str, txn_id: int) -> bool:
         """Keep the rebuild's lock alive; false when it is gone."""
         name = table_name(view)
-        return self.database.run(lambda conn: rebuild.heartbeat_rebuild(conn, name, txn_id))
+        return self.database.run(lambda conn: view_rebuilds.heartbeat_rebuild(conn, name, txn_id))
 
     def show_locks(
         self,
@@ -309,22 +311,22 @@ class Verbs(ClientBase):
     ) -> list[LockRow]:
         """Locks held and wanted, of everything, a database, a table, a partition or a txn; ``shown.locks`` streams."""
         name = None if table is None else table_name(table)
-        wanted = shown.LockFilter(name.database if name else database, name.name if name else None, partition, txn_id)
-        return self.database.read(lambda conn: list(shown.stream_locks(conn, wanted)))
+        wanted = show.LockFilter(name.database if name else database, name.name if name else None, partition, txn_id)
+        return self.database.read(lambda conn: list(show.stream_locks(conn, wanted)))
 
     def show_transactions(self, *, include_committed: bool = False) -> list[TxnRow]:
         """Open and aborted txns; ``shown.transactions`` streams them."""
         return self.database.read(
-            lambda conn: list(shown.stream_transactions(conn, include_committed=include_committed))
+            lambda conn: list(show.stream_transactions(conn, include_committed=include_committed))
         )
 
     def show_waits(self) -> list[Wait]:
         """Who waits for whom, for what, since when, and on whose behalf."""
-        return self.database.read(waits.read_waits)
+        return self.database.read(wait_queue.read_waits)
 
     def find_deadlocks(self) -> list[Victim]:
         """The txns of ours that must give way so that others can go on; each aborts itself while it waits."""
-        return self.database.read(lambda conn: waits.deadlock_victims(conn, self.database.features(conn)))
+        return self.database.read(lambda conn: wait_queue.deadlock_victims(conn, self.database.features(conn)))
 
     # --- write ids and snapshots ----------------------------------------------------------------------------------
 
@@ -432,7 +434,7 @@ class Verbs(ClientBase):
 
     def seed_txn_id(self, seed: int) -> None:
         """Let txn ids go on at ``seed``."""
-        self.database.run(lambda conn: replicated.seed_txn_id(conn, seed))
+        self.database.run(lambda conn: replicas.seed_txn_id(conn, seed))
 
 
 def _commit_unknown(txn_id: int) -> CommitStateUnknownError:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_hive_acid.metastore.leases import Lease
-    from airflow_hive_acid.metastore.leases_waiting import WaitingGrab
+    from airflow_hive_acid.metastore.leases.model import Lease
+    from airflow_hive_acid.metastore.leases.queue import WaitingGrab
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -222,7 +222,7 @@ def lease_on(
         def load(lease=None):
             ...
 
-    A parameter named ``lease`` is given the :class:`~airflow_hive_acid.metastore.leases_keeping.KeptLease`: its
+    A parameter named ``lease`` is given the :class:`~airflow_hive_acid.metastore.leases.keeper.KeptLease`: its
     ``lease_id`` is the fencing token, its ``lease`` what ``hook.get_engine().run(sql, lease=…)`` takes, and its
     ``require()`` raises when it was lost.
 

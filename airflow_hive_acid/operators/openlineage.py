@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.events import StatementPlanned
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.hooks.lineage import Collected, Output
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.sql.lineage_values import Lineage, Uses
     from airflow_hive_acid.sql.touched import Touched
 

@@ -241,6 +241,6 @@ def _stop(hooks: Sequence[HiveAcidHook]) -> None:
 
 
 def _lag(state: PolicyState | None, target: Site) -> float | None:
-    from airflow_hive_acid.metastore.clock import now_ms
+    from airflow_hive_acid.metastore.database.clock import now_ms
 
     return None if state is None else state.lag_seconds(target.client.database.read(now_ms))

@@ -170,7 +170,7 @@ class HiveAcidPinOperator(BaseOperator):
         :return: the pin as a document: name, tables, expires, ….
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
-        from airflow_hive_acid.metastore.pin_rules import overdue
+        from airflow_hive_acid.metastore.txns.pin_rules import overdue
 
         instance = context["ti"]
         run = f"{instance.dag_id} {instance.run_id} {instance.task_id} {instance.map_index}"

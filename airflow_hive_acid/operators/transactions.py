@@ -158,7 +158,7 @@ class KeepTransactionOperator(_OfTransaction):
         """Leave for the triggerer."""
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
         from airflow_hive_acid.hooks.transactions import read_transaction, tasks_run_one_by_one
-        from airflow_hive_acid.metastore.shared_rules import NO_KEEPER
+        from airflow_hive_acid.metastore.records.shared_rules import NO_KEEPER
 
         try:
             txn_id = read_transaction(self.transaction)
@@ -204,7 +204,7 @@ class CommitTransactionOperator(_OfTransaction):
         from airflow_hive_acid.engine.claiming import Once
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
         from airflow_hive_acid.hooks.transactions import read_transaction
-        from airflow_hive_acid.metastore.shared_rules import SharedState
+        from airflow_hive_acid.metastore.records.shared_rules import SharedState
 
         try:
             with (
@@ -297,7 +297,7 @@ def may_retry(error: str | None, retry_on: Sequence[str]) -> bool:
 
     :param error: name of its class.
     """
-    from airflow_hive_acid.metastore.shared_rules import is_one_of
+    from airflow_hive_acid.metastore.records.shared_rules import is_one_of
 
     return is_one_of(error, retry_on, vars_of_errors())
 

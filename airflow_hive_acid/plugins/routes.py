@@ -11,16 +11,17 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from airflow_hive_acid import __version__
 from airflow_hive_acid.errors import HiveAcidError, NoSuchObjectError, NoSuchTxnError
 from airflow_hive_acid.maintenance.health import findings
-from airflow_hive_acid.metastore import MetastoreClient, pages, pages_leases
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState
-from airflow_hive_acid.metastore.compaction_decisions import read_decisions_of_requests
-from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType
-from airflow_hive_acid.metastore.leases import LeaseType
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.compaction.decisions import read_decisions_of_requests
+from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, TxnState
+from airflow_hive_acid.metastore.database.urls import safe_url
+from airflow_hive_acid.metastore.leases.model import LeaseType
+from airflow_hive_acid.metastore.listing import lease_pages, pages
+from airflow_hive_acid.metastore.listing.pages import Slice
 from airflow_hive_acid.metastore.locks.deadlocks import Party
-from airflow_hive_acid.metastore.locks.waits import read_wait_graph
-from airflow_hive_acid.metastore.pages import Slice
-from airflow_hive_acid.metastore.urls import safe_url
+from airflow_hive_acid.metastore.locks.wait_queue import read_wait_graph
 from airflow_hive_acid.plugins import cursors, models, server_database, shaping
 from airflow_hive_acid.plugins.access import Reader, may_act, may_read, reader
 from airflow_hive_acid.plugins.metastores import Metastores, default_connection, read_metastore
@@ -105,7 +106,7 @@ def overview(request: Request, client: Client, conn_id: ConnId) -> models.Overvi
         waiting = pages.locks_page(conn, pages.LocksWanted(LockState.WAITING), few).items
         failed = pages.CompactionsWanted(state=CompactionState.FAILED)
         failures = compactions_of(conn, client, list(pages.compactions_page(conn, failed, few).items))
-        leases = pages_leases.leases_page(conn, pages_leases.LeasesWanted(), few).items if features.leases else ()
+        leases = lease_pages.leases_page(conn, lease_pages.LeasesWanted(), few).items if features.leases else ()
         ready = pages.oldest_to_clean(conn)
         return models.Overview(
             now=now_ms(conn),
@@ -317,9 +318,9 @@ def leases(
     cursor: Cursor = None,
 ) -> models.Page[models.Lease]:
     """Leases that are held, one row for each object, in the order in which they were granted."""
-    wanted = pages_leases.LeasesWanted(database, table, user, None if type is None else LeaseType[type.upper()])
+    wanted = lease_pages.LeasesWanted(database, table, user, None if type is None else LeaseType[type.upper()])
     part = Slice(limit, cursors.decode(cursor, int, int))
-    page = _of_leases(client, lambda conn: pages_leases.leases_page(conn, wanted, part))
+    page = _of_leases(client, lambda conn: lease_pages.leases_page(conn, wanted, part))
     return _page(page, [shaping.lease(one) for one in page.items])
 
 
@@ -329,7 +330,7 @@ def lease_waiters(
 ) -> models.Page[models.LeaseWaiter]:
     """Who waits for a lease, the first in line first."""
     part = Slice(limit, cursors.decode(cursor, int, int))
-    page = _of_leases(client, lambda conn: pages_leases.waiters_page(conn, database, table, part))
+    page = _of_leases(client, lambda conn: lease_pages.waiters_page(conn, database, table, part))
     return _page(page, [shaping.waiter(one) for one in page.items])
 
 
@@ -337,7 +338,7 @@ def lease_waiters(
 def lease_drops(client: Client, limit: Limit = 100, cursor: Cursor = None) -> models.Page[models.LeaseDrop]:
     """Leases that were dropped by force, the latest first."""
     part = Slice(limit, cursors.decode(cursor, int))
-    page = _of_leases(client, lambda conn: pages_leases.drops_page(conn, part))
+    page = _of_leases(client, lambda conn: lease_pages.drops_page(conn, part))
     return _page(page, [shaping.drop(one) for one in page.items])
 
 

@@ -9,11 +9,13 @@ from fastapi import APIRouter, Depends, Query
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.initiator_explain import explain
-from airflow_hive_acid.metastore import MetastoreClient, measures, pages, pages_tables
-from airflow_hive_acid.metastore.catalog_partitions import named_by
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.compaction_queue_model import Resource
-from airflow_hive_acid.metastore.pages import Slice
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.catalog.partitions import named_by
+from airflow_hive_acid.metastore.compaction import measures
+from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.listing import pages, table_pages
+from airflow_hive_acid.metastore.listing.pages import Slice
 from airflow_hive_acid.plugins import cursors, models, shaping, shaping_tables
 from airflow_hive_acid.plugins import models_tables as tables_models
 from airflow_hive_acid.plugins.access import reader
@@ -42,11 +44,11 @@ def tables(
     cursor: Cursor = None,
 ) -> models.Page[tables_models.TableRow]:
     """Tables by name, or those with the most deltas, bytes or deletes first; nothing is listed for it."""
-    wanted = pages_tables.TablesWanted(database, name, transactional, order)
+    wanted = table_pages.TablesWanted(database, name, transactional, order)
     shape = (str, str) if order == "name" else (int, str, str)
     part = Slice(limit, cursors.decode(cursor, *shape))
     page = client.database.read(
-        lambda conn: pages_tables.tables_page(conn, client.database.features(conn), wanted, part)
+        lambda conn: table_pages.tables_page(conn, client.database.features(conn), wanted, part)
     )
     rows = [shaping_tables.table(row) for row in page.items]
     return models.Page(items=rows, next=cursors.encode(page.after), total=page.total, now=page.now)
@@ -59,8 +61,8 @@ def table_detail(client: Client, database: Name, table: Name) -> tables_models.T
 
     def read(conn: Any) -> tables_models.TableDetail:
         features = client.database.features(conn)
-        wanted = pages_tables.TablesWanted(found.db, only=found.name)
-        page = pages_tables.tables_page(conn, features, wanted, Slice(1))
+        wanted = table_pages.TablesWanted(found.db, only=found.name)
+        page = table_pages.tables_page(conn, features, wanted, Slice(1))
         if not page.items:
             raise NoSuchObjectError(f"table {database}.{table} is not there any more")
         asked = pages.compactions_page(conn, pages.CompactionsWanted(database=found.db, table=found.name), Slice(_FEW))
@@ -92,7 +94,7 @@ def partitions(
     client.cache.table(f"{database}.{table}")
     part = Slice(limit, cursors.decode(cursor, str))
     page = client.database.read(
-        lambda conn: pages_tables.partitions_page(conn, client.database.features(conn), database, table, name, part)
+        lambda conn: table_pages.partitions_page(conn, client.database.features(conn), database, table, name, part)
     )
     rows = [shaping_tables.partition(row) for row in page.items]
     return models.Page(items=rows, next=cursors.encode(page.after), total=page.total, now=page.now)

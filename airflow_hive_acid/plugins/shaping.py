@@ -11,10 +11,10 @@ from urllib.parse import urlsplit, urlunsplit
 from airflow.sdk._shared.secrets_masker import redact
 
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.codes import LockState, TxnState, TxnType
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-from airflow_hive_acid.metastore.compaction_queue_running import OUR_VERSION
-from airflow_hive_acid.metastore.leases import LeaseType
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.compaction.runs import OUR_VERSION
+from airflow_hive_acid.metastore.database.codes import LockState, TxnState, TxnType
+from airflow_hive_acid.metastore.leases.model import LeaseType
 from airflow_hive_acid.plugins import models
 from airflow_hive_acid.plugins.task_links import compaction_of, task_of
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.interventions import Outcome
     from airflow_hive_acid.maintenance import decisions, health
-    from airflow_hive_acid.metastore import compaction_queue_model as queue
-    from airflow_hive_acid.metastore import pages, pages_leases
-    from airflow_hive_acid.metastore.cleaning_records import CleaningRecord
-    from airflow_hive_acid.metastore.compaction_decisions import StoredDecision
-    from airflow_hive_acid.metastore.jobs import Job
-    from airflow_hive_acid.metastore.leases_rows import LeaseRow
+    from airflow_hive_acid.metastore.compaction import model as queue
+    from airflow_hive_acid.metastore.compaction.cleaning_records import CleaningRecord
+    from airflow_hive_acid.metastore.compaction.decisions import StoredDecision
+    from airflow_hive_acid.metastore.leases.rows import LeaseRow
+    from airflow_hive_acid.metastore.listing import lease_pages, pages
     from airflow_hive_acid.metastore.locks.deadlocks import Party
     from airflow_hive_acid.metastore.locks.interface import LockRow
     from airflow_hive_acid.metastore.locks.listing import TxnRow
     from airflow_hive_acid.metastore.locks.wait_graph import WaitEdge, WaitGraph
-    from airflow_hive_acid.metastore.locks.waits import PartyInfo
+    from airflow_hive_acid.metastore.locks.wait_queue import PartyInfo
+    from airflow_hive_acid.metastore.txns.jobs import Job
 
 _OPERATIONS = {"i": "insert", "u": "update", "d": "delete", "p": "compact"}
 _TXN_TYPES = {TxnType.MATER_VIEW_REBUILD: "materialized_view_rebuild"}
@@ -345,7 +345,7 @@ def lease(row: LeaseRow) -> models.Lease:
     )
 
 
-def waiter(found: pages_leases.Waiter) -> models.LeaseWaiter:
+def waiter(found: lease_pages.Waiter) -> models.LeaseWaiter:
     """Somebody who waits for a lease."""
     return models.LeaseWaiter(
         ticket=found.ticket,
@@ -362,7 +362,7 @@ def waiter(found: pages_leases.Waiter) -> models.LeaseWaiter:
     )
 
 
-def drop(found: pages_leases.Drop) -> models.LeaseDrop:
+def drop(found: lease_pages.Drop) -> models.LeaseDrop:
     """A lease dropped by force."""
     return models.LeaseDrop(
         id=found.id,

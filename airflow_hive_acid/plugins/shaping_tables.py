@@ -10,8 +10,9 @@ from airflow_hive_acid.plugins.shaping import stored_decision
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_hive_acid.metastore import compaction_queue_model as queue
-    from airflow_hive_acid.metastore import measures, pages_tables
+    from airflow_hive_acid.metastore.compaction import measures
+    from airflow_hive_acid.metastore.compaction import model as queue
+    from airflow_hive_acid.metastore.listing import table_pages
 
 _SHOWN = ("transactional", "compactor", "no_auto_compaction", "no_cleanup", "hive.compactor.")
 
@@ -21,7 +22,7 @@ def last_compaction(found: queue.Compaction) -> models.LastCompaction:
     return models.LastCompaction(id=found.id, type=found.type.name.lower(), state=found.state.text, ended=found.end)
 
 
-def table(row: pages_tables.TableRow) -> models.TableRow:
+def table(row: table_pages.TableRow) -> models.TableRow:
     """A table."""
     found = row.measure
     return models.TableRow(
@@ -46,7 +47,7 @@ def table(row: pages_tables.TableRow) -> models.TableRow:
     )
 
 
-def partition(row: pages_tables.PartitionRow) -> models.PartitionRow:
+def partition(row: table_pages.PartitionRow) -> models.PartitionRow:
     """A partition."""
     found = None if row.measured is None else row.measured.measure
     return models.PartitionRow(

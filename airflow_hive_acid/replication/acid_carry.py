@@ -18,7 +18,7 @@ from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.replication.acid_plan import Arrival, Carry
     from airflow_hive_acid.replication.acid_snapshot import SourceTable
     from airflow_hive_acid.replication.site import Site

@@ -15,9 +15,9 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.format.acid_state import FileEntry
 from airflow_hive_acid.format.names import is_hidden
-from airflow_hive_acid.metastore.compaction_queue_model import Resource
-from airflow_hive_acid.metastore.objects import TableName, table_name
-from airflow_hive_acid.metastore.replica_source import txns_of, uncleaned_compactions
+from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.names.objects import TableName, table_name
+from airflow_hive_acid.metastore.replica.source import txns_of, uncleaned_compactions
 from airflow_hive_acid.replication.acid_plan import SourceView
 from airflow_hive_acid.replication.open_files import settled
 from airflow_hive_acid.replication.presence import require_listed
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.transactions import ReaderSnapshot
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.protocol.transaction import ReaderSnapshot
     from airflow_hive_acid.replication.site import Site
 
 UNPARTITIONED = ""

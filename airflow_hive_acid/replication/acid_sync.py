@@ -29,11 +29,10 @@ from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import ACID_VERSION, ACID_VERSION_FILE, staging_name
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore.aborts import abort_txn
-from airflow_hive_acid.metastore.codes import AbortReason
-from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.replica_acid import Advance, advance, diverged, sync_txns
-from airflow_hive_acid.metastore.replica_records import (
+from airflow_hive_acid.metastore.database.codes import AbortReason
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.replica.acid import Advance, advance, diverged, sync_txns
+from airflow_hive_acid.metastore.replica.records import (
     begin_attempt,
     mark_target,
     read_records,
@@ -41,7 +40,8 @@ from airflow_hive_acid.metastore.replica_records import (
     release_locks,
     require_attempt,
 )
-from airflow_hive_acid.metastore.replicated import forget_mapping
+from airflow_hive_acid.metastore.txns.aborts import abort_txn
+from airflow_hive_acid.metastore.txns.replicas import forget_mapping
 from airflow_hive_acid.replication.acid_carry import carry
 from airflow_hive_acid.replication.acid_plan import ReplicaView, plan
 from airflow_hive_acid.replication.acid_report import SyncReport, TableReport
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.format.write_ids import ValidTxnList
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.replica_records import SyncRecord, TableRecord
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.replica.records import SyncRecord, TableRecord
     from airflow_hive_acid.replication.acid_snapshot import SourceState, SourceTable
     from airflow_hive_acid.replication.site import Site
 

@@ -9,13 +9,13 @@ from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, Inv
 from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import is_hidden, parse_directory, staging_name
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.ddl import database_lock, ddl_transaction, table_lock
-from airflow_hive_acid.metastore.granting import wait_until_granted
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.replica_records import forget_records, require_attempt
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.protocol.ddl import database_lock, ddl_transaction, table_lock
+from airflow_hive_acid.metastore.protocol.lock_wait import wait_until_granted
+from airflow_hive_acid.metastore.replica.records import forget_records, require_attempt
 from airflow_hive_acid.replication.acid_plan import leftovers
 from airflow_hive_acid.replication.acid_snapshot import list_places, places_of
 from airflow_hive_acid.replication.dropping import going_with
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog_model import DroppedTable, Table
+    from airflow_hive_acid.metastore.catalog.model import DroppedTable, Table
     from airflow_hive_acid.replication.site import Site
 
 STAGING = "repl-"

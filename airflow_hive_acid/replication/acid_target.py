@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.metastore.replica_acid import TableAdvance, Written
+from airflow_hive_acid.metastore.replica.acid import TableAdvance, Written
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.replication.acid_plan import Arrival, Plan
     from airflow_hive_acid.replication.acid_report import TableReport
     from airflow_hive_acid.replication.acid_snapshot import SourceTable

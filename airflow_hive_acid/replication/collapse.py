@@ -24,8 +24,8 @@ from airflow_hive_acid.replication.events import TXN_KINDS, EventKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from airflow_hive_acid.metastore.objects import TableName
-    from airflow_hive_acid.metastore.thrift_objects import PartitionObject
+    from airflow_hive_acid.metastore.catalog.thrift.objects import PartitionObject
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.replication.events import ReplicationEvent
 
 _DATABASE_KINDS = frozenset({EventKind.CREATE_DATABASE, EventKind.ALTER_DATABASE, EventKind.DROP_DATABASE})

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.metastore.events import CATALOG
-from airflow_hive_acid.metastore.objects import TableName, database_name, table_name
-from airflow_hive_acid.metastore.thrift_parse import parse_database, parse_partition, parse_table
+from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
+from airflow_hive_acid.metastore.names.objects import TableName, database_name, table_name
+from airflow_hive_acid.metastore.notifications.events import CATALOG
 from airflow_hive_acid.replication.events import EventKind, ReplicationEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from airflow_hive_acid.metastore.notifications import LoggedEvent
-    from airflow_hive_acid.metastore.thrift_objects import TableObject
+    from airflow_hive_acid.metastore.catalog.thrift.objects import TableObject
+    from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 
 _SUFFIX = "_EVENT"
 """Some types carry it in the log, and not all versions of Hive agree on which."""

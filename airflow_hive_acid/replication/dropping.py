@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CommitStateUnknownError
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
-from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE
-from airflow_hive_acid.metastore.catalog_objects import ObjectRows
-from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.ddl import ddl_transaction, partition_lock, table_lock
-from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.metastore.catalog.drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE
+from airflow_hive_acid.metastore.catalog.partitions import delete_partitions
+from airflow_hive_acid.metastore.catalog.thrift.writer import ObjectRows
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.names.objects import TableName, table_name
+from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction, partition_lock, table_lock
 from airflow_hive_acid.replication.exporting import is_transactional, table_of
 from airflow_hive_acid.replication.fencing import fence_dead_jobs_of
 from airflow_hive_acid.replication.graves import grave_of, mark_dropped, remove_dropped, unmark
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog_model import PartitionSpec
-    from airflow_hive_acid.metastore.catalog_objects import StoredPartition
-    from airflow_hive_acid.metastore.thrift_objects import TableObject
+    from airflow_hive_acid.metastore.catalog.model import PartitionSpec
+    from airflow_hive_acid.metastore.catalog.thrift.objects import TableObject
+    from airflow_hive_acid.metastore.catalog.thrift.writer import StoredPartition
     from airflow_hive_acid.replication.site import Site
     from airflow_hive_acid.replication.state_ids import Verdict
 

@@ -20,16 +20,16 @@ from urllib.parse import unquote
 from airflow_hive_acid.errors import CorruptDumpError, HiveAcidError, InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import STAGING_PREFIX
-from airflow_hive_acid.metastore.objects import TableName, table_name
-from airflow_hive_acid.metastore.thrift_objects import partition_text, table_text
-from airflow_hive_acid.metastore.thrift_parse import parse_partition, parse_table
+from airflow_hive_acid.metastore.catalog.thrift.objects import partition_text, table_text
+from airflow_hive_acid.metastore.catalog.thrift.parser import parse_partition, parse_table
+from airflow_hive_acid.metastore.names.objects import TableName, table_name
 from airflow_hive_acid.replication.state_ids import STATE_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.filesystem import Filesystem
-    from airflow_hive_acid.metastore.thrift_objects import PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog.thrift.objects import PartitionObject, TableObject
 
 METADATA, FILE_LIST, COMPLETE, BEGUN, DATA = "_metadata", "_file_list", "_COMPLETE", "_BEGUN", "data"
 METADATA_VERSION = "0.2"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from airflow_hive_acid.errors import JobsAliveError
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.replication.fencing import fence_given_up
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import STAGING_PREFIX as JOB_STAGING
 from airflow_hive_acid.format.names import is_hidden
-from airflow_hive_acid.metastore.catalog_objects import ObjectRows
-from airflow_hive_acid.metastore.catalog_places import lock_places
-from airflow_hive_acid.metastore.catalog_read import read_owned, require_database
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.ddl import ddl_transaction, table_lock
-from airflow_hive_acid.metastore.jobs import tables_with_unfenced_jobs
+from airflow_hive_acid.metastore.catalog.places import lock_places
+from airflow_hive_acid.metastore.catalog.reader import read_owned, require_database
+from airflow_hive_acid.metastore.catalog.thrift.writer import ObjectRows
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction, table_lock
+from airflow_hive_acid.metastore.txns.jobs import tables_with_unfenced_jobs
 from airflow_hive_acid.replication.dump import Dump, DumpFile, Scope
 from airflow_hive_acid.replication.exporting import MATERIALIZED_VIEW, is_transactional, plain_files, tagged
 from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, outline, plan_import
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog_objects import StoredPartition
-    from airflow_hive_acid.metastore.objects import TableName
-    from airflow_hive_acid.metastore.thrift_objects import TableObject
+    from airflow_hive_acid.metastore.catalog.thrift.objects import TableObject
+    from airflow_hive_acid.metastore.catalog.thrift.writer import StoredPartition
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.replication.site import Site
 
 _THREADS = 8

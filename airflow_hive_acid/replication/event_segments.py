@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CorruptEventStoreError
-from airflow_hive_acid.metastore.notifications import LoggedEvent
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

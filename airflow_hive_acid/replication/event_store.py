@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hive_acid.filesystem import StreamingFilesystem
-    from airflow_hive_acid.metastore.notifications import LoggedEvent
+    from airflow_hive_acid.metastore.notifications.log import LoggedEvent
     from airflow_hive_acid.replication.events import EventSource
 
 SEGMENT_EVENTS = 1000

@@ -16,9 +16,9 @@ from airflow_hive_acid.errors import InvalidArgumentsError, ReplicationGapError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from airflow_hive_acid.metastore.notifications import LoggedEvent
-    from airflow_hive_acid.metastore.objects import TableName
-    from airflow_hive_acid.metastore.thrift_objects import DatabaseObject, PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog.thrift.objects import DatabaseObject, PartitionObject, TableObject
+    from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 
 
 @runtime_checkable

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
-from airflow_hive_acid.metastore.database import chunks
-from airflow_hive_acid.metastore.objects import TableName, is_table_name, table_name
-from airflow_hive_acid.metastore.replica_records import mark_target
+from airflow_hive_acid.metastore.database.database import chunks
+from airflow_hive_acid.metastore.names.objects import TableName, is_table_name, table_name
+from airflow_hive_acid.metastore.replica.records import mark_target
 from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.dropping import drop_partitions, drop_table, kept_drops
 from airflow_hive_acid.replication.earlier import agent_of, end_earlier
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.format.write_ids import ValidTxnList
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.replication.acid_report import TableReport
     from airflow_hive_acid.replication.dropping import DropResult
     from airflow_hive_acid.replication.importing import ImportResult

@@ -29,7 +29,7 @@ from airflow_hive_acid.replication.tasks import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.replication.events import ReplicationEvent
     from airflow_hive_acid.replication.tasks import Command, TaskSettings
 

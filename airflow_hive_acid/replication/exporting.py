@@ -21,10 +21,10 @@ from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name
-from airflow_hive_acid.metastore.catalog_model import Table, check_location
-from airflow_hive_acid.metastore.catalog_objects import ObjectRows
-from airflow_hive_acid.metastore.catalog_read import no_such_table, read_owner_of
-from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.metastore.catalog.model import Table, check_location
+from airflow_hive_acid.metastore.catalog.reader import no_such_table, read_owner_of
+from airflow_hive_acid.metastore.catalog.thrift.writer import ObjectRows
+from airflow_hive_acid.metastore.names.objects import TableName, table_name
 from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.dump import BEGUN, COMPLETE, Dump, DumpFile, Scope, write_documents
 from airflow_hive_acid.replication.moving import copy
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import FileInfo
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog_model import PartitionSpec
-    from airflow_hive_acid.metastore.catalog_objects import StoredPartition
-    from airflow_hive_acid.metastore.thrift_objects import PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog.model import PartitionSpec
+    from airflow_hive_acid.metastore.catalog.thrift.objects import PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog.thrift.writer import StoredPartition
     from airflow_hive_acid.replication.site import Site
 
 MATERIALIZED_VIEW = "MATERIALIZED_VIEW"

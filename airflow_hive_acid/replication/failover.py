@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import ActionRefusedError, NoSuchObjectError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore import txn_events
-from airflow_hive_acid.metastore.aborts import abort_rows
-from airflow_hive_acid.metastore.codes import AbortReason
-from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.replica_acid import diverged, open_mapped_txns, sync_txns, unmap
-from airflow_hive_acid.metastore.replica_records import (
+from airflow_hive_acid.metastore.database.codes import AbortReason
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.replica.acid import diverged, open_mapped_txns, sync_txns, unmap
+from airflow_hive_acid.metastore.replica.records import (
     SyncRecord,
     TableRecord,
     begin_attempt,
@@ -37,7 +35,9 @@ from airflow_hive_acid.metastore.replica_records import (
     unmark_target,
     write_records,
 )
-from airflow_hive_acid.metastore.write_ids import max_allocated
+from airflow_hive_acid.metastore.txns import events as txn_events
+from airflow_hive_acid.metastore.txns.aborts import abort_rows
+from airflow_hive_acid.metastore.txns.write_ids import max_allocated
 from airflow_hive_acid.replication.acid_tables import fence_syncs, remove_leftovers
 from airflow_hive_acid.replication.state import Phase, read_states, reopen
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.replication.site import Site
 
 

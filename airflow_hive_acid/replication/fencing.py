@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import JobsAliveError, WarehouseMissingError
 from airflow_hive_acid.filesystem import fence_staging
 from airflow_hive_acid.filesystem.plain_publishing import from_document, undo_fenced
-from airflow_hive_acid.metastore.jobs import DDL_KIND, JobState
+from airflow_hive_acid.metastore.txns.jobs import DDL_KIND, JobState
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.giving_up import GivenUp
-    from airflow_hive_acid.metastore.jobs import Job
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.txns.jobs import Job
+    from airflow_hive_acid.metastore.txns.withdrawals import GivenUp
     from airflow_hive_acid.replication.site import Site
 
 _MAY_WRITE = (JobState.RUNNING, JobState.PUBLISHING)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, ReadOnlyReplicaError
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.metastore.catalog_alter_rows import without_column_statistics
-from airflow_hive_acid.metastore.catalog_model import EXTERNAL_TABLE, MANAGED_TABLE, check_location
-from airflow_hive_acid.metastore.catalog_objects import PartitionWrite, StoredPartition, TableWrite, without_skew
-from airflow_hive_acid.metastore.catalog_statistics import STATISTICS_ACCURATE
-from airflow_hive_acid.metastore.replica_records import TARGET_FOR, policies_of
+from airflow_hive_acid.metastore.catalog.alteration_rows import without_column_statistics
+from airflow_hive_acid.metastore.catalog.model import EXTERNAL_TABLE, MANAGED_TABLE, check_location
+from airflow_hive_acid.metastore.catalog.thrift.writer import PartitionWrite, StoredPartition, TableWrite, without_skew
+from airflow_hive_acid.metastore.replica.records import TARGET_FOR, policies_of
+from airflow_hive_acid.metastore.txns.statistics import STATISTICS_ACCURATE
 from airflow_hive_acid.replication.dump import DATA, Dump, Scope
 from airflow_hive_acid.replication.exporting import is_transactional
 from airflow_hive_acid.replication.state_ids import METADATA_STATE_ID, STATE_ID, ObjectState, may_drop, may_import
@@ -25,9 +25,9 @@ from airflow_hive_acid.replication.state_ids import METADATA_STATE_ID, STATE_ID,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_hive_acid.metastore.catalog_model import Database
-    from airflow_hive_acid.metastore.objects import TableName
-    from airflow_hive_acid.metastore.thrift_objects import PartitionObject, Storage, TableObject
+    from airflow_hive_acid.metastore.catalog.model import Database
+    from airflow_hive_acid.metastore.catalog.thrift.objects import PartitionObject, Storage, TableObject
+    from airflow_hive_acid.metastore.names.objects import TableName
 
 VIEW = "VIRTUAL_VIEW"
 _TRANSLATED, _PURGE = "TRANSLATED_TO_EXTERNAL", "external.table.purge"

@@ -39,17 +39,17 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLAIN_FILES, is_hidden, staging_name
 from airflow_hive_acid.format.names import STAGING_PREFIX as JOB_STAGING
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore import replicated
-from airflow_hive_acid.metastore.catalog_drop import delete_storage, forget_object
-from airflow_hive_acid.metastore.catalog_objects import ObjectRows
-from airflow_hive_acid.metastore.catalog_partitions import delete_partitions
-from airflow_hive_acid.metastore.catalog_places import lock_places, require_own_place
-from airflow_hive_acid.metastore.catalog_read import read_owner_of, require_database
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.ddl import ddl_transaction, table_lock
-from airflow_hive_acid.metastore.granting import wait_until_granted
-from airflow_hive_acid.metastore.objects import TableName, table_name
+from airflow_hive_acid.metastore.catalog.drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog.partitions import delete_partitions
+from airflow_hive_acid.metastore.catalog.places import lock_places, require_own_place
+from airflow_hive_acid.metastore.catalog.reader import read_owner_of, require_database
+from airflow_hive_acid.metastore.catalog.thrift.writer import ObjectRows
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.names.objects import TableName, table_name
+from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction, table_lock
+from airflow_hive_acid.metastore.protocol.lock_wait import wait_until_granted
+from airflow_hive_acid.metastore.txns import replicas
 from airflow_hive_acid.replication.copying import FileCopy
 from airflow_hive_acid.replication.dump import Dump, Scope, read_dump
 from airflow_hive_acid.replication.dump import check_files as check_dump_files
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.filesystem import StreamingFilesystem
-    from airflow_hive_acid.metastore.ddl import DdlTransaction
+    from airflow_hive_acid.metastore.protocol.ddl import DdlTransaction
     from airflow_hive_acid.replication.site import Site
 
 log = logging.getLogger(__name__)
@@ -472,7 +472,7 @@ class _Import:
     def _set_write_ids(self, conn: Connection, committing: int, aborted_txns: Sequence[int]) -> None:
         """Write ids of the new table are the source's; those whose rows must not be seen are aborted."""
         features = self._client.database.features(conn)
-        if not replicated.seed_write_ids(conn, self._name, self._state, aborted_txns, committing, features):
+        if not replicas.seed_write_ids(conn, self._name, self._state, aborted_txns, committing, features):
             raise InvalidArgumentsError(
                 f"{self._name} has no table, but write ids: another engine is creating it; try again, or drop it first"
             )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.objects import TableName, database_name
+from airflow_hive_acid.metastore.names.objects import TableName, database_name
 from airflow_hive_acid.replication.privileges import PrivilegeMode
 
 if TYPE_CHECKING:

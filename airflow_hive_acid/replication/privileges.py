@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from airflow_hive_acid.metastore.clock import clock_ms
-from airflow_hive_acid.metastore.privileges import (
+from airflow_hive_acid.metastore.catalog.privileges import (
     Entries,
     Entry,
     Member,
@@ -33,8 +32,9 @@ from airflow_hive_acid.metastore.privileges import (
     remove_entry,
     securables,
 )
-from airflow_hive_acid.metastore.schema_catalog import DBS
-from airflow_hive_acid.metastore.schema_replication import HIVE_ACID_REPL_GRANT
+from airflow_hive_acid.metastore.database.clock import clock_ms
+from airflow_hive_acid.metastore.schema.hive_catalog import DBS
+from airflow_hive_acid.metastore.schema.replication import HIVE_ACID_REPL_GRANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import ActionRefusedError, InvalidArgumentsError, NoSuchObjectError
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.commit_facts import commits_of_txns
-from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.replica_records import read_sync, target_databases, unmark_target
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.listing.commit_facts import commits_of_txns
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.replica.records import read_sync, target_databases, unmark_target
 from airflow_hive_acid.replication.collapse import collapse
 from airflow_hive_acid.replication.decoding import decode_event
 from airflow_hive_acid.replication.earlier import end_earlier
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.replication.events import EventSource, ReplicationEvent
     from airflow_hive_acid.replication.failover import FailedOver
     from airflow_hive_acid.replication.policies import Policy

@@ -18,7 +18,7 @@ from airflow_hive_acid.replication.events import TXN_KINDS, EventKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.replication.events import ReplicationEvent
 
 _CHANGES_NOTHING = frozenset({EventKind.CREATE_DATABASE, EventKind.ALTER_DATABASE, EventKind.OPEN_TXN})

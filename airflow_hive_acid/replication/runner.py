@@ -18,7 +18,7 @@ from airflow_hive_acid.errors import (
     ReplicationBusyError,
     ReplicationGapError,
 )
-from airflow_hive_acid.metastore.clock import now_ms
+from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.replication.decoding import SILENT, base_type, decode_event
 from airflow_hive_acid.replication.events import EventKind, read_after
 from airflow_hive_acid.replication.exim import merge_syncs
@@ -30,8 +30,8 @@ from airflow_hive_acid.replication.tasks import SyncAcidCommand
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from airflow_hive_acid.metastore.notifications import LoggedEvent
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.notifications.log import LoggedEvent
     from airflow_hive_acid.replication.events import EventSource, ReplicationEvent
     from airflow_hive_acid.replication.policies import Policy
     from airflow_hive_acid.replication.site import Site

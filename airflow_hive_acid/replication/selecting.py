@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from airflow_hive_acid.metastore.objects import TableName, table_name
-from airflow_hive_acid.metastore.replica_records import read_records
-from airflow_hive_acid.metastore.replica_source import txns_of
-from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID
+from airflow_hive_acid.metastore.names.objects import TableName, table_name
+from airflow_hive_acid.metastore.replica.records import read_records
+from airflow_hive_acid.metastore.replica.source import txns_of
+from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID
 from airflow_hive_acid.replication.decoding import promised_kind
 from airflow_hive_acid.replication.events import TXN_KINDS, EventKind
 

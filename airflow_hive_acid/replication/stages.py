@@ -22,7 +22,7 @@ from airflow_hive_acid.replication.tasks import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.replication.tasks import ReplicationTask
 
 _WITHOUT_FILES = (EventKind.CREATE_TABLE, EventKind.ADD_PARTITION)

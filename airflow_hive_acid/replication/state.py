@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, bindparam, delete, func, insert, select, update
 
 from airflow_hive_acid.errors import ReplicationBusyError
-from airflow_hive_acid.metastore.clock import clock_ms, now_ms
-from airflow_hive_acid.metastore.compaction_queue_rows import clean_text
-from airflow_hive_acid.metastore.database import chunks
-from airflow_hive_acid.metastore.objects import MAX_DATABASE, MAX_TABLE
-from airflow_hive_acid.metastore.schema_replication import (
+from airflow_hive_acid.metastore.compaction.rows import clean_text
+from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms
+from airflow_hive_acid.metastore.database.database import chunks
+from airflow_hive_acid.metastore.names.objects import MAX_DATABASE, MAX_TABLE
+from airflow_hive_acid.metastore.schema.replication import (
     HIVE_ACID_REPL_EVENT,
     HIVE_ACID_REPL_OBJECT,
     HIVE_ACID_REPL_POLICY,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.database import Database
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.database.database import Database
+    from airflow_hive_acid.metastore.names.objects import TableName
 
 MAX_HOLDER, MAX_WHY, MAX_TYPE = 256, 256, 64
 MAX_EVENTS_SHOWN = 200

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from airflow_hive_acid.format.partitions import parse_partition_name
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.names.objects import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

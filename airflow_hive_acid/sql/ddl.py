@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column, Source
-from airflow_hive_acid.metastore.catalog_formats import KEYWORDS
-from airflow_hive_acid.metastore.catalog_types import normalise_type
+from airflow_hive_acid.metastore.catalog.formats import KEYWORDS
+from airflow_hive_acid.metastore.catalog.types import normalise_type
 from airflow_hive_acid.sql import dml
 from airflow_hive_acid.sql.commands import properties_in_parentheses
 from airflow_hive_acid.sql.replication import event_of_drop

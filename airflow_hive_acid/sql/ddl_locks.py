@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.metastore.codes import Operation
+from airflow_hive_acid.metastore.database.codes import Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.sql import alterations as alter
 from airflow_hive_acid.sql.lock_rules import (

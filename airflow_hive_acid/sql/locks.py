@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.sql.lock_rules import (
     DEFAULT_LOCKS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
-from airflow_hive_acid.metastore.catalog_types import check_partition_value
+from airflow_hive_acid.metastore.catalog.types import check_partition_value
 from airflow_hive_acid.sql.columns import column_names, no_such_column
 from airflow_hive_acid.sql.source import describe
 

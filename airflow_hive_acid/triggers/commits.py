@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.commit_log import CommitLog, CommitPage, Missed
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.listing.commit_log import CommitLog, CommitPage, Missed
+    from airflow_hive_acid.metastore.names.objects import TableName
 
 log = logging.getLogger(__name__)
 
@@ -370,7 +370,7 @@ def _hub(conn_id: str, client: MetastoreClient) -> CommitHub:
 
 
 def _new_log(client: MetastoreClient) -> CommitLog:
-    from airflow_hive_acid.metastore.commit_log import CommitLog  # not needed to parse a DAG file
+    from airflow_hive_acid.metastore.listing.commit_log import CommitLog  # not needed to parse a DAG file
 
     return CommitLog(client.database, client.notifications)
 
@@ -412,7 +412,7 @@ def watched_table(
 def _checked(
     table: str, partition: str | None, operations: Sequence[str] | None
 ) -> tuple[TableName, str | None, tuple[str, ...] | None]:
-    from airflow_hive_acid.metastore.objects import canonical_partition, table_name
+    from airflow_hive_acid.metastore.names.objects import canonical_partition, table_name
 
     for operation in operations or ():
         if operation not in _OPERATIONS:

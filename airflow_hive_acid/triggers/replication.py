@@ -79,8 +79,8 @@ class FreshQuestion(Question):
 
     def ask(self, client: MetastoreClient) -> Looked:
         """Look once, at the destination alone."""
-        from airflow_hive_acid.metastore.clock import now_ms
-        from airflow_hive_acid.metastore.leases_granting import utc
+        from airflow_hive_acid.metastore.database.clock import now_ms
+        from airflow_hive_acid.metastore.leases.grants import utc
         from airflow_hive_acid.replication.state import Phase, PolicyRecord
 
         record = PolicyRecord(client.database, self.policy)

@@ -90,7 +90,7 @@ class TurnTrigger(MetastoreWaitTrigger):
 
     def check(self, client: MetastoreClient) -> dict[str, Any] | None:
         """Look once."""
-        from airflow_hive_acid.metastore.shared_rules import SharedState, holder_in_the_way
+        from airflow_hive_acid.metastore.records.shared_rules import SharedState, holder_in_the_way
 
         txn = client.shared_txns.find(self.txn_id)
         if txn is None or txn.state is not SharedState.OPEN or holder_in_the_way(txn, self.member) is None:

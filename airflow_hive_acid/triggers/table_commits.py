@@ -41,9 +41,9 @@ class CommitsQuestion(Question):
 
     def ask(self, client: MetastoreClient) -> Looked:
         """Look once."""
-        from airflow_hive_acid.metastore.clock import now_ms  # not needed to defer
-        from airflow_hive_acid.metastore.ended import Mark, commits_since, open_writers
-        from airflow_hive_acid.metastore.objects import table_name
+        from airflow_hive_acid.metastore.database.clock import now_ms  # not needed to defer
+        from airflow_hive_acid.metastore.listing.outcomes import Mark, commits_since, open_writers
+        from airflow_hive_acid.metastore.names.objects import table_name
 
         name, mark = table_name(self.table), Mark(self.after, self.pending)
 
@@ -65,9 +65,9 @@ def commits_question(
     :raises InvalidArgumentsError: when the table has no transactions, or an argument makes no sense.
     :raises NoSuchObjectError: when there is no such table.
     """
-    from airflow_hive_acid.metastore.ended import Mark, mark_of
-    from airflow_hive_acid.metastore.objects import table_name
-    from airflow_hive_acid.metastore.partition_names import resolve
+    from airflow_hive_acid.metastore.listing.outcomes import Mark, mark_of
+    from airflow_hive_acid.metastore.names.objects import table_name
+    from airflow_hive_acid.metastore.names.partitions import resolve
 
     if commits < 1:
         raise InvalidArgumentsError(f"commits is {commits}; wait for at least one")

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 
 pytestmark = pytest.mark.spark
 PROGRAM = Path(sys.executable).parent / "hive-acid"

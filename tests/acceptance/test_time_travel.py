@@ -17,7 +17,7 @@ from airflow_hive_acid.engine.changes import change_range, read_changes
 from airflow_hive_acid.errors import ChangesNoLongerAvailableError, NoSuchPinError, TablePinnedError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.maintenance import run_cleaner
-from airflow_hive_acid.metastore.commit_log import CommitLog
+from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 
 pytestmark = pytest.mark.spark
 PAGE = Path(__file__).parents[2] / "docs" / "time-travel.md"

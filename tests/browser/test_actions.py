@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 from ui_data import ask, queue_for, task
 
-from airflow_hive_acid.metastore.codes import TxnState
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.database.codes import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 from sqlalchemy import update
 
-from airflow_hive_acid.metastore.pin_rules import PinState
-from airflow_hive_acid.metastore.schema_pins import HIVE_ACID_PIN
+from airflow_hive_acid.metastore.schema.pins import HIVE_ACID_PIN
+from airflow_hive_acid.metastore.txns.pin_rules import PinState
 from tests.browser.conftest import HOSTILE
 
 if TYPE_CHECKING:

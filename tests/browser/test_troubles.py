@@ -10,9 +10,9 @@ from sqlalchemy import insert, update
 from ui_data import DAYS, OrcTable, queue_for
 
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
-from airflow_hive_acid.metastore.schema_catalog import TBLS
-from airflow_hive_acid.metastore.schema_transactions import COMPLETED_COMPACTIONS, HIVE_LOCKS
+from airflow_hive_acid.metastore.compaction.model import CompactionType
+from airflow_hive_acid.metastore.schema.hive_catalog import TBLS
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_COMPACTIONS, HIVE_LOCKS
 from tests.browser.conftest import HOSTILE
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from sqlalchemy import delete, insert
 from ui_data import queue_for, task
 
-from airflow_hive_acid.metastore.schema_transactions import COMPLETED_COMPACTIONS
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_COMPACTIONS
 from tests.browser.conftest import PATIENCE
 
 if TYPE_CHECKING:

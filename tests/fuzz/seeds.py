@@ -12,9 +12,9 @@ from airflow_hive_acid.format import jobs
 from airflow_hive_acid.format.changes import Changes
 from airflow_hive_acid.format.job_documents import to_json
 from airflow_hive_acid.format.orc_tail import TAIL_BYTES
-from airflow_hive_acid.metastore.events import GZIP_FORMAT, PLAIN_FORMAT, encode
-from airflow_hive_acid.metastore.notifications import LoggedEvent
-from airflow_hive_acid.metastore.thrift_parse import parse_partition, parse_table
+from airflow_hive_acid.metastore.catalog.thrift.parser import parse_partition, parse_table
+from airflow_hive_acid.metastore.notifications.events import GZIP_FORMAT, PLAIN_FORMAT, encode
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.replication import dump
 from airflow_hive_acid.replication.event_segments import encode_segment
 

@@ -21,13 +21,13 @@ from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.hooks.connection import read_connection
 from airflow_hive_acid.hooks.transactions import read_transaction
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.cache_events import OpenWrites, fold
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.cache.events import OpenWrites, fold
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
+from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockType, Operation
-from airflow_hive_acid.metastore.notifications import LoggedEvent
-from airflow_hive_acid.metastore.objects import canonical_partition
-from airflow_hive_acid.metastore.thrift_parse import parse_database, parse_partition, parse_table
-from airflow_hive_acid.metastore.urls import normalize_url, safe_url
+from airflow_hive_acid.metastore.names.objects import canonical_partition
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.plugins import cursors
 from airflow_hive_acid.replication import dump
 from airflow_hive_acid.replication.decoding import decode_event

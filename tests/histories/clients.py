@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.names import delta_name
-from airflow_hive_acid.metastore import MetastoreClient, beginning
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.protocol import begin as beginning
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

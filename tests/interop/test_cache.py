@@ -9,15 +9,15 @@ import pytest
 
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.cache import CachedCatalog
-from airflow_hive_acid.metastore.cache_rules import Verdict
-from airflow_hive_acid.metastore.events import Event, EventType
+from airflow_hive_acid.metastore.cache.cache import CachedCatalog
+from airflow_hive_acid.metastore.cache.rules import Verdict
+from airflow_hive_acid.metastore.notifications.events import Event, EventType
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
 
     from .hive import Hive
 

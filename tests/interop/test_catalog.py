@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog import Catalog
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.database import Database
-from airflow_hive_acid.metastore.schema_types import METADATA
+from airflow_hive_acid.metastore.catalog.catalog import Catalog
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.database import Database
+from airflow_hive_acid.metastore.schema.types import METADATA
 
 from .hive import RowId
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.commit_log import CommitLog
-from airflow_hive_acid.metastore.events import Event, EventType
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.listing.commit_log import CommitLog
+from airflow_hive_acid.metastore.notifications.events import Event, EventType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.triggers import commits as watching
 from airflow_hive_acid.triggers.commits import HiveCommitTrigger
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_hive_acid.errors import DeadlockError, LockTimeoutError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnState
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.settings import Settings, Source
 

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.events import EventType
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.schema_catalog import DBS, TABLE_PARAMS
-from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE
-from airflow_hive_acid.metastore.write_events import Write
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.notifications.events import EventType
+from airflow_hive_acid.metastore.schema.hive_catalog import DBS, TABLE_PARAMS
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

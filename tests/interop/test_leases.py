@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import LeaseAlreadyExistsError
-from airflow_hive_acid.metastore.codes import LockState, LockType
-from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS
+from airflow_hive_acid.metastore.database.codes import LockState, LockType
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,9 @@ from airflow_hive_acid.format.partitions import escaped_twice, partition_name
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, TXN_COMPONENTS, TXNS, WRITE_SET
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, TXN_COMPONENTS, TXNS, WRITE_SET
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

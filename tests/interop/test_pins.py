@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.pin_rules import PinState
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.metastore.txns.pin_rules import PinState
 
 from .hive import Hive, HiveError
 from .test_cleaning import CLEANER_CYCLES, DELTAS, clean, compact, directories, table_location

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import NoSuchTxnError, TxnAbortedError, WriteConflictError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.maintenance.reaper import run_reaper
-from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState
-from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, TxnState
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 
 from .hive import HiveError
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.database import Database
-from airflow_hive_acid.metastore.schema import (
+from airflow_hive_acid.metastore.database.database import Database
+from airflow_hive_acid.metastore.setup.schema import (
     EXTENSION_TABLES,
     EXTENSION_VERSION,
     check_schema,

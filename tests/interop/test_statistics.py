@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.schema_catalog import PARTITION_PARAMS, PARTITIONS, TBLS
+from airflow_hive_acid.metastore.schema.hive_catalog import PARTITION_PARAMS, PARTITIONS, TBLS
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine

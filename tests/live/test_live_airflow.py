@@ -21,7 +21,7 @@ from airflow_hive_acid.testing import assert_at_rest, assert_committed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_hive_acid.metastore.transactions import Transaction
+    from airflow_hive_acid.metastore.protocol.transaction import Transaction
     from airflow_hive_acid.testing import HiveAcidTestbed
     from tests.live.processes import LiveAirflow
 

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.filesystem import threads
 from airflow_hive_acid.maintenance import worker_watch
-from airflow_hive_acid.metastore import MetastoreClient, commits, txns
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.txns import commits, txns
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from unittest import mock
 import pytest
 
 from airflow_hive_acid.maintenance import cleaning, fences
-from airflow_hive_acid.metastore import beginning, commits
-from airflow_hive_acid.metastore.compaction_queue_horizon import RegisteredReaders, read_horizon
-from airflow_hive_acid.metastore.history import MAX_ID
+from airflow_hive_acid.metastore.compaction.horizon import RegisteredReaders, read_horizon
+from airflow_hive_acid.metastore.protocol import begin as beginning
+from airflow_hive_acid.metastore.txns import commits
+from airflow_hive_acid.metastore.txns.history import MAX_ID
 
 from .plan import Op, Plan, Trouble, smallest
 from .world import make_template, simulate
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.compaction_queue_horizon import Horizon
-    from airflow_hive_acid.metastore.database import Features
+    from airflow_hive_acid.metastore.compaction.horizon import Horizon
+    from airflow_hive_acid.metastore.database.database import Features
 
     from .world import Report
 

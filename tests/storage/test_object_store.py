@@ -18,8 +18,8 @@ from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.reaper import run_reaper
-from airflow_hive_acid.metastore.jobs import JobState
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.metastore.txns.jobs import JobState
 
 from .servers import SPARK_JARS, jars, s3_server
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.metastore.locks.zookeeper import ZooKeeperLockManager
+from airflow_hive_acid.metastore.locks.legacy.zookeeper import ZooKeeperLockManager
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER, ZOOKEEPER_LOCK_MANAGER
 from tests.integration.engine.conftest import engine, events, fake, other, states  # noqa: F401 - fixtures

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, LockTimeoutError, MetastoreUnavailableError, NoSuchLockError
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
-from airflow_hive_acid.metastore.locks.choice import legacy_lock_manager
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
-from airflow_hive_acid.metastore.locks.zookeeper import ZooKeeperLockManager
+from airflow_hive_acid.metastore.locks.legacy.choice import legacy_lock_manager
+from airflow_hive_acid.metastore.locks.legacy.zookeeper import ZooKeeperLockManager
 from tests.zookeeper.server import running_server
 
 if TYPE_CHECKING:
@@ -307,9 +307,9 @@ _HOLDER = textwrap.dedent(
     import json, sys
     from airflow_hive_acid.errors import HiveAcidError
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.codes import LockType, Operation
+    from airflow_hive_acid.metastore.database.codes import LockType, Operation
     from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
-    from airflow_hive_acid.metastore.locks.zookeeper import ZooKeeperLockManager
+    from airflow_hive_acid.metastore.locks.legacy.zookeeper import ZooKeeperLockManager
     from airflow_hive_acid.settings import Settings, Source
 
     url, settings = sys.argv[1], json.loads(sys.argv[2])

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_hive_acid.engine import Engine, scripts
 from airflow_hive_acid.errors import LockTimeoutError, TxnAbortedError
-from airflow_hive_acid.metastore.codes import AbortReason
-from airflow_hive_acid.metastore.locks.zookeeper import ZooKeeperLockManager
+from airflow_hive_acid.metastore.database.codes import AbortReason
+from airflow_hive_acid.metastore.locks.legacy.zookeeper import ZooKeeperLockManager
 from tests.integration.engine.conftest import FakeSpark
 
 R, W = "read-", "write-"

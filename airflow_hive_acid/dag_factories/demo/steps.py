@@ -15,7 +15,7 @@ from airflow_hive_acid.engine.java import find_spark_submit, require_java
 from airflow_hive_acid.errors import ConfigurationError, WriteConflictError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.codes import TxnState
+from airflow_hive_acid.metastore.database.codes import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

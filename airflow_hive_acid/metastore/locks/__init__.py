@@ -1,1 +1,4 @@
-"""Lock managers: the interface and the metastore's own (Hive's HIVE_LOCKS table)."""
+"""Hive 4's lock manager: requests, compatibility, the queue, and who waits for whom.
+
+:mod:`.legacy` has the manager of the Hive Concurrency Model.
+"""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.partitions import from_lock_name
-from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.database.codes import LockType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,11 +14,11 @@ from sqlalchemy import bindparam, delete, insert, select
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import parse_partition_name
-from airflow_hive_acid.metastore.codes import Operation
-from airflow_hive_acid.metastore.database import Step, execute_batch
-from airflow_hive_acid.metastore.objects import canonical_partition, shorten
-from airflow_hive_acid.metastore.schema_catalog import DBS, PARTITION_KEYS, TBLS
-from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS, TXN_TO_WRITE_ID
+from airflow_hive_acid.metastore.database.codes import Operation
+from airflow_hive_acid.metastore.database.database import Step, execute_batch
+from airflow_hive_acid.metastore.names.objects import canonical_partition, shorten
+from airflow_hive_acid.metastore.schema.hive_catalog import DBS, PARTITION_KEYS, TBLS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS, TXN_TO_WRITE_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.locks.interface import LockComponent
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.names.objects import TableName
 
 _TXN = bindparam("txn_id", type_=sa.BigInteger)
 _DB, _TBL = bindparam("db", type_=sa.String), bindparam("tbl", type_=sa.String)

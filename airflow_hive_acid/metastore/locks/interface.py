@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
-from airflow_hive_acid.metastore.objects import lock_object
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.names.objects import lock_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

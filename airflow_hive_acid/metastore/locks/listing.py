@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import select
 
 from airflow_hive_acid.format.partitions import from_lock_name
-from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState, TxnType
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, TxnState, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockRow
-from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, TXNS
 
 _H = HIVE_LOCKS.c
 SHOW_LOCKS = select(

@@ -13,26 +13,26 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, insert, or_, select, update
 
 from airflow_hive_acid.errors import NoSuchLockError, TxnOpenError
-from airflow_hive_acid.metastore.clock import clock_ms
-from airflow_hive_acid.metastore.codes import LockState, LockType
-from airflow_hive_acid.metastore.database import Result, Step, execute_batch, finish_batch, together
-from airflow_hive_acid.metastore.locks.at_once import grant_at_once
+from airflow_hive_acid.metastore.database.clock import clock_ms
+from airflow_hive_acid.metastore.database.codes import LockState, LockType
+from airflow_hive_acid.metastore.database.database import Result, Step, execute_batch, finish_batch, together
+from airflow_hive_acid.metastore.database.wakeups import release_steps
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, first_conflict
 from airflow_hive_acid.metastore.locks.components import component_steps
 from airflow_hive_acid.metastore.locks.interface import LockRequest, LockResponse, describe_object, merge_components
+from airflow_hive_acid.metastore.locks.lease_locks import blocking_under_lease
 from airflow_hive_acid.metastore.locks.rows import LOCK_COLUMNS, lock_of
-from airflow_hive_acid.metastore.locks.under_lease import blocking_under_lease
-from airflow_hive_acid.metastore.objects import info, lock_partition
-from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, NEXT_LOCK_ID, TXNS
-from airflow_hive_acid.metastore.txns import heartbeat_step, require_open, txn_problem
-from airflow_hive_acid.metastore.wakeups import release_steps
+from airflow_hive_acid.metastore.locks.single_object import grant_at_once
+from airflow_hive_acid.metastore.names.objects import info, lock_partition
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, NEXT_LOCK_ID, TXNS
+from airflow_hive_acid.metastore.txns.txns import heartbeat_step, require_open, txn_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.locks.under_lease import Mirror
+    from airflow_hive_acid.metastore.locks.lease_locks import Mirror
 
 _H = HIVE_LOCKS.c
 _EXT = bindparam("lock_id", type_=sa.BigInteger)

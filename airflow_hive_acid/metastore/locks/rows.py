@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.locks.compatibility import Lock
-from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.partitions import from_lock_name
-from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, conflicts
 from airflow_hive_acid.metastore.locks.deadlocks import Party
 from airflow_hive_acid.metastore.locks.interface import describe_object

@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.commit_log import CommitLog
+from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor

@@ -122,6 +122,6 @@ def test_a_failed_task_leaves_no_lease(example: DAG, client: MetastoreClient, sp
 def _queued(client: MetastoreClient) -> bool:
     import sqlalchemy as sa
 
-    from airflow_hive_acid.metastore.schema_leases import HIVE_ACID_LEASE_QUEUE
+    from airflow_hive_acid.metastore.schema.leases import HIVE_ACID_LEASE_QUEUE
 
     return bool(client.database.read(lambda conn: conn.execute(sa.select(HIVE_ACID_LEASE_QUEUE)).first()))

@@ -11,8 +11,8 @@ from airflow.sdk import DAG
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.sensors.commits import HiveTableCommitSensor
 from airflow_hive_acid.sensors.compactions import HiveCompactionSensor

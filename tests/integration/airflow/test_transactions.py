@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.shared_rules import SharedState
+from airflow_hive_acid.metastore.records.shared_rules import SharedState
 from airflow_hive_acid.operators.changes import HiveAcidInsertOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.transaction_groups import hive_acid_transaction, hive_acid_transaction_tries

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.schema import METADATA
+from airflow_hive_acid.metastore.setup.schema import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable

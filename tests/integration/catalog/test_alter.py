@@ -16,15 +16,15 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
 )
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.schema import METADATA
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.setup.schema import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
+    from airflow_hive_acid.metastore.statements.catalog import CatalogDdl
 
     Stored = Callable[[str], list[dict[str, Any]]]
     Counts = Callable[[], dict[str, int]]
@@ -290,7 +290,7 @@ def test_columns_wait_for_readers_and_leave_nothing_when_they_give_up(
     t2            B adds a column: waits, gives up; its txn is aborted, t is as it was
     t3            C sets a property meanwhile: shares the table
     """
-    monkeypatch.setattr("airflow_hive_acid.metastore.granting.back_off_ms", lambda *_: [1, 1])
+    monkeypatch.setattr("airflow_hive_acid.metastore.protocol.lock_wait.back_off_ms", lambda *_: [1, 1])
     before = catalog.get_table("default.t")
     with client.snapshot(["default.t"]):
         with pytest.raises(LockTimeoutError):

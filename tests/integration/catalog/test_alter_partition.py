@@ -14,15 +14,15 @@ from airflow_hive_acid.errors import (
     UnsafePathError,
 )
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration as Alter
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration as Alter
+from airflow_hive_acid.metastore.database.codes import LockType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
+    from airflow_hive_acid.metastore.statements.catalog import CatalogDdl
 
     Stored = Callable[[str], list[dict[str, Any]]]
     Counts = Callable[[], dict[str, int]]

@@ -11,18 +11,18 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, UnsafePathError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.catalog_statistics import forget_statistics
-from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.schema import MV_CREATION_METADATA, MV_TABLES_USED
-from airflow_hive_acid.metastore.schema_catalog import KEY_CONSTRAINTS, SDS, TBLS
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.schema.hive_catalog import KEY_CONSTRAINTS, SDS, TBLS
+from airflow_hive_acid.metastore.setup.schema import MV_CREATION_METADATA, MV_TABLES_USED
+from airflow_hive_acid.metastore.txns.statistics import forget_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog import Catalog
+    from airflow_hive_acid.metastore.catalog.catalog import Catalog
 
     Stored = Callable[[str], list[dict[str, Any]]]
     Counts = Callable[[], dict[str, int]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.metastore.commit_log import CommitLog
+from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,12 +16,12 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, WriteConflictError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.schema_catalog import PARTITIONS
-from airflow_hive_acid.metastore.thrift_objects import partition_text, table_text
-from airflow_hive_acid.metastore.thrift_read import read_partition_objects, read_table_objects
-from airflow_hive_acid.metastore.write_events import Write
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.thrift.objects import partition_text, table_text
+from airflow_hive_acid.metastore.catalog.thrift.reader import read_partition_objects, read_table_objects
+from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.schema.hive_catalog import PARTITIONS
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

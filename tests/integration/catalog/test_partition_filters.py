@@ -11,13 +11,13 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.partition_conditions import And, Between, Compare, In, IsNull, Or
-from airflow_hive_acid.metastore.schema_catalog import PARTITION_KEY_VALS, PARTITIONS, SDS
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.partition_conditions import And, Between, Compare, In, IsNull, Or
+from airflow_hive_acid.metastore.schema.hive_catalog import PARTITION_KEY_VALS, PARTITIONS, SDS
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog import Catalog
+    from airflow_hive_acid.metastore.catalog.catalog import Catalog
 
 ID = (Column("id", "int"),)
 HOURS = [None, "-3", "0", "2", "9", "10", "100"]

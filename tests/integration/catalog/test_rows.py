@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.names.objects import table_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

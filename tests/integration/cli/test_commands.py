@@ -7,8 +7,8 @@ from sqlalchemy import update
 from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
-from airflow_hive_acid.metastore.jobs import JobState
-from airflow_hive_acid.metastore.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET, TXNS
+from airflow_hive_acid.metastore.setup.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET, TXNS
+from airflow_hive_acid.metastore.txns.jobs import JobState
 
 
 @pytest.fixture

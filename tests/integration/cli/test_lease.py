@@ -19,7 +19,7 @@ from airflow_hive_acid.cli.lease_run import run_under
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.errors import InvalidArgumentsError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.schema_leases import HIVE_ACID_LEASE_AUDIT
+from airflow_hive_acid.metastore.schema.leases import HIVE_ACID_LEASE_AUDIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.errors import ActionRefusedError, HiveAcidError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.schema_transactions import NOTIFICATION_LOG
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.replication.site import Site
 from tests.integration.replication.world import Watch, World, read
 

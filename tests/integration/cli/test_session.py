@@ -4,7 +4,7 @@ import pytest
 
 from airflow_hive_acid.cli.session import CliSession
 from airflow_hive_acid.errors import SchemaVersionError
-from airflow_hive_acid.metastore.schema import EXTENSION_VERSION
+from airflow_hive_acid.metastore.setup.schema import EXTENSION_VERSION
 
 
 @pytest.fixture

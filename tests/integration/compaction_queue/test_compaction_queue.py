@@ -10,15 +10,15 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import CompactionCancelledError, InvalidArgumentsError, NoSuchObjectError
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.compaction_queue_history import Retention
-from airflow_hive_acid.metastore.compaction_queue_model import (
+from airflow_hive_acid.metastore.compaction.history import Retention
+from airflow_hive_acid.metastore.compaction.model import (
     Compaction,
     CompactionState,
     CompactionType,
     Resource,
 )
-from airflow_hive_acid.metastore.schema_transactions import (
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
     COMPLETED_TXN_COMPONENTS,

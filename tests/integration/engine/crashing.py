@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.filesystem.local import LocalFilesystem
-from airflow_hive_acid.metastore.database import Database
+from airflow_hive_acid.metastore.database.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table
 
 ACID, INSERT_ONLY, PLAIN = (
     "STORED AS ORC TBLPROPERTIES ('transactional'='true')",

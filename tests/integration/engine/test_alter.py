@@ -13,8 +13,8 @@ from airflow_hive_acid.errors import (
     SqlSyntaxError,
     UnsupportedStatementError,
 )
-from airflow_hive_acid.metastore.jobs import JobState
-from airflow_hive_acid.metastore.schema_catalog import PARTITIONS, SDS
+from airflow_hive_acid.metastore.schema.hive_catalog import PARTITIONS, SDS
+from airflow_hive_acid.metastore.txns.jobs import JobState
 from airflow_hive_acid.settings import Settings, Source
 
 
@@ -173,7 +173,7 @@ def test_partitions_of_a_plain_table_are_dropped_together_or_not_at_all(engine, 
         if len(forgotten) == 2:
             raise NoSuchObjectError("broken")
 
-    monkeypatch.setattr("airflow_hive_acid.metastore.catalog_storage.forget_object", forget)
+    monkeypatch.setattr("airflow_hive_acid.metastore.statements.storage.forget_object", forget)
     with pytest.raises(NoSuchObjectError, match="broken"):
         engine.run(f"ALTER TABLE {plain} DROP PARTITION (k >= 'a')")
     assert (forgotten, names(client, plain)) == (["k=a", "k=b"], ["k=a", "k=b"])

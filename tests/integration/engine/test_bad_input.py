@@ -12,7 +12,7 @@ from airflow_hive_acid.errors import (
     SqlSyntaxError,
     UnsupportedStatementError,
 )
-from airflow_hive_acid.metastore.schema_catalog import KEY_CONSTRAINTS, SDS, TBLS
+from airflow_hive_acid.metastore.schema.hive_catalog import KEY_CONSTRAINTS, SDS, TBLS
 
 REFUSED = [
     ("SELEC * FROM w.t", SqlSyntaxError, r"line 1, column 1: .*did you mean SELECT"),

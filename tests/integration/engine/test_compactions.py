@@ -7,7 +7,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, NoSu
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance import run_initiator
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.codes import TxnType
+from airflow_hive_acid.metastore.database.codes import TxnType
 
 
 def insert(engine, table, *partitions):

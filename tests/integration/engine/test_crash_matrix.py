@@ -25,7 +25,7 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.filesystem.local import LocalFilesystem
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.engine.crashing import Killed, Process, effects_counted
 from tests.integration.engine.statements import ACID, CASES, PLAIN, REFUSED, contents, engine_of, strays

@@ -15,8 +15,8 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.maintenance.doctor import examine_tables
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.jobs import JobState
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.txns.jobs import JobState
 from airflow_hive_acid.settings import Source
 
 

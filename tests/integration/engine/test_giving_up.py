@@ -16,8 +16,8 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.maintenance.fences import end_txns
 from airflow_hive_acid.maintenance.reaper import run_reaper
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.giving_up import GivenUp
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.metastore.txns.withdrawals import GivenUp
 from tests.integration.engine.conftest import FakeSpark
 
 pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R17")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import LeaseEndedError, SqlSyntaxError
-from airflow_hive_acid.metastore.schema_leases import HIVE_ACID_LEASE_AUDIT, HIVE_LEASE
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.metastore.schema.leases import HIVE_ACID_LEASE_AUDIT, HIVE_LEASE
 
 
 @pytest.fixture

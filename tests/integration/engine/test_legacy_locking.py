@@ -13,10 +13,10 @@ from airflow_hive_acid.errors import (
     MetastoreUnavailableError,
     UnsupportedStatementError,
 )
-from airflow_hive_acid.metastore.codes import AbortReason, LockState, LockType, Operation
+from airflow_hive_acid.metastore.database.codes import AbortReason, LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
-from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
-from airflow_hive_acid.metastore.schema_transactions import HIVE_ACID_LEGACY_LOCK
+from airflow_hive_acid.metastore.locks.legacy.manager import LegacyLockManager
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_LEGACY_LOCK
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.engine.conftest import FakeSpark
 

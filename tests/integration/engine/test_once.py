@@ -17,8 +17,8 @@ from airflow_hive_acid.errors import (
     MetastoreUnavailableError,
     TxnAbortedError,
 )
-from airflow_hive_acid.metastore.aborts import AbortedTxns
-from airflow_hive_acid.metastore.claim_rules import Rerun
+from airflow_hive_acid.metastore.records.claim_rules import Rerun
+from airflow_hive_acid.metastore.txns.aborts import AbortedTxns
 
 pytestmark = pytest.mark.rule("R14")
 
@@ -288,7 +288,7 @@ def test_locks_go_when_a_database_that_was_away_for_longer_than_all_retries_answ
             fake.meanwhile = go
         else:
             name = "wait_for_locks" if where.startswith("before") else "prepare"
-            patch.setattr(f"airflow_hive_acid.metastore.beginning.{name}", go)
+            patch.setattr(f"airflow_hive_acid.metastore.protocol.begin.{name}", go)
         with pytest.raises(MetastoreUnavailableError):
             engine.run(UPDATE, once=ONCE)
     monkeypatch.setattr(client.database, "run", run)

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.buckets import MAX_STATEMENT
-from airflow_hive_acid.metastore.schema_catalog import PARTITIONS, SDS, TBLS
+from airflow_hive_acid.metastore.schema.hive_catalog import PARTITIONS, SDS, TBLS
 
 VALUES = {
     "../x": "k=..%2Fx",

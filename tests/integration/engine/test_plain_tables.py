@@ -12,7 +12,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, Publ
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Bucketing
 from airflow_hive_acid.maintenance.fences import fence_dead_jobs
-from airflow_hive_acid.metastore.schema_catalog import SORT_COLS
+from airflow_hive_acid.metastore.schema.hive_catalog import SORT_COLS
 
 TABLES = """
 CREATE EXTERNAL TABLE w.e (a INT) STORED AS PARQUET;

@@ -7,7 +7,7 @@ import pytest
 from airflow_hive_acid.engine.streams import StreamService
 from airflow_hive_acid.errors import ReadOnlyReplicaError
 from airflow_hive_acid.format.streams import StreamOptions, open_question
-from airflow_hive_acid.metastore.replica_records import mark_target, unmark_target
+from airflow_hive_acid.metastore.replica.records import mark_target, unmark_target
 
 WRITES = [
     "INSERT INTO w.t VALUES (1, 'a')",

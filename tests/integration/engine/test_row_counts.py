@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.engine import transactions
 from airflow_hive_acid.errors import HiveAcidError
-from airflow_hive_acid.metastore.catalog_statistics import RowChange
-from airflow_hive_acid.metastore.schema_catalog import PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
+from airflow_hive_acid.metastore.schema.hive_catalog import PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
+from airflow_hive_acid.metastore.txns.statistics import RowChange
 
 
 @pytest.fixture

@@ -29,10 +29,10 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Column, JobResult, Program
 from airflow_hive_acid.maintenance.reaper import run_reaper
 from airflow_hive_acid.maintenance.shared_txns import end_overdue, give_up, held_bytes, keep
-from airflow_hive_acid.metastore.claim_rules import Rerun
-from airflow_hive_acid.metastore.compaction_queue_model import Resource
-from airflow_hive_acid.metastore.schema_shared import HIVE_ACID_SHARED_TXN
-from airflow_hive_acid.metastore.shared_rules import NO_KEEPER, SharedState
+from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.records.claim_rules import Rerun
+from airflow_hive_acid.metastore.records.shared_rules import NO_KEEPER, SharedState
+from airflow_hive_acid.metastore.schema.shared_txns import HIVE_ACID_SHARED_TXN
 
 TABLES = {"w.t": "update", "w.p": "insert"}
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"

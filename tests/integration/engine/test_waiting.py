@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from airflow_hive_acid.engine import scripts
 from airflow_hive_acid.engine.claiming import Once
 from airflow_hive_acid.errors import LocksPendingError
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.handover import Patience, hand_over
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema import TXNS
+from airflow_hive_acid.metastore.protocol.handover import Patience, hand_over
+from airflow_hive_acid.metastore.setup.schema import TXNS
 
 pytestmark = pytest.mark.rule("R9")
 

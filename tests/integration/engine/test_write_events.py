@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.schema_transactions import TXN_WRITE_NOTIFICATION_LOG
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_WRITE_NOTIFICATION_LOG
 from airflow_hive_acid.settings import Settings, Source
 
 W = TXN_WRITE_NOTIFICATION_LOG.c

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import CommitStateUnknownError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.database import Database
+from airflow_hive_acid.metastore.database.database import Database
 
 from .people import ABORTERS, BY_SILENCE, INTERVENERS, WRITERS
 from .world import BOUND, NEW, OLD, SHAPES, Victim, World
@@ -202,7 +202,7 @@ def _waiting(world: World, cell: Cell, table: Table) -> Victim:
 
 def _finish_shared(world: World, victim: Victim) -> None:
     """The transaction was begun; its tasks do the rest."""
-    from airflow_hive_acid.metastore.shared_rules import SharedState
+    from airflow_hive_acid.metastore.records.shared_rules import SharedState
 
     (found,) = [t for t in world.client.shared_txns.open_ones() if t.scope == victim.table.once.scope]
     assert found.state is SharedState.OPEN

@@ -17,7 +17,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.doctor import examine_metastore, examine_tables
-from airflow_hive_acid.metastore.handover import withdraw
+from airflow_hive_acid.metastore.protocol.handover import withdraw
 
 from .world import NEW, write_shared
 

@@ -22,10 +22,10 @@ from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Append
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.handover import Patience
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema_transactions import COMPLETED_TXN_COMPONENTS, HIVE_LOCKS, TXNS
+from airflow_hive_acid.metastore.protocol.handover import Patience
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_TXN_COMPONENTS, HIVE_LOCKS, TXNS
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.engine.conftest import FakeSpark
 from tests.integration.maintenance.batch_model import ModelSpark, local

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.compaction_queue_model import Resource
+    from airflow_hive_acid.metastore.compaction.model import Resource
 
 
 def rows(client: MetastoreClient, table: sa.Table) -> list[dict[str, Any]]:

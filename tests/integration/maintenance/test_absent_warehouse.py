@@ -19,7 +19,7 @@ from airflow_hive_acid.maintenance.doctor_rules import Check
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
 from airflow_hive_acid.maintenance.places import Places, Verdict, judge
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.spark.files import list_partitions
 from airflow_hive_acid.spark.hadoop import Entry
@@ -326,7 +326,7 @@ def test_a_metastore_without_the_table_of_places_knows_a_warehouse_by_its_tables
     world = World(client, "acid", tmp_path)
     (world.path / PLACE_MARKER).unlink()
     with client.database.transaction() as conn:
-        from airflow_hive_acid.metastore.schema_places import HIVE_ACID_PLACE
+        from airflow_hive_acid.metastore.schema.places import HIVE_ACID_PLACE
 
         HIVE_ACID_PLACE.drop(conn)
     client.database.forget_features()

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-from airflow_hive_acid.metastore.schema_transactions import (
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
     MIN_HISTORY_LEVEL,
     MIN_HISTORY_WRITE_ID,
@@ -129,7 +129,7 @@ def test_a_compaction_that_is_not_visible_yet_replaces_nothing(
     t2  before it commits, the Cleaner looks; then the worker dies and its txn is aborted
     t3  the Cleaner gives the request up; the data are as they were
     """
-    from airflow_hive_acid.metastore.transactions import Transaction
+    from airflow_hive_acid.metastore.protocol.transaction import Transaction
 
     table.insert()
     table.insert()

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.schema_transactions import (
+from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
     TXN_COMPONENTS,

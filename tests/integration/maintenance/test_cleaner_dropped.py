@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType, Resource
+from airflow_hive_acid.metastore.compaction.model import CompactionType, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,13 +13,13 @@ from airflow_hive_acid.filesystem import Filesystem, open_filesystem
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.fences import COPIES_SETTLE_MS
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.jobs import JobState
-from airflow_hive_acid.metastore.schema_transactions import (
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import (
     HIVE_ACID_JOB,
     TXN_COMPONENTS,
     TXNS,
 )
+from airflow_hive_acid.metastore.txns.jobs import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_an_orphaned_job_is_fenced_before_its_txn_is_forgotten(
 @pytest.fixture
 def stored(client: MetastoreClient, make_table: Callable[..., Any]) -> Any:
     """A table on an object store, where a file does not fence."""
-    from airflow_hive_acid.metastore.catalog_model import TableDefinition
+    from airflow_hive_acid.metastore.catalog.model import TableDefinition
 
     place = f"memory://bucket-{uuid.uuid4().hex}/w"
     columns = client.catalog.get_table(make_table().name).columns

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from airflow_hive_acid.format.names import base_name, delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
-from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
 
 from .steps import change, pass_time, rows
 

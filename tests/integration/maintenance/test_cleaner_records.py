@@ -14,9 +14,9 @@ from airflow_hive_acid.maintenance import run_cleaner, run_worker
 from airflow_hive_acid.maintenance.cleaner import explain_cleaning
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore import MetastoreClient as Client
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING
-from airflow_hive_acid.metastore.schema_transactions import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_CLEANING
+from airflow_hive_acid.metastore.schema.hive_transactions import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID
 from airflow_hive_acid.settings import Settings, Source
 
 from .steps import change, pass_time, rows

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
-from airflow_hive_acid.metastore.schema import METADATA
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.setup.schema import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable

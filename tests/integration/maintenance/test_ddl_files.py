@@ -10,9 +10,9 @@ from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, 
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.jobs import JobState
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.txns.jobs import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +175,7 @@ def test_a_rename_that_fails_leaves_table_and_directory_where_they_were(
         client.catalog.rename_table("default.t", "default.u", files=files)
     fs.delete(taken, inside=taken.rpartition("/")[0])
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_hive_acid.metastore.catalog_ddl.rename_table_rows", _fail)
+        patch.setattr("airflow_hive_acid.metastore.statements.catalog.rename_table_rows", _fail)
         with pytest.raises(RuntimeError, match="half way"):
             client.catalog.rename_table("default.t", "default.u", files=files)
     assert client.catalog.get_table("default.t") == before

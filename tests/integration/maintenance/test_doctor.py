@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.maintenance.doctor import examine_metastore, examine_tables
 from airflow_hive_acid.maintenance.doctor_rules import Check
-from airflow_hive_acid.metastore.catalog_statistics import RowChange, count_rows
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, HIVE_LOCKS, TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, HIVE_LOCKS, TXNS
+from airflow_hive_acid.metastore.txns.statistics import RowChange, count_rows
 from tests import orc_footers
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import MetastoreUnavailableError
 from airflow_hive_acid.maintenance import run_cleaner, run_history_purge, run_reaper
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, Resource
+from airflow_hive_acid.metastore.compaction.model import CompactionState, Resource
 from airflow_hive_acid.metastore.housekeeping import Housekeeping
-from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_CLEANING
-from airflow_hive_acid.metastore.schema_transactions import AUX_TABLE, NOTIFICATION_LOG, TXNS
+from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_CLEANING
+from airflow_hive_acid.metastore.schema.hive_transactions import AUX_TABLE, NOTIFICATION_LOG, TXNS
 from airflow_hive_acid.settings import Settings, Source
 
 from .steps import change, pass_time, rows

@@ -19,10 +19,10 @@ from airflow_hive_acid.maintenance.initiator import request
 from airflow_hive_acid.maintenance.initiator_looks import Looks
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.compaction_queue_model import Candidate, CompactionState, Resource
-from airflow_hive_acid.metastore.compaction_queue_rows import move_to_history
-from airflow_hive_acid.metastore.schema import COMPLETED_TXN_COMPONENTS, HIVE_ACID_DECISION
+from airflow_hive_acid.metastore.compaction.model import Candidate, CompactionState, Resource
+from airflow_hive_acid.metastore.compaction.rows import move_to_history
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.setup.schema import COMPLETED_TXN_COMPONENTS, HIVE_ACID_DECISION
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.maintenance.steps import change, rows
 

@@ -17,9 +17,9 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS, TXNS
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS, TXNS
 
 from .killing import run_and_kill
 from .row_tables import RowTable, compact_rows

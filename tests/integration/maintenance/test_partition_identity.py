@@ -16,12 +16,12 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.maintenance import run_cleaner, run_initiator, run_reaper
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema_transactions import (
+from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_TXN_COMPONENTS,
     HIVE_LOCKS,
     TXN_COMPONENTS,

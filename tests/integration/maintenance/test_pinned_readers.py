@@ -18,8 +18,8 @@ import pytest
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance import run_cleaner, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.model import CompactionType
 
 from .row_tables import Row, RowTable, compact_rows
 from .steps import pass_time

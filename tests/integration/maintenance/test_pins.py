@@ -22,14 +22,14 @@ from airflow_hive_acid.maintenance.cleaner import explain_cleaning
 from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import TxnState
-from airflow_hive_acid.metastore.compaction_queue_cleaning import clean_again
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
-from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.pin_rules import Pin, PinState
-from airflow_hive_acid.metastore.schema_pins import HIVE_ACID_PIN, PIN_TABLES
-from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, MIN_HISTORY_WRITE_ID, TXNS, WRITE_SET
-from airflow_hive_acid.metastore.txns import txn_facts
+from airflow_hive_acid.metastore.compaction.cleaning import clean_again
+from airflow_hive_acid.metastore.compaction.model import CompactionType
+from airflow_hive_acid.metastore.database.codes import TxnState
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, MIN_HISTORY_WRITE_ID, TXNS, WRITE_SET
+from airflow_hive_acid.metastore.schema.pins import HIVE_ACID_PIN, PIN_TABLES
+from airflow_hive_acid.metastore.txns.pin_rules import Pin, PinState
+from airflow_hive_acid.metastore.txns.txns import txn_facts
 from airflow_hive_acid.settings import Source
 
 from .steps import pass_time, rows

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import TxnAbortedError
 from airflow_hive_acid.maintenance import run_cleaner, run_history_purge, run_reaper
-from airflow_hive_acid.metastore.jobs import JobState
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.metastore.txns.jobs import JobState
 
 if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
+from airflow_hive_acid.metastore.compaction.model import CompactionType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

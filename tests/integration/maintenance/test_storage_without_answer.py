@@ -16,8 +16,8 @@ from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.fences import fence_jobs_of
 from airflow_hive_acid.maintenance.trash import purge_trash, restore_into
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.trash_records import Trashed
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.trash_records import Trashed
 from airflow_hive_acid.replication import graves
 from airflow_hive_acid.replication.acid_tables import create_like, fence_syncs, staging_of_syncs
 from airflow_hive_acid.replication.site import Site
@@ -88,7 +88,7 @@ class World:
 
 
 def _resource(client: MetastoreClient) -> Any:
-    from airflow_hive_acid.metastore.compaction_queue_model import Resource
+    from airflow_hive_acid.metastore.compaction.model import Resource
 
     return Resource("default", "t", None)
 

@@ -19,7 +19,7 @@ from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.maintenance.trash import purge_trash, restore_as_table, restore_into
-from airflow_hive_acid.metastore.schema_cleaning import HIVE_ACID_TRASH
+from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_TRASH
 
 from .steps import change, pass_time
 

@@ -13,11 +13,11 @@ from airflow_hive_acid.errors import CommitStateUnknownError, MetastoreUnavailab
 from airflow_hive_acid.format.jobs import Bucketing, Column, Compact, JobError, JobResult
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
-from airflow_hive_acid.metastore.jobs import JobState
-from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE
-from airflow_hive_acid.metastore.transactions import Transaction
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.protocol.transaction import Transaction
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE
+from airflow_hive_acid.metastore.txns.jobs import JobState
 from tests.integration.maintenance.steps import check_untouched
 
 if TYPE_CHECKING:
@@ -167,13 +167,13 @@ def test_a_worker_killed_at_any_step_is_cleaned_up_after(
     places = {
         "lock": "airflow_hive_acid.metastore.client.MetastoreClient.lock",
         "pin": "airflow_hive_acid.maintenance.worker_request.acid_state",
-        "update_state": "airflow_hive_acid.metastore.compaction_queue.CompactionQueue.update_state",
-        "record job": "airflow_hive_acid.metastore.jobs.Jobs.start",
+        "update_state": "airflow_hive_acid.metastore.compaction.queue.CompactionQueue.update_state",
+        "record job": "airflow_hive_acid.metastore.txns.jobs.Jobs.start",
         "half published": "airflow_hive_acid.filesystem.local.LocalFilesystem.rename_directory",
-        "record_manifest": "airflow_hive_acid.metastore.jobs.Jobs.record_manifest",
+        "record_manifest": "airflow_hive_acid.metastore.txns.jobs.Jobs.record_manifest",
         "publish": "airflow_hive_acid.maintenance.worker_request.check_published",
-        "mark_compacted": "airflow_hive_acid.metastore.compaction_queue.CompactionQueue.mark_compacted",
-        "commit": "airflow_hive_acid.metastore.transactions.Transaction.commit",
+        "mark_compacted": "airflow_hive_acid.metastore.compaction.queue.CompactionQueue.mark_compacted",
+        "commit": "airflow_hive_acid.metastore.protocol.transaction.Transaction.commit",
     }
     with monkeypatch.context() as patch:
         patch.setattr("airflow_hive_acid.maintenance.worker_request.Work._give_up", lambda *a: None)

@@ -21,9 +21,9 @@ from airflow_hive_acid.maintenance.places import Places
 from airflow_hive_acid.maintenance.worker import release_worker
 from airflow_hive_acid.maintenance.worker_jobs import Application
 from airflow_hive_acid.maintenance.worker_runner import JobRunner
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
-from airflow_hive_acid.metastore.jobs import JobState
-from airflow_hive_acid.metastore.schema import METADATA
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.setup.schema import METADATA
+from airflow_hive_acid.metastore.txns.jobs import JobState
 from tests.integration.maintenance.steps import FIRST_DELTAS, check_untouched
 
 if TYPE_CHECKING:
@@ -221,8 +221,8 @@ def test_worker_that_is_killed_politely_gives_everything_back_at_once(
 ) -> None:
     """What on_kill does, from another thread and with connections of its own: nobody waits for the reaper."""
     places = {
-        "mark_compacted": "airflow_hive_acid.metastore.compaction_queue.CompactionQueue.mark_compacted",
-        "commit": "airflow_hive_acid.metastore.transactions.Transaction.commit",
+        "mark_compacted": "airflow_hive_acid.metastore.compaction.queue.CompactionQueue.mark_compacted",
+        "commit": "airflow_hive_acid.metastore.protocol.transaction.Transaction.commit",
     }
     with pytest.MonkeyPatch.context() as patch:
         if step in places:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.cache import CachedCatalog
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
+from airflow_hive_acid.metastore.cache.cache import CachedCatalog
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
-    from airflow_hive_acid.metastore.snapshots import TableWriteIds
+    from airflow_hive_acid.metastore.txns.snapshots import TableWriteIds
 
 TABLES = [f"db.t{number}" for number in range(5)]
 

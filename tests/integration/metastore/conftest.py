@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore import schema
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema_types import METADATA
+from airflow_hive_acid.metastore.schema.types import METADATA
+from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

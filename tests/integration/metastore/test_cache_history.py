@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.cache import CachedCatalog
-from airflow_hive_acid.metastore.cache_rules import Age, Verdict
+from airflow_hive_acid.metastore.cache.cache import CachedCatalog
+from airflow_hive_acid.metastore.cache.rules import Age, Verdict
 from airflow_hive_acid.settings import Settings, Source
 
 from .cache_history import TABLES, Change, History, Judge
@@ -47,7 +47,7 @@ def test_the_judge_finds_a_cache_that_serves_what_is_older(
     two_clients: list[MetastoreClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A judge that finds nothing must be able to."""
-    monkeypatch.setattr("airflow_hive_acid.metastore.cache_rules.compare", lambda *_: Age.SAME)
+    monkeypatch.setattr("airflow_hive_acid.metastore.cache.rules.compare", lambda *_: Age.SAME)
     history = History(two_clients, 3)
     history.run(1000)
     assert any("which shows" in text for text in history.judge.broken)

@@ -9,15 +9,15 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import ChangesNoLongerAvailableError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.changes import require_partitions_kept
-from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.schema_transactions import NOTIFICATION_LOG
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
+from airflow_hive_acid.metastore.listing.changes import require_partitions_kept
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog_ddl import CatalogDdl
+    from airflow_hive_acid.metastore.statements.catalog import CatalogDdl
 
 COLUMNS, KEY = (Column("id", "int"),), (Column("k", "string"),)
 

@@ -10,12 +10,13 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore import MetastoreClient, commit_log
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.commit_events import Volume
-from airflow_hive_acid.metastore.commit_log import CommitLog
-from airflow_hive_acid.metastore.schema_transactions import (
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.listing import commit_log
+from airflow_hive_acid.metastore.listing.commit_events import Volume
+from airflow_hive_acid.metastore.listing.commit_log import CommitLog
+from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPACTION_QUEUE,
     COMPLETED_TXN_COMPONENTS,
     NOTIFICATION_LOG,
@@ -25,7 +26,7 @@ from airflow_hive_acid.metastore.schema_transactions import (
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.commit_log import CommitPage
+    from airflow_hive_acid.metastore.listing.commit_log import CommitPage
 
 PURGED = "purged before they were read"
 

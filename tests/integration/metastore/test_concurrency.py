@@ -12,9 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import TxnAbortedError, WriteConflictError
-from airflow_hive_acid.metastore import MetastoreClient, schema
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnType
-from airflow_hive_acid.metastore.database import lock_open_txns
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
+from airflow_hive_acid.metastore.database.database import lock_open_txns
+from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

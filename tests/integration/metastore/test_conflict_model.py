@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import WriteConflictError
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from tests.models import embedded_metastore
 

@@ -16,10 +16,10 @@ from airflow_hive_acid.errors import (
     NoSuchTxnError,
     SchemaVersionError,
 )
-from airflow_hive_acid.metastore import MetastoreClient, schema
-from airflow_hive_acid.metastore.clock import clock_ms, now_ms, statement_ms, statement_time
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.database import (
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms, statement_ms, statement_time
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.database.database import (
     Database,
     OutcomeUnknownError,
     Repeat,
@@ -27,7 +27,8 @@ from airflow_hive_acid.metastore.database import (
     execute_batch,
     finish_batch,
 )
-from airflow_hive_acid.metastore.failures import FailureRules
+from airflow_hive_acid.metastore.database.failures import FailureRules
+from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

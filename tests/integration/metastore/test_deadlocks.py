@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_acid.errors import DeadlockError, LockTimeoutError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.deadlocks import Party
 from airflow_hive_acid.settings import Settings, Source
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError, WriteConflictError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.clock import clock_ms
-from airflow_hive_acid.metastore.codes import AbortReason, TxnType
-from airflow_hive_acid.metastore.opening import open_in_time
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.database.clock import clock_ms
+from airflow_hive_acid.metastore.database.codes import AbortReason, TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.metastore.txns.opens import open_in_time
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

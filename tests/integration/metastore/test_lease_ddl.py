@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import LeaseEndedError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.schema_leases import HIVE_LEASE
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import LeaseAlreadyExistsError, TxnAbortedError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.schema_leases import HIVE_LEASE
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_hive_acid.metastore.transactions import Transaction
+    from airflow_hive_acid.metastore.protocol.transaction import Transaction
 
 LONG = 600_000
 

@@ -20,12 +20,12 @@ from airflow_hive_acid.errors import (
     NoSuchLockError,
 )
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
-from airflow_hive_acid.metastore.database import lock_open_txns
-from airflow_hive_acid.metastore.leases import Lease
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.database.database import lock_open_txns
+from airflow_hive_acid.metastore.leases.model import Lease
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema_leases import HIVE_LEASE
+from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def test_hives_reaper_does_not_remove_the_lock_of_a_live_lease(ann: MetastoreCli
     """It removes locks whose last heartbeat is older than the time-out; a lease's is in the future."""
     lease = ann.leases.grab_lease("db.t", 3600)
     with hive.database.transaction() as conn:  # an hour less a second passes
-        from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS
+        from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
 
         conn.execute(sa.update(HIVE_LOCKS).values(HL_LAST_HEARTBEAT=HIVE_LOCKS.c.HL_LAST_HEARTBEAT - 3_599_000))
     assert hive.housekeeping.perform_time_outs().locks == 0
@@ -367,7 +367,7 @@ def test_a_thief_waits_for_a_commit_that_has_found_the_lease_live(
     txn._leases.append(slow)
 
     def fenced_first(conn: Any) -> None:
-        from airflow_hive_acid.metastore.leases_holding import fence
+        from airflow_hive_acid.metastore.leases.holders import fence
 
         fence(conn, lease)
 

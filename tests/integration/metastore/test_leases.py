@@ -17,7 +17,7 @@ from airflow_hive_acid.errors import (
     LeaseEndedError,
 )
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.leases import HiveLease, Lease, LeaseObject, LeaseType, conflicts
+from airflow_hive_acid.metastore.leases.model import HiveLease, Lease, LeaseObject, LeaseType, conflicts
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def somebody(url: str, user: str, mirrored: str = "auto", **settings: str) -> Me
 def end(rows: Any, lease: Lease, by_ms: int = 10) -> None:
     """Let a lease have ended, without waiting for it."""
     with rows._client.database.transaction() as conn:
-        from airflow_hive_acid.metastore.clock import now_ms
+        from airflow_hive_acid.metastore.database.clock import now_ms
 
         now = now_ms(conn)
     rows.update("HIVE_LEASE", {"END_UTC": now - by_ms}, LEASE_ID=lease.lease_id)
@@ -170,7 +170,7 @@ def test_a_lease_cannot_last_longer_than_the_setting_says(metastore_url: str, mi
             ann.leases.grab_lease("db.t", 101)
         lease = ann.leases.grab_lease("db.t", 50)
         with ann.database.transaction() as conn:  # it began 60 s ago
-            from airflow_hive_acid.metastore.schema_leases import HIVE_LEASE
+            from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 
             conn.execute(HIVE_LEASE.update().values(START_UTC=HIVE_LEASE.c.START_UTC - 60_000))
         with pytest.raises(ExceedsMaxLeaseTimeError, match=r"it would last longer than 100 s.*Drop it and grab a new"):
@@ -295,7 +295,7 @@ def test_a_place_in_the_queue_that_nobody_keeps_does_not_count(
     ann: MetastoreClient, bob: MetastoreClient, rows: Any
 ) -> None:
     """Its owner died while it waited; the reaper's pass removes what is left of it."""
-    from airflow_hive_acid.metastore.leases_granting import Blocked, Request, grab
+    from airflow_hive_acid.metastore.leases.grants import Blocked, Request, grab
 
     lease = ann.leases.grab_lease("db.t", 60)
     wanted = (LeaseObject("db", "t"),)
@@ -402,11 +402,11 @@ def test_ten_thousand_guesses_open_nothing(client: MetastoreClient, rows: Any) -
     """Every id there could be, with secrets that are guessed, the stored hash among them."""
     from dataclasses import replace
 
-    from airflow_hive_acid.metastore.clock import now_ms
-    from airflow_hive_acid.metastore.database import execute_batch
-    from airflow_hive_acid.metastore.leases import new_secret
-    from airflow_hive_acid.metastore.leases_holding import check_held, held_step
-    from airflow_hive_acid.metastore.leases_rows import lease_rows
+    from airflow_hive_acid.metastore.database.clock import now_ms
+    from airflow_hive_acid.metastore.database.database import execute_batch
+    from airflow_hive_acid.metastore.leases.holders import check_held, held_step
+    from airflow_hive_acid.metastore.leases.model import new_secret
+    from airflow_hive_acid.metastore.leases.rows import lease_rows
 
     lease = client.leases.grab_lease("db.t", 600)
     stored = rows.select("HIVE_LEASE", "SECRET_HASH")[0][0]

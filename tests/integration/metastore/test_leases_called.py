@@ -13,13 +13,13 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import LeaseAlreadyExistsError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.database import finish_batch
-from airflow_hive_acid.metastore.wakeups import LeaseWaiter, listen_steps, unlisten_steps, wake_steps
+from airflow_hive_acid.metastore.database.database import finish_batch
+from airflow_hive_acid.metastore.database.wakeups import LeaseWaiter, listen_steps, unlisten_steps, wake_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from airflow_hive_acid.metastore.leases import Lease
+    from airflow_hive_acid.metastore.leases.model import Lease
 
 pytestmark = pytest.mark.backends("postgresql")
 _ACTIVITY = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"), sa.column("query"))
@@ -28,7 +28,7 @@ _OTHERS = sa.and_(_ACTIVITY.c.datname == sa.func.current_database(), _ACTIVITY.c
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_hive_acid.metastore.leases_waiting._CALLED_PAUSE", 60.0)
+    monkeypatch.setattr("airflow_hive_acid.metastore.leases.queue._CALLED_PAUSE", 60.0)
 
 
 @pytest.fixture

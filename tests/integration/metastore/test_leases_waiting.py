@@ -9,8 +9,8 @@ import pytest
 
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.leases import Lease, new_secret
-from airflow_hive_acid.metastore.leases_keeping import KeptLease, kept
+from airflow_hive_acid.metastore.leases.keeper import KeptLease, kept
+from airflow_hive_acid.metastore.leases.model import Lease, new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

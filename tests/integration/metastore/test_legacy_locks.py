@@ -9,11 +9,11 @@ import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, LockTimeoutError, NoSuchLockError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockState, LockType
-from airflow_hive_acid.metastore.locks.choice import legacy_lock_manager
-from airflow_hive_acid.metastore.locks.concurrency_model import objects_of
+from airflow_hive_acid.metastore.database.codes import LockState, LockType
 from airflow_hive_acid.metastore.locks.interface import LockRequest
-from airflow_hive_acid.metastore.locks.legacy import LegacyLockManager
+from airflow_hive_acid.metastore.locks.legacy.choice import legacy_lock_manager
+from airflow_hive_acid.metastore.locks.legacy.concurrency_model import objects_of
+from airflow_hive_acid.metastore.locks.legacy.manager import LegacyLockManager
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -134,7 +134,9 @@ def test_the_manager_is_chosen_by_the_name_of_hives_class(
     assert isinstance(legacy_lock_manager(client.database, Settings()), LegacyLockManager)
     with pytest.raises(InvalidArgumentsError, match=r"hive.lock.manager = 'org.other.Manager' .* must be one of"):
         Settings({Source.REQUEST: {"hive.lock.manager": "org.other.Manager"}})
-    monkeypatch.setattr("airflow_hive_acid.metastore.locks.choice._MANAGERS", {"some.Manager": LegacyLockManager})
+    monkeypatch.setattr(
+        "airflow_hive_acid.metastore.locks.legacy.choice._MANAGERS", {"some.Manager": LegacyLockManager}
+    )
     with pytest.raises(ConfigurationError, match=r"\(default\) names .*EmbeddedLockManager, which .* some.Manager"):
         legacy_lock_manager(client.database, Settings())
 

@@ -16,8 +16,8 @@ from airflow_hive_acid.format.write_ids import (
     fold_write_ids,
     read_txn_list,
 )
-from airflow_hive_acid.metastore import schema
-from airflow_hive_acid.metastore.codes import TxnType
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.setup import schema
 from tests.models import embedded_metastore
 
 GAP_MS = 1000  # hive.txn.opentxn.timeout

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.compatibility import Lock
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from tests.models import PLACES, Place, embedded_metastore, must_wait

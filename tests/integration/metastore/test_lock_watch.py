@@ -8,11 +8,11 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import DeadlockError, LocksPendingError, LockTimeoutError, NoSuchLockError
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.handover import Patience
-from airflow_hive_acid.metastore.locks.watching import GivenUp, Granted, LockWatch, Watched
-from airflow_hive_acid.metastore.requests import table_uses
-from airflow_hive_acid.metastore.schema import TXNS
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.protocol.handover import Patience
+from airflow_hive_acid.metastore.protocol.lock_watch import GivenUp, Granted, LockWatch, Watched
+from airflow_hive_acid.metastore.protocol.table_uses import table_uses
+from airflow_hive_acid.metastore.setup.schema import TXNS
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient

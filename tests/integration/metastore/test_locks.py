@@ -15,9 +15,9 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
     TxnOpenError,
 )
-from airflow_hive_acid.metastore.beginning import begin
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnType
-from airflow_hive_acid.metastore.requests import table_uses
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
+from airflow_hive_acid.metastore.protocol.begin import begin
+from airflow_hive_acid.metastore.protocol.table_uses import table_uses
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient

@@ -13,8 +13,8 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, WriteConflictError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.events import decode, encode
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.notifications.events import decode, encode
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore import pages, pages_leases, pages_tables
-from airflow_hive_acid.metastore.catalog_model import Column, TableDefinition
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType, Resource
-from airflow_hive_acid.metastore.leases import LeaseType
+from airflow_hive_acid.metastore.catalog.model import Column, TableDefinition
+from airflow_hive_acid.metastore.compaction.measures import Measure
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType, Resource
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnState
+from airflow_hive_acid.metastore.leases.model import LeaseType
+from airflow_hive_acid.metastore.listing import lease_pages, pages, table_pages
+from airflow_hive_acid.metastore.listing.pages import Slice
 from airflow_hive_acid.metastore.locks.deadlocks import Party
-from airflow_hive_acid.metastore.locks.waits import read_wait_graph
-from airflow_hive_acid.metastore.measures import Measure
-from airflow_hive_acid.metastore.pages import Slice
-from airflow_hive_acid.metastore.schema_extensions import HIVE_ACID_MEASURE
+from airflow_hive_acid.metastore.locks.wait_queue import read_wait_graph
+from airflow_hive_acid.metastore.schema.ours import HIVE_ACID_MEASURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,19 +170,19 @@ def test_leases_their_waiters_and_what_was_dropped(client: MetastoreClient, othe
     other_client.leases.waiting_grab("db.t", 600, user="carol").look()
 
     def leases(**wanted: Any) -> list[tuple[int, int]]:
-        asked = pages_leases.LeasesWanted(**wanted)
-        found = every(client, lambda conn, part: pages_leases.leases_page(conn, asked, part), limit=1)
+        asked = lease_pages.LeasesWanted(**wanted)
+        found = every(client, lambda conn, part: lease_pages.leases_page(conn, asked, part), limit=1)
         return [(row.lease.lease_id, row.number) for row in found]
 
     first = [(row.lease.lease_id, row.number) for row in _rows_of(client, held.lease_id)]
     assert leases() == [*first, (shared.lease_id, 1)]
     assert leases(user="alice", database="DB") == first
     assert leases(type=LeaseType.SHARED) == leases(table="S") == [(shared.lease_id, 1)]
-    waiting = every(client, lambda conn, part: pages_leases.waiters_page(conn, "db", "t", part))
+    waiting = every(client, lambda conn, part: lease_pages.waiters_page(conn, "db", "t", part))
     assert [(one.user, one.describe()) for one in waiting] == [("carol", "db.t")]
     assert client.leases.force_drop_lease(["db.s"], "me", "why", lease_id=held.lease_id) == []
     client.leases.force_drop_lease(["db.s"], "me", "why", lease_id=shared.lease_id)
-    (drop,) = every(client, pages_leases.drops_page)
+    (drop,) = every(client, lease_pages.drops_page)
     assert (drop.who, drop.why, drop.lease_id, drop.describe(), drop.user) == (
         "me",
         "why",
@@ -194,7 +194,7 @@ def test_leases_their_waiters_and_what_was_dropped(client: MetastoreClient, othe
 
 
 def _rows_of(client: MetastoreClient, lease_id: int) -> Any:
-    return client.database.read(lambda conn: pages_leases.rows_of_lease(conn, lease_id))
+    return client.database.read(lambda conn: lease_pages.rows_of_lease(conn, lease_id))
 
 
 @pytest.fixture
@@ -213,10 +213,10 @@ def tables(client: MetastoreClient) -> MetastoreClient:
     return client
 
 
-def listed(client: MetastoreClient, **wanted: Any) -> list[pages_tables.TableRow]:
-    asked = pages_tables.TablesWanted(**wanted)
+def listed(client: MetastoreClient, **wanted: Any) -> list[table_pages.TableRow]:
+    asked = table_pages.TablesWanted(**wanted)
     features = client.database.read(client.database.features)
-    return every(client, lambda conn, part: pages_tables.tables_page(conn, features, asked, part))
+    return every(client, lambda conn, part: table_pages.tables_page(conn, features, asked, part))
 
 
 def test_tables_by_name_and_by_size(tables: MetastoreClient) -> None:
@@ -239,10 +239,10 @@ def test_tables_by_name_and_by_size(tables: MetastoreClient) -> None:
 def test_partitions_with_their_sizes_and_decisions(tables: MetastoreClient) -> None:
     tables.measures.store([(Resource("db", "c", "p=1"), LARGE)])
     features = tables.database.read(tables.database.features)
-    found = every(tables, lambda conn, part: pages_tables.partitions_page(conn, features, "DB", "c", None, part))
+    found = every(tables, lambda conn, part: table_pages.partitions_page(conn, features, "DB", "c", None, part))
     assert [row.name for row in found] == ["p=0", "p=1", "p=2"]
     assert [row.measured and row.measured.measure for row in found] == [None, LARGE, None]
-    some = every(tables, lambda conn, part: pages_tables.partitions_page(conn, features, "db", "c", "=2", part))
+    some = every(tables, lambda conn, part: table_pages.partitions_page(conn, features, "db", "c", "=2", part))
     assert [row.name for row in some] == ["p=2"]
 
 

@@ -9,13 +9,15 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
-from airflow_hive_acid.metastore import MetastoreClient, pipeline, schema
-from airflow_hive_acid.metastore.clock import clock_ms
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
-from airflow_hive_acid.metastore.database import Database, Step, execute_batch, finish_batch, together
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database import pipeline
+from airflow_hive_acid.metastore.database.clock import clock_ms
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.database.database import Database, Step, execute_batch, finish_batch, together
+from airflow_hive_acid.metastore.database.pipeline import server_statement
 from airflow_hive_acid.metastore.locks import manager
 from airflow_hive_acid.metastore.locks.interface import LockRequest
-from airflow_hive_acid.metastore.pipeline import server_statement
+from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

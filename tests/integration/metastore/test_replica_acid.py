@@ -14,20 +14,20 @@ from airflow_hive_acid.errors import ReplicaDivergedError, ReplicationBusyError,
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.replica_acid import Advance, IdState, TableAdvance, Written, advance, rows_for
-from airflow_hive_acid.metastore.replica_records import begin_attempt, mark_target, read_records, read_sync
-from airflow_hive_acid.metastore.replica_source import uncleaned_compactions
-from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS, TXNS
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.replica.acid import Advance, IdState, TableAdvance, Written, advance, rows_for
+from airflow_hive_acid.metastore.replica.records import begin_attempt, mark_target, read_records, read_sync
+from airflow_hive_acid.metastore.replica.source import uncleaned_compactions
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS, TXNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from airflow_hive_acid.metastore.catalog_model import Table
-    from airflow_hive_acid.metastore.compaction_queue_model import Compaction
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.compaction.model import Compaction
 
 NONE = ValidWriteIdList(0)
 

@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import SchemaVersionError
-from airflow_hive_acid.metastore import MetastoreClient, schema
-from airflow_hive_acid.metastore.creating import creation
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.setup import schema
+from airflow_hive_acid.metastore.setup.creation import creation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

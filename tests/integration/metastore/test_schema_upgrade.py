@@ -9,9 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import SchemaVersionError
-from airflow_hive_acid.metastore import MetastoreClient, schema
-from airflow_hive_acid.metastore.schema_types import METADATA
-from airflow_hive_acid.metastore.schema_upgrade import STEPS
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.schema.types import METADATA
+from airflow_hive_acid.metastore.setup import schema
+from airflow_hive_acid.metastore.setup.upgrade import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +105,7 @@ def test_an_upgrade_by_somebody_else_is_noticed_while_tables_are_missing(
     assert not has_pins()
     other_client.upgrade_schema()
     now = time.monotonic()
-    monkeypatch.setattr("airflow_hive_acid.metastore.database.time.monotonic", lambda: now + 3600)
+    monkeypatch.setattr("airflow_hive_acid.metastore.database.database.time.monotonic", lambda: now + 3600)
     assert has_pins()
 
 

@@ -7,9 +7,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import ClaimLostError
-from airflow_hive_acid.metastore.schema_shared import HIVE_ACID_SHARED_TXN
-from airflow_hive_acid.metastore.shared_rules import MemberState, SharedState, unfinished
-from airflow_hive_acid.metastore.shared_txns import NewSharedTxn
+from airflow_hive_acid.metastore.records.shared_rules import MemberState, SharedState, unfinished
+from airflow_hive_acid.metastore.records.shared_txns import NewSharedTxn
+from airflow_hive_acid.metastore.schema.shared_txns import HIVE_ACID_SHARED_TXN
 
 ORDERS = 40
 MEMBERS = ("a", "b", "c")

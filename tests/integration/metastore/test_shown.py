@@ -9,11 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore import schema, shown
-from airflow_hive_acid.metastore.codes import LockState, LockType
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState, CompactionType
-from airflow_hive_acid.metastore.compaction_queue_shown import CompactionFilter, Order, compactions
-from airflow_hive_acid.metastore.shown import LockFilter
+from airflow_hive_acid.metastore.compaction.listing import CompactionFilter, Order, compactions
+from airflow_hive_acid.metastore.compaction.model import CompactionState, CompactionType
+from airflow_hive_acid.metastore.database.codes import LockState, LockType
+from airflow_hive_acid.metastore.listing import show
+from airflow_hive_acid.metastore.listing.show import LockFilter
+from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
@@ -29,7 +30,7 @@ def test_acquired_locks_come_first_and_the_more_restrictive_before_others(
     client.lock([lock_on("db.t", LockType.SHARED_READ)], txn_id=first)
     client.lock([lock_on("db.u/p=1", LockType.EXCLUSIVE)], txn_id=second)
     client.lock([lock_on("db.u/p=1", LockType.SHARED_READ)], txn_id=third)
-    found = [(r.txn_id, r.type, r.state) for r in shown.locks(client.database)]
+    found = [(r.txn_id, r.type, r.state) for r in show.locks(client.database)]
     assert found == [
         (second, LockType.EXCLUSIVE, LockState.ACQUIRED),
         (first, LockType.SHARED_READ, LockState.ACQUIRED),
@@ -38,7 +39,7 @@ def test_acquired_locks_come_first_and_the_more_restrictive_before_others(
     assert found == [(r.txn_id, r.type, r.state) for r in client.show_locks()]
 
     def txns(wanted: LockFilter, limit: int | None = None) -> list[int]:
-        return [r.txn_id for r in shown.locks(client.database, wanted, limit)]
+        return [r.txn_id for r in show.locks(client.database, wanted, limit)]
 
     assert txns(LockFilter("DB", "U")) == [second, third]
     assert txns(LockFilter("db", "u", "p=2")) == []
@@ -53,9 +54,9 @@ def test_transactions_come_in_the_order_of_their_ids(client: MetastoreClient) ->
     first, second, third = client.open_txns(3)
     client.abort_txn(first)
     client.commit_txn(second)
-    assert [r.txn_id for r in shown.transactions(client.database)] == [first, third]
-    assert [r.txn_id for r in shown.transactions(client.database, limit=1)] == [first]
-    everything = [r.txn_id for r in shown.transactions(client.database, include_committed=True)]
+    assert [r.txn_id for r in show.transactions(client.database)] == [first, third]
+    assert [r.txn_id for r in show.transactions(client.database, limit=1)] == [first]
+    everything = [r.txn_id for r in show.transactions(client.database, include_committed=True)]
     assert everything[-3:] == [first, second, third]
 
 
@@ -98,7 +99,7 @@ def test_rows_are_never_all_in_memory(client: MetastoreClient) -> None:
         for start in range(0, MANY, 5000):
             conn.execute(sa.insert(schema.HIVE_LOCKS), [{**lock, "HL_LOCK_EXT_ID": start + i} for i in range(1, 5001)])
     tracemalloc.start()
-    count = sum(1 for _ in shown.locks(client.database))
+    count = sum(1 for _ in show.locks(client.database))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == MANY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import ClaimLostError, InvalidArgumentsError, NoSuchObjectError, StreamBusyError
-from airflow_hive_acid.metastore.streams import NONE_YET
+from airflow_hive_acid.metastore.records.streams import NONE_YET
 
 SILENT = 30_000
 

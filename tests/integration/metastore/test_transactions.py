@@ -16,8 +16,9 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
     WriteConflictError,
 )
-from airflow_hive_acid.metastore import MetastoreClient, schema
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnType
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
+from airflow_hive_acid.metastore.setup import schema
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_what_is_needed_is_registered_before_the_snapshot_that_counts(
     t2                                    W commits a write: the second look differs
     t3  R registers again, looks again, and finds the same: that snapshot it hands out
     """
-    from airflow_hive_acid.metastore import beginning
+    from airflow_hive_acid.metastore.protocol import begin as beginning
 
     look, look_and = beginning.take_snapshot, beginning.take_snapshot_and
     seen: list[str] = []
@@ -279,7 +280,7 @@ def test_checks_before_the_commit_can_refuse_it(client: MetastoreClient, rows: A
 @pytest.mark.rule("R15")
 def test_a_commit_runs_its_hooks_in_protocol_order_before_the_global_lock(client: MetastoreClient, rows: Any) -> None:
     """Manifest, partitions, claim, lease; then the lock, the write set and, last, the events."""
-    from airflow_hive_acid.metastore.commits import CommitHooks
+    from airflow_hive_acid.metastore.txns.commits import CommitHooks
 
     order: list[str] = []
 

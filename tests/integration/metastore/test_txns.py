@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TooManyOpenTxnsError, TxnAbortedError
-from airflow_hive_acid.metastore import MetastoreClient, txns
-from airflow_hive_acid.metastore.codes import AbortReason, LockType, Operation, TxnType
-from airflow_hive_acid.metastore.database import Repeat
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database.codes import AbortReason, LockType, Operation, TxnType
+from airflow_hive_acid.metastore.database.database import Repeat
+from airflow_hive_acid.metastore.txns import txns
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.codes import LockState, LockType
-from airflow_hive_acid.metastore.wakeups import naps
+from airflow_hive_acid.metastore.database.codes import LockState, LockType
+from airflow_hive_acid.metastore.database.wakeups import naps
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
@@ -57,7 +57,7 @@ def test_being_woken_does_not_use_up_the_back_off(
     client: MetastoreClient, other_client: MetastoreClient, lock_on: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else's releases wake the waiter again and again; it asks each time, and goes on with its pause."""
-    from airflow_hive_acid.metastore.granting import wait_until_granted
+    from airflow_hive_acid.metastore.protocol.lock_wait import wait_until_granted
 
     held = client.lock([lock_on("db.t", X)])
     waiting = other_client.lock([lock_on("db.t", X)])
@@ -74,7 +74,7 @@ def test_being_woken_does_not_use_up_the_back_off(
 
         return contextlib.nullcontext(nap)
 
-    monkeypatch.setattr("airflow_hive_acid.metastore.granting.naps", woken_three_times)
+    monkeypatch.setattr("airflow_hive_acid.metastore.protocol.lock_wait.naps", woken_three_times)
     assert wait_until_granted(other_client, waiting, 0, "db.t").state is LockState.ACQUIRED
     assert pauses == [0.1, 0.05, 0.025, 0.013]
 

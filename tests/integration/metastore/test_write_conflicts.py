@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, WriteConflictError
-from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
-from airflow_hive_acid.metastore.key_values import KeyValue
+from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
+from airflow_hive_acid.metastore.txns.key_values import KeyValue
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient

@@ -10,7 +10,7 @@ import pytest
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TxnAbortedError
 from airflow_hive_acid.format.write_ids import ValidTxnList
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.codes import LockType, Operation, TxnType
+from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def test_a_slow_open_stays_out_of_a_snapshot_given_out_before(client: MetastoreC
 
 
 def column_names(table: str) -> list[str]:
-    from airflow_hive_acid.metastore.schema_types import METADATA
+    from airflow_hive_acid.metastore.schema.types import METADATA
 
     return list(METADATA.tables[table].c.keys())
 

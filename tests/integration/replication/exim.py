@@ -8,16 +8,16 @@ from sqlalchemy import delete, select, update
 
 from airflow_hive_acid.filesystem.uris import local_path
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.catalog_objects import ObjectRows
-from airflow_hive_acid.metastore.objects import table_name
-from airflow_hive_acid.metastore.schema_transactions import HIVE_LOCKS, TXNS
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.thrift.writer import ObjectRows
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, TXNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from airflow_hive_acid.metastore.thrift_objects import PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog.thrift.objects import PartitionObject, TableObject
     from airflow_hive_acid.replication.site import Site
 
 COLUMNS = (Column("a", "int"), Column("b", "string"))

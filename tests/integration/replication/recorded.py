@@ -17,7 +17,7 @@ from pyarrow import orc
 
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.names import parse_bucket_file
-from airflow_hive_acid.metastore.schema import EXTENSION_TABLES, METADATA
+from airflow_hive_acid.metastore.setup.schema import EXTENSION_TABLES, METADATA
 from tests.integration.catalog.conftest import _fit, parse_dump
 
 if TYPE_CHECKING:

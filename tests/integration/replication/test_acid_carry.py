@@ -13,8 +13,8 @@ from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.engine.changes import change_range
 from airflow_hive_acid.errors import ChangesNotCompleteError
 from airflow_hive_acid.maintenance import run_cleaner
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.schema_transactions import COMPACTION_QUEUE, TXNS
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, TXNS
 from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.dump import Scope
 from airflow_hive_acid.replication.exporting import export_table

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.errors import MetastoreUnavailableError, ReplicaDivergedError, ReplicationBusyError
-from airflow_hive_acid.metastore.replica_records import read_sync
+from airflow_hive_acid.metastore.replica.records import read_sync
 from airflow_hive_acid.replication import acid_sync
 from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.failover import fail_over

@@ -352,7 +352,7 @@ def test_a_primary_restored_from_a_backup_is_noticed(primary: Site, replica: Sit
     def back(conn) -> None:
         import sqlalchemy as sa
 
-        from airflow_hive_acid.metastore.schema_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID
+        from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID
 
         conn.execute(sa.delete(TXN_TO_WRITE_ID))
         conn.execute(sa.update(NEXT_WRITE_ID).values(NWI_NEXT=2))

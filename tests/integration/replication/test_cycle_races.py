@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import ActionRefusedError, HiveAcidError, ReplicationBusyError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.schema_catalog import TBLS
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.schema.hive_catalog import TBLS
 from airflow_hive_acid.replication.failover import fail_back
 from airflow_hive_acid.replication.policies import policy
 from airflow_hive_acid.replication.replicating import fail_over_policy, parts_of, replicate

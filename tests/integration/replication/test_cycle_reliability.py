@@ -15,8 +15,8 @@ import pytest
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import LockState, LockType
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.database.codes import LockState, LockType
 from airflow_hive_acid.replication import replicating
 from airflow_hive_acid.replication.policies import policy
 from airflow_hive_acid.replication.replicating import parts_of

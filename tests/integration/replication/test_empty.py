@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import AlreadyExistsError, HiveAcidError, InvalidArgumentsError
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.ddl import table_lock
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.protocol.ddl import table_lock
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.replication.earlier import agent_of, end_earlier
 from airflow_hive_acid.replication.empty import import_empty, open_exports
 from airflow_hive_acid.replication.policies import policy
@@ -23,7 +23,7 @@ from .exim import add_partition, contents, location, make_table, objects, state_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_hive_acid.metastore.database import Database
+    from airflow_hive_acid.metastore.database.database import Database
     from airflow_hive_acid.replication.runner import CycleReport
     from airflow_hive_acid.replication.site import Site
 

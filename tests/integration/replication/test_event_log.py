@@ -8,8 +8,8 @@ import pytest
 
 from airflow_hive_acid.errors import ReplicationGapError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.replication.collapse import collapse
 from airflow_hive_acid.replication.decoding import decode_event
 from airflow_hive_acid.replication.event_store import EventStore

@@ -18,8 +18,8 @@ from airflow_hive_acid.errors import (
     UnsafePathError,
 )
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.replication.dropping import drop_partitions, drop_table
 from airflow_hive_acid.replication.dump import (
     COMPLETE,

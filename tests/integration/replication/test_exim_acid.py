@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.replication.dump import Scope, read_dump
 from airflow_hive_acid.replication.exporting import export_table
 from airflow_hive_acid.replication.import_plan import Asked

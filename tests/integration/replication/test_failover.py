@@ -70,7 +70,7 @@ def test_there_and_back_again_without_copying_what_both_have(primary: Site, repl
 
 def _pretend_to_go_on(primary: Site, replica: Site) -> None:
     """A sync that was under way when the replica was failed over."""
-    from airflow_hive_acid.metastore.replica_records import require_attempt, require_target
+    from airflow_hive_acid.metastore.replica.records import require_attempt, require_target
 
     replica.client.database.run(lambda conn: require_target(conn, "default", "there"))
     replica.client.database.run(lambda conn: require_attempt(conn, "there", "gone"))

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import select, update
 
 from airflow_hive_acid.errors import WarehouseMissingError
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.replica_records import read_sync
-from airflow_hive_acid.metastore.schema_catalog import SDS, TBLS
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.replica.records import read_sync
+from airflow_hive_acid.metastore.schema.hive_catalog import SDS, TBLS
 from airflow_hive_acid.replication.acid_snapshot import source_state
 from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.acid_tables import drop_for_bootstrap, fence_syncs

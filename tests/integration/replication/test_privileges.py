@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.privileges import (
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.privileges import (
     Entries,
     Entry,
     Member,

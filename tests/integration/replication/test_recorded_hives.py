@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.metastore.notifications import LoggedEvent
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.replication.acid_sync import sync_tables
 from airflow_hive_acid.replication.decoding import decode_event
 from airflow_hive_acid.replication.events import EventKind, read_after

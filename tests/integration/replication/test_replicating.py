@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.schema_transactions import NOTIFICATION_LOG
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.replication.policies import policy
 from airflow_hive_acid.replication.replicating import commits_between, replicate, standing
 from airflow_hive_acid.replication.state import PolicyRecord

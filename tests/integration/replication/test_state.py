@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.errors import ReplicationBusyError
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.replication.state import (
     KeptEvent,
     ObjectState,

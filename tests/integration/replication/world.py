@@ -17,10 +17,10 @@ import sqlalchemy as sa
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.model import CompactionType
+from airflow_hive_acid.metastore.database.codes import TxnType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from tests.integration.maintenance.row_tables import _state, _visible, _write, compact_rows
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.format.streams import JOB
 from airflow_hive_acid.maintenance import run_cleaner
-from airflow_hive_acid.metastore.schema_catalog import KEY_CONSTRAINTS, SDS, TBLS
+from airflow_hive_acid.metastore.schema.hive_catalog import KEY_CONSTRAINTS, SDS, TBLS
 from airflow_hive_acid.spark.run import execute
 from airflow_hive_acid.spark.stream_deletes import Deletion
 from airflow_hive_acid.spark.stream_job import run_job

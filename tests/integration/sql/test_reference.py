@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_acid.engine.blocks import kind_of
 from airflow_hive_acid.errors import HiveAcidError
-from airflow_hive_acid.metastore.codes import TxnState
+from airflow_hive_acid.metastore.database.codes import TxnState
 from airflow_hive_acid.sql import alterations, parse_script, statements
 from airflow_hive_acid.sql.origins import Origin
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.metastore.cache_statistics import CacheStatistics
+from airflow_hive_acid.metastore.cache.statistics import CacheStatistics
 
 
 def test_what_is_known_of_the_cache_is_sent_as_gauges(monkeypatch):

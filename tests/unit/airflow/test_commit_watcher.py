@@ -20,8 +20,8 @@ from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome, SharedSt
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.assets import commits
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.commit_log import CommitLog
-from airflow_hive_acid.metastore.schema_transactions import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
+from airflow_hive_acid.metastore.listing.commit_log import CommitLog
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
 from airflow_hive_acid.triggers import commits as watching
 from airflow_hive_acid.triggers.commits import CommitProducer, HiveCommitTrigger, Look, Position
 

@@ -18,9 +18,9 @@ from airflow.sdk.exceptions import (
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.readiness import is_something_to_clean, plan, workers_wanted
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.codes import TxnType
-from airflow_hive_acid.metastore.compaction_queue_running import Waiting
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.compaction.runs import Waiting
+from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.sensors.compactions import HiveCompactionSensor
 from airflow_hive_acid.triggers.compactions import CompactionWaitTrigger, look_at_compactions
 from airflow_hive_acid.triggers.readiness import CleaningReadyTrigger, WorkWaitsTrigger

@@ -10,7 +10,7 @@ from airflow.sdk import Connection
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation, TxnState
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnState
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 
 

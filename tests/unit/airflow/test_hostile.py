@@ -28,7 +28,8 @@ from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.leases import seal_lease
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
 from airflow_hive_acid.maintenance.worker_jobs import Application
-from airflow_hive_acid.metastore import MetastoreClient, schema
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.setup import schema
 from airflow_hive_acid.operators.changes import (
     HiveAcidDeleteOperator,
     HiveAcidInsertOperator,

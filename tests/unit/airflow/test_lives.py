@@ -10,7 +10,7 @@ import pytest
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks.lives import LIFE_KEY, deployment_id, run_life
 from airflow_hive_acid.hooks.tasks import once_of
-from airflow_hive_acid.metastore.claim_rules import Wish
+from airflow_hive_acid.metastore.records.claim_rules import Wish
 
 DEPLOYMENT = "AIRFLOW__HIVE_ACID__DEPLOYMENT_ID"
 

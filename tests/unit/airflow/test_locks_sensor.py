@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.codes import LockState, LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRow
 from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
 from airflow_hive_acid.triggers.locks import LocksQuestion, LocksReleasedTrigger, held_locks, judge_locks

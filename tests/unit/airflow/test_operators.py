@@ -19,8 +19,8 @@ from airflow_hive_acid.errors import JobFailedError, LocksPendingError, SqlSynta
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks import tasks
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.claim_rules import Rerun
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.records.claim_rules import Rerun
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document, script_of
 from airflow_hive_acid.settings import Settings

@@ -22,7 +22,7 @@ from airflow.sdk.module_loading import import_string
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.links import HiveAcidLink, linked_to, page_url
-from airflow_hive_acid.metastore.codes import TxnState, TxnType
+from airflow_hive_acid.metastore.database.codes import TxnState, TxnType
 from airflow_hive_acid.metastore.locks.listing import TxnRow
 from airflow_hive_acid.sensors.commits import HiveTableCommitSensor
 from airflow_hive_acid.sensors.compactions import HiveCompactionSensor
@@ -201,7 +201,7 @@ def test_only_the_partition_counts_and_write_ids_above_the_given_one(tables, con
 def test_commit_that_was_seen_is_remembered_when_compaction_tidies_up(tables, conn_id):
     import sqlalchemy as sa
 
-    from airflow_hive_acid.metastore.schema_transactions import COMPLETED_TXN_COMPONENTS
+    from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_TXN_COMPONENTS
 
     sensor = commits(conn_id, commits=2)
     assert sensor.poke({}) is False
@@ -243,7 +243,7 @@ def test_sensor_that_would_forget_where_it_began_is_refused():
 def in_the_way(tables):
     """Something for every sensor to wait for."""
     txn_id = tables.open_txn()
-    from airflow_hive_acid.metastore.codes import LockType, Operation
+    from airflow_hive_acid.metastore.database.codes import LockType, Operation
     from airflow_hive_acid.metastore.locks.interface import LockComponent
 
     lock = LockComponent("db", "u", None, LockType.EXCLUSIVE, Operation.NO_TXN)
@@ -357,7 +357,7 @@ def test_words_for_many_and_for_moments():
 def test_many_questions_are_asked_in_a_few_queries_and_get_the_same_answers(tables):
     import sqlalchemy as sa
 
-    from airflow_hive_acid.metastore.codes import LockType, Operation
+    from airflow_hive_acid.metastore.database.codes import LockType, Operation
     from airflow_hive_acid.metastore.locks.interface import LockComponent
     from airflow_hive_acid.triggers.locks import LocksQuestion
 

@@ -22,7 +22,7 @@ from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.tasks import fail_task
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.maintenance.health import judge
-from airflow_hive_acid.metastore.metric_rows import DeltaCount, MetricRows, TxnGroup
+from airflow_hive_acid.metastore.listing.metrics import DeltaCount, MetricRows, TxnGroup
 from airflow_hive_acid.settings import Settings
 
 if TYPE_CHECKING:

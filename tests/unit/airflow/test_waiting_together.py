@@ -8,8 +8,8 @@ import pytest
 
 from airflow_hive_acid.errors import DeadlockError, MetastoreUnavailableError, SchemaVersionError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.locks import watching
-from airflow_hive_acid.metastore.locks.watching import GivenUp, Granted
+from airflow_hive_acid.metastore.protocol import lock_watch
+from airflow_hive_acid.metastore.protocol.lock_watch import GivenUp, Granted
 from airflow_hive_acid.triggers import shared
 from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
 
@@ -57,7 +57,7 @@ def metastore(monkeypatch):
     made = []
     monkeypatch.setattr(HiveAcidHook, "aget_connection", connection)
     monkeypatch.setattr(HiveAcidHook, "client_of", lambda connection: made.append(FakeClient()) or made[-1])
-    monkeypatch.setattr(watching, "LockWatch", FakeWatch)
+    monkeypatch.setattr(lock_watch, "LockWatch", FakeWatch)
     monkeypatch.setattr(shared, "_LOOK_SECONDS", 0.01)
     FakeClient.closed, FakeClient.aborted = 0, []
     FakeWatch.looks, FakeWatch.seen, FakeWatch.begins_with = [], [], 1

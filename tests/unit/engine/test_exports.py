@@ -18,7 +18,7 @@ from airflow_hive_acid.errors import (
     UnsafePathError,
 )
 from airflow_hive_acid.format.jobs import Column, Export, JobResult
-from airflow_hive_acid.metastore.claim_rules import Rerun
+from airflow_hive_acid.metastore.records.claim_rules import Rerun
 
 
 class Session:

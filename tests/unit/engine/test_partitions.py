@@ -9,8 +9,8 @@ import sqlglot
 
 from airflow_hive_acid.engine.partitions import KnownPartitions, condition_of
 from airflow_hive_acid.format.jobs import Column, PartitionRef
-from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, Partition, Table
-from airflow_hive_acid.metastore.partition_conditions import And, Compare, In, Or
+from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, Partition, Table
+from airflow_hive_acid.metastore.catalog.partition_conditions import And, Compare, In, Or
 from airflow_hive_acid.sql.pruning import KEEP_ALL, PartitionFilter, partition_filter
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.metastore.catalog_formats import ORC
-from airflow_hive_acid.metastore.catalog_model import MANAGED_TABLE, Partition, Table
+from airflow_hive_acid.metastore.catalog.formats import ORC
+from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, Partition, Table
 from airflow_hive_acid.sql.pruning import KEEP_ALL
 
 ACID = {"transactional": "true", "orc.compress": "ZLIB", "comment": "x"}

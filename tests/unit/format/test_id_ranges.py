@@ -16,7 +16,7 @@ from airflow_hive_acid.format.write_ids import (
     fold_write_ids,
     read_txn_list,
 )
-from airflow_hive_acid.metastore.beginning import with_own
+from airflow_hive_acid.metastore.protocol.begin import with_own
 
 IDS = st.frozensets(st.integers(0, 40), max_size=30)
 FAR = 5_000_000

@@ -18,8 +18,8 @@ from airflow_hive_acid.maintenance.cleaner_rules import (
     retry_pause_ms,
     write_ids_in_batches,
 )
-from airflow_hive_acid.metastore.compaction_queue_horizon import Holder, Horizon, RegisteredReaders
-from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType, Resource
+from airflow_hive_acid.metastore.compaction.horizon import Holder, Horizon, RegisteredReaders
+from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType, Resource
 
 OLD = 10_000
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, CompactionOutcome, Decision, Kind
-from airflow_hive_acid.metastore.compaction_queue_horizon import Holder
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType, Resource
+from airflow_hive_acid.metastore.compaction.horizon import Holder
+from airflow_hive_acid.metastore.compaction.model import CompactionType, Resource
 
 PLACE = Resource("db", "t", "ds=1")
 

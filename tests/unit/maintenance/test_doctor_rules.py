@@ -27,11 +27,11 @@ from airflow_hive_acid.maintenance.doctor_rules import (
     judge_timeout,
     judge_txn,
 )
-from airflow_hive_acid.metastore.catalog_statistics import CountedRows
-from airflow_hive_acid.metastore.codes import LockState, LockType, TxnState, TxnType
-from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType, Resource
+from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType, Resource
+from airflow_hive_acid.metastore.database.codes import LockState, LockType, TxnState, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockRow
 from airflow_hive_acid.metastore.locks.listing import TxnRow
+from airflow_hive_acid.metastore.txns.statistics import CountedRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

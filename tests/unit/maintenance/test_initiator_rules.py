@@ -22,17 +22,17 @@ from airflow_hive_acid.maintenance.initiator_rules import (
     urgency,
 )
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults
-from airflow_hive_acid.metastore.catalog_model import Table
-from airflow_hive_acid.metastore.compaction_queue_horizon import Holder
-from airflow_hive_acid.metastore.compaction_queue_model import (
+from airflow_hive_acid.metastore.catalog.model import Table
+from airflow_hive_acid.metastore.compaction.horizon import Holder
+from airflow_hive_acid.metastore.compaction.measures import Measure
+from airflow_hive_acid.metastore.compaction.model import (
     Candidate,
     Compaction,
     CompactionState,
     CompactionType,
     Resource,
 )
-from airflow_hive_acid.metastore.compaction_writers import OpenWriter
-from airflow_hive_acid.metastore.measures import Measure
+from airflow_hive_acid.metastore.compaction.writers import OpenWriter
 from airflow_hive_acid.settings import Settings
 
 DEFAULTS = InitiatorThresholds.of(Settings())

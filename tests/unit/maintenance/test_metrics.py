@@ -8,8 +8,8 @@ import pytest
 
 from airflow_hive_acid.maintenance import health
 from airflow_hive_acid.maintenance.health import Level, findings, judge
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
-from airflow_hive_acid.metastore.metric_rows import (
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.listing.metrics import (
     DeltaCount,
     Followed,
     LastGroup,

@@ -21,8 +21,8 @@ from airflow_hive_acid.maintenance.worker_rules import (
     result_names,
     same_definition,
 )
-from airflow_hive_acid.metastore.catalog_model import Partition, Table
-from airflow_hive_acid.metastore.compaction_queue_model import Compaction, CompactionState, CompactionType, Resource
+from airflow_hive_acid.metastore.catalog.model import Partition, Table
+from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType, Resource
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 

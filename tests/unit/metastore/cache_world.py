@@ -10,14 +10,14 @@ from typing import Any
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore.cache_entries import Loaded
-from airflow_hive_acid.metastore.cache_events import OpenWrites, fold
-from airflow_hive_acid.metastore.cache_partitions import PartitionSet
-from airflow_hive_acid.metastore.cache_rules import WriteIds, find_gap
-from airflow_hive_acid.metastore.cache_state import CacheState, Round
-from airflow_hive_acid.metastore.catalog_model import Partition, Table
-from airflow_hive_acid.metastore.notifications import LoggedEvent
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.cache.entries import Loaded
+from airflow_hive_acid.metastore.cache.events import OpenWrites, fold
+from airflow_hive_acid.metastore.cache.partitions import PartitionSet
+from airflow_hive_acid.metastore.cache.rules import WriteIds, find_gap
+from airflow_hive_acid.metastore.cache.state import CacheState, Round
+from airflow_hive_acid.metastore.catalog.model import Partition, Table
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 
 KEYS = [TableName("d", name) for name in ("t", "u", "x")]
 TRANSACTIONAL, EXTERNAL = KEYS[:2], KEYS[2]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import LeaseEndedError
-from airflow_hive_acid.metastore.database import Result
-from airflow_hive_acid.metastore.leases import HiveLease, Lease, LeaseObject, conflicts
-from airflow_hive_acid.metastore.leases_granting import Blocked, Request, judge
-from airflow_hive_acid.metastore.leases_holding import check_held
-from airflow_hive_acid.metastore.leases_rows import LeaseRow
+from airflow_hive_acid.metastore.database.database import Result
+from airflow_hive_acid.metastore.leases.grants import Blocked, Request, judge
+from airflow_hive_acid.metastore.leases.holders import check_held
+from airflow_hive_acid.metastore.leases.model import HiveLease, Lease, LeaseObject, conflicts
+from airflow_hive_acid.metastore.leases.rows import LeaseRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,16 +15,16 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from airflow_hive_acid.metastore.cache_entries import Store, TableEntry
-from airflow_hive_acid.metastore.cache_rules import Verdict
-from airflow_hive_acid.metastore.cache_state import CacheState, Looking, Round
+from airflow_hive_acid.metastore.cache.entries import Store, TableEntry
+from airflow_hive_acid.metastore.cache.rules import Verdict
+from airflow_hive_acid.metastore.cache.state import CacheState, Looking, Round
 
 from .cache_world import EXTERNAL, KEYS, TRANSACTIONAL, World, begin_round, open_writes
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.write_ids import ValidWriteIdList
-    from airflow_hive_acid.metastore.cache_entries import Loaded
-    from airflow_hive_acid.metastore.objects import TableName
+    from airflow_hive_acid.metastore.cache.entries import Loaded
+    from airflow_hive_acid.metastore.names.objects import TableName
 
 
 class Actors:

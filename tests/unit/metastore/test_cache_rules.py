@@ -13,9 +13,9 @@ from hypothesis import example, given
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore.cache_events import ALL_DATABASES, OpenWrites, database_key, fold, names_key
-from airflow_hive_acid.metastore.cache_partitions import PartitionSet, UndecidableError
-from airflow_hive_acid.metastore.cache_rules import (
+from airflow_hive_acid.metastore.cache.events import ALL_DATABASES, OpenWrites, database_key, fold, names_key
+from airflow_hive_acid.metastore.cache.partitions import PartitionSet, UndecidableError
+from airflow_hive_acid.metastore.cache.rules import (
     Age,
     Freshness,
     Gap,
@@ -26,11 +26,11 @@ from airflow_hive_acid.metastore.cache_rules import (
     find_gap,
     pending_of,
 )
-from airflow_hive_acid.metastore.catalog_model import Partition, Table
-from airflow_hive_acid.metastore.events import GZIP_FORMAT, PLAIN_FORMAT, encode
-from airflow_hive_acid.metastore.notifications import LoggedEvent
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.partition_conditions import And, Between, Compare, In, IsNull, Or
+from airflow_hive_acid.metastore.catalog.model import Partition, Table
+from airflow_hive_acid.metastore.catalog.partition_conditions import And, Between, Compare, In, IsNull, Or
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.notifications.events import GZIP_FORMAT, PLAIN_FORMAT, encode
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 T = TableName("d", "t")

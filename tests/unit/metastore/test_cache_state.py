@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_acid.metastore.cache_entries import Store, TableEntry
-from airflow_hive_acid.metastore.cache_events import OpenWrites
-from airflow_hive_acid.metastore.cache_rules import Verdict
-from airflow_hive_acid.metastore.cache_state import CacheState
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.cache.entries import Store, TableEntry
+from airflow_hive_acid.metastore.cache.events import OpenWrites
+from airflow_hive_acid.metastore.cache.rules import Verdict
+from airflow_hive_acid.metastore.cache.state import CacheState
+from airflow_hive_acid.metastore.names.objects import TableName
 
 from .cache_world import EXTERNAL, KEYS, World, begin_round, open_writes
 

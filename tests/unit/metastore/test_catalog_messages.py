@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.metastore import catalog_messages as messages
-from airflow_hive_acid.metastore.events import CATALOG, Event, EventType, commit_compaction, decode, encode
-from airflow_hive_acid.metastore.thrift_objects import (
+from airflow_hive_acid.metastore.catalog.thrift import messages
+from airflow_hive_acid.metastore.catalog.thrift.objects import (
     DatabaseObject,
     FieldSchema,
     PartitionObject,
@@ -26,6 +25,14 @@ from airflow_hive_acid.metastore.thrift_objects import (
     database_text,
     partition_text,
     table_text,
+)
+from airflow_hive_acid.metastore.notifications.events import (
+    CATALOG,
+    Event,
+    EventType,
+    commit_compaction,
+    decode,
+    encode,
 )
 
 if TYPE_CHECKING:

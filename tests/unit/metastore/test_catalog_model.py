@@ -6,13 +6,13 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog_model import (
+from airflow_hive_acid.metastore.catalog.model import (
     Table,
     TableDefinition,
     check_definition,
     check_location,
 )
-from airflow_hive_acid.metastore.catalog_types import normalise_type
+from airflow_hive_acid.metastore.catalog.types import normalise_type
 
 ID = (Column("id", "int"),)
 

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.claim_rules import ClaimRecord, ClaimState, Recorded, Rerun, TakeOver, Wish, decide
+from airflow_hive_acid.metastore.records.claim_rules import (
+    ClaimRecord,
+    ClaimState,
+    Recorded,
+    Rerun,
+    TakeOver,
+    Wish,
+    decide,
+)
 
 WISH = Wish(("dag", "run", "task", "-1"), 1, "digest", "0")
 RESULT = ({"kind": "insert"},)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.commit_events import (
+from airflow_hive_acid.metastore.listing.commit_events import (
     CommitFacts,
     Component,
     Heard,
@@ -19,10 +19,10 @@ from airflow_hive_acid.metastore.commit_events import (
     hear,
     whole,
 )
-from airflow_hive_acid.metastore.commit_log import Missed, gaps
-from airflow_hive_acid.metastore.events import GZIP_FORMAT, PLAIN_FORMAT, encode
-from airflow_hive_acid.metastore.notifications import LoggedEvent
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.listing.commit_log import Missed, gaps
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.notifications.events import GZIP_FORMAT, PLAIN_FORMAT, encode
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 
 T, U = TableName("db", "t"), TableName("db", "u")
 FIXTURES = Path(__file__).parents[2] / "fixtures"

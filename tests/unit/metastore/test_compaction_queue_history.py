@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.compaction_queue_history import Retention, is_failing, select_for_purge
-from airflow_hive_acid.metastore.compaction_queue_model import (
+from airflow_hive_acid.metastore.compaction.history import Retention, is_failing, select_for_purge
+from airflow_hive_acid.metastore.compaction.model import (
     Compaction,
     CompactionState,
     CompactionType,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.locks.compatibility import Lock
 from airflow_hive_acid.metastore.locks.deadlocks import Party, QueuedLock, Work, find_victims, wait_for
 

@@ -6,7 +6,7 @@ import pymysql.err
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.failures import Failure, FailureRules, explain
+from airflow_hive_acid.metastore.database.failures import Failure, FailureRules, explain
 
 MYSQL = "MySQL's own text"
 

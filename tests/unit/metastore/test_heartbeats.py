@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.errors import MetastoreUnavailableError, NoSuchTxnError
-from airflow_hive_acid.metastore.heartbeats import Heartbeater
+from airflow_hive_acid.metastore.database.heartbeats import Heartbeater
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

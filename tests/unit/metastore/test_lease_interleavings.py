@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_acid.metastore.leases import LeaseObject
+from airflow_hive_acid.metastore.leases.model import LeaseObject
 from tests.unit.metastore.lease_steps import Model, explore
 
 X_T, S_T = LeaseObject("db", "t", "", "x"), LeaseObject("db", "t", "", "s")

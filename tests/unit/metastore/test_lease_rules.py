@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.leases import Lease, LeaseObject, conflicts, parse_token
-from airflow_hive_acid.metastore.leases_granting import next_in_line
-from airflow_hive_acid.metastore.leases_holding import Mirror
-from airflow_hive_acid.metastore.leases_rows import Waiter
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.leases.grants import next_in_line
+from airflow_hive_acid.metastore.leases.holders import Mirror
+from airflow_hive_acid.metastore.leases.model import Lease, LeaseObject, conflicts, parse_token
+from airflow_hive_acid.metastore.leases.rows import Waiter
 from airflow_hive_acid.metastore.locks.compatibility import Lock
 from airflow_hive_acid.metastore.locks.compatibility import conflicts as locks_conflict
-from airflow_hive_acid.metastore.locks.under_lease import in_the_way
+from airflow_hive_acid.metastore.locks.lease_locks import in_the_way
 
 SR, SW, XW, X = LockType
 OBJECTS = [

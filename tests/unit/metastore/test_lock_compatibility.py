@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, conflicts, first_conflict
 from airflow_hive_acid.metastore.locks.interface import LockComponent, merge_components
 from tests.models import PLACES, SR, SW, WAITS, XW, Place, must_wait

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_hive_acid.metastore.compaction_queue_model import Resource
-from airflow_hive_acid.metastore.measures import NOTHING, Measure, Measured, Point, series
+from airflow_hive_acid.metastore.compaction.measures import NOTHING, Measure, Measured, Point, series
+from airflow_hive_acid.metastore.compaction.model import Resource
 
 ONE, TWO = Resource("d", "t", "p=1"), Resource("d", "t", "p=2")
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy.dialects import mysql
 
-from airflow_hive_acid.metastore.pages_tables import _no_measures
+from airflow_hive_acid.metastore.listing.table_pages import _no_measures
 
 
 def test_no_cast_names_a_collation_which_mysql_8_refuses():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.partition_values import normal_value
+from airflow_hive_acid.metastore.names.partition_values import normal_value
 
 TRIED = [
     ("int", "02", "2"), ("int", "+3", "3"), ("int", "-0", "0"), ("bigint", "-007", "-7"),

@@ -8,8 +8,8 @@ import pytest
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.metastore import shared_rules
-from airflow_hive_acid.metastore.pin_rules import (
+from airflow_hive_acid.metastore.records import shared_rules
+from airflow_hive_acid.metastore.txns.pin_rules import (
     Pin,
     PinnedTable,
     PinState,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_hive_acid import errors
-from airflow_hive_acid.metastore.shared_rules import (
+from airflow_hive_acid.metastore.records.shared_rules import (
     NO_KEEPER,
     Member,
     MemberState,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.thrift_objects import (
+from airflow_hive_acid.metastore.catalog.thrift.objects import (
     DatabaseObject,
     FieldSchema,
     PartitionObject,
@@ -18,7 +18,7 @@ from airflow_hive_acid.metastore.thrift_objects import (
     partition_text,
     table_text,
 )
-from airflow_hive_acid.metastore.thrift_parse import parse_database, parse_partition, parse_table
+from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
 
 STORAGE = Storage(
     columns=(FieldSchema("a", "int", "the \"a\", ä"), FieldSchema("b", "struct<x:int,y:string>")),

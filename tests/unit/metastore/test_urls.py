@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.urls import normalize_url, safe_url
+from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url
 
 
 @pytest.mark.parametrize(

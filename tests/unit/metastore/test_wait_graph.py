@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.metastore.codes import LockType
+from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.locks.compatibility import Lock
 from airflow_hive_acid.metastore.locks.deadlocks import Party, QueuedLock, wait_for
 from airflow_hive_acid.metastore.locks.wait_graph import MOST_TARGETS, wait_graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.waiting import back_off_ms, total_ms
+from airflow_hive_acid.metastore.protocol.back_off import back_off_ms, total_ms
 
 
 def test_pauses_double_from_100_ms_up_to_the_longest() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import ConfigurationError
-from airflow_hive_acid.metastore.locks.zookeeper import hosts_of
-from airflow_hive_acid.metastore.locks.zookeeper_nodes import (
+from airflow_hive_acid.metastore.locks.legacy.zookeeper import hosts_of
+from airflow_hive_acid.metastore.locks.legacy.zookeeper_nodes import (
     LockData,
     LockNode,
     escape,

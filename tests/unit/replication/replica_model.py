@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.notifications import LoggedEvent
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.thrift_objects import Storage, TableObject
+from airflow_hive_acid.metastore.catalog.thrift.objects import Storage, TableObject
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.replication.events import EventKind, ReplicationEvent
 from airflow_hive_acid.replication.state_ids import ObjectState, may_drop, may_import
 from airflow_hive_acid.replication.tasks import (

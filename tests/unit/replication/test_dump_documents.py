@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_acid.errors import CorruptDumpError
-from airflow_hive_acid.metastore.thrift_objects import Storage, TableObject
+from airflow_hive_acid.metastore.catalog.thrift.objects import Storage, TableObject
 from airflow_hive_acid.replication import dump
 
 TABLE = TableObject(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from airflow_hive_acid.errors import CorruptEventStoreError, InvalidArgumentsError, ReplicationGapError
 from airflow_hive_acid.filesystem import AnyFilesystem, open_filesystem
 from airflow_hive_acid.filesystem.local import LocalFilesystem
-from airflow_hive_acid.metastore.notifications import LoggedEvent
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.replication.event_segments import Segment, chain, decode_segment, encode_segment, to_merge
 from airflow_hive_acid.replication.event_store import EventStore
 from airflow_hive_acid.replication.events import EventSource, read_after

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError, ReplicationGapError
-from airflow_hive_acid.metastore import catalog_messages as messages
-from airflow_hive_acid.metastore import events as written
-from airflow_hive_acid.metastore.notifications import LoggedEvent
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.thrift_objects import (
+from airflow_hive_acid.metastore.catalog.thrift import messages
+from airflow_hive_acid.metastore.catalog.thrift.objects import (
     DatabaseObject,
     FieldSchema,
     PartitionObject,
     Storage,
     TableObject,
 )
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.notifications import events as written
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.replication.decoding import NOT_REPLICATED, decode_event
 from airflow_hive_acid.replication.events import EventKind as K
 from airflow_hive_acid.replication.events import in_sequence, read_after

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.objects import table_name
+from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.replication.policies import (
     Pattern,
     _matches,

@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
-from airflow_hive_acid.metastore.notifications import LoggedEvent
-from airflow_hive_acid.metastore.objects import TableName
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.replication import factories
 from airflow_hive_acid.replication.collapse import CollapsedEvent
 from airflow_hive_acid.replication.events import EventKind as K

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.ddl_locks import Command, command_rule, ddl_locks

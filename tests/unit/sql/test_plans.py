@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import jobs
-from airflow_hive_acid.metastore.codes import LockType, Operation
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.sql.locks import data_locks
 from airflow_hive_acid.sql.plans import (
     DeleteTemplate,

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog_model import Column, TableDefinition
+from airflow_hive_acid.metastore.catalog.model import Column, TableDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ def audit(airflow_db: None) -> Iterator[Callable[[], list[tuple[str, str, dict[s
 @pytest.fixture
 def counts(metastore: MetastoreClient) -> Callable[[], dict[str, int]]:
     """Rows of every table of the metastore."""
-    from airflow_hive_acid.metastore.schema_types import METADATA
+    from airflow_hive_acid.metastore.schema.types import METADATA
 
     def counts() -> dict[str, int]:
         with metastore.database.reading() as conn:

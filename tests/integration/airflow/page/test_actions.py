@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.metastore.codes import LockType, Operation, TxnState
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionState
+from airflow_hive_acid.metastore.compaction.model import CompactionState
+from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnState
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 
 if TYPE_CHECKING:

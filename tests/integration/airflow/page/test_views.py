@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.metastore.clock import now_ms
-from airflow_hive_acid.metastore.codes import LockType, Operation
-from airflow_hive_acid.metastore.compaction_queue_model import Resource
+from airflow_hive_acid.metastore.compaction.measures import Measure
+from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.measures import Measure
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.replication.state import KeptEvent, ObjectState, Phase, PolicyRecord
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
 )
 from airflow_hive_acid.format.names import base_name
-from airflow_hive_acid.metastore.codes import LockType
-from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS
+from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
 from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.batch_model import ModelSpark, failed, local, read
 from tests.integration.maintenance.killing import run_and_kill

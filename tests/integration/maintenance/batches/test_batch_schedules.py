@@ -15,9 +15,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
-from airflow_hive_acid.metastore.pin_rules import PinState
-from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS, TXNS
+from airflow_hive_acid.metastore.compaction.model import CompactionType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS, TXNS
+from airflow_hive_acid.metastore.txns.pin_rules import PinState
 from tests.integration.maintenance.batch_model import ModelSpark, compact_model, local, rows_in
 from tests.integration.maintenance.steps import change, pass_time, rows
 

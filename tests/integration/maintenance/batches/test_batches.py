@@ -16,9 +16,9 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.jobs import Append, JobError, JobResult
 from airflow_hive_acid.maintenance import run_reaper
 from airflow_hive_acid.maintenance.doctor import examine_tables
-from airflow_hive_acid.metastore.batches import runs
-from airflow_hive_acid.metastore.schema_catalog import TABLE_PARAMS
-from airflow_hive_acid.metastore.schema_transactions import TXN_COMPONENTS
+from airflow_hive_acid.metastore.protocol.hive_batches import runs
+from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
+from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
 from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.batch_model import ModelSpark, read
 from tests.integration.maintenance.steps import rows

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
-from airflow_hive_acid.metastore.compaction_queue_model import CompactionType
-from airflow_hive_acid.metastore.schema_transactions import TXNS
+from airflow_hive_acid.metastore.compaction.model import CompactionType
+from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from tests.integration.maintenance.batch_model import compact_model, local
 from tests.integration.maintenance.steps import change, pass_time
 

@@ -10,14 +10,15 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore import MetastoreClient, pipeline
-from airflow_hive_acid.metastore.cache import CachedCatalog
-from airflow_hive_acid.metastore.catalog_model import TableDefinition
-from airflow_hive_acid.metastore.key_values import KeyValue
-from airflow_hive_acid.metastore.objects import TableName
-from airflow_hive_acid.metastore.partition_conditions import Compare
-from airflow_hive_acid.metastore.schema_catalog import TABLE_PARAMS
-from airflow_hive_acid.metastore.schema_transactions import NOTIFICATION_LOG
+from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.cache.cache import CachedCatalog
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.partition_conditions import Compare
+from airflow_hive_acid.metastore.database import pipeline
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
+from airflow_hive_acid.metastore.txns.key_values import KeyValue
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.metastore.cache.conftest import Clock, Reader, T, X
 
@@ -96,7 +97,7 @@ def test_every_ddl_on_a_transactional_table_advances_its_write_id_and_its_commit
         def name_originals(self, table: Any, places: Any) -> None: ...
         def hide(self, *_: Any) -> None: ...
 
-    from airflow_hive_acid.metastore.catalog_alter_partition import PartitionAlteration
+    from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
 
     changes = [
         lambda: catalog.alter_properties(T, {"a": "1"}),

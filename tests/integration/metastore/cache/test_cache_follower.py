@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.cache import CachedCatalog
-from airflow_hive_acid.metastore.cache_state import CacheState
+from airflow_hive_acid.metastore.cache.cache import CachedCatalog
+from airflow_hive_acid.metastore.cache.state import CacheState
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.metastore.cache.conftest import Clock, Reader, T, X
 

@@ -1,0 +1,1 @@
+"""A copy of the catalog in memory, synchronised by ValidWriteIdList and the notification log."""

@@ -1,0 +1,493 @@
+"""The catalog: databases, tables and partitions, in the rows a real Hive reads and writes.
+
+Every change is one database transaction: it happens as a whole or not at all. Files are not touched here: dropping
+tells the caller which directories are left to remove, and nobody but a filesystem with its checks removes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.metastore.catalog.base import CatalogBase
+from airflow_hive_acid.metastore.catalog.drop import (
+    check_droppable,
+    delete_database,
+    delete_storage,
+    delete_table,
+    forget_object,
+    lock_and_locate,
+)
+from airflow_hive_acid.metastore.catalog.ids import IdKind
+from airflow_hive_acid.metastore.catalog.model import (
+    MANAGED_TABLE,
+    Database,
+    DroppedTable,
+    Partition,
+    PartitionSpec,
+    Table,
+    TableDefinition,
+    check_definition,
+    check_location,
+)
+from airflow_hive_acid.metastore.catalog.partitions import (
+    add_partitions,
+    delete_partitions,
+    find_partitions,
+    read_partition_properties,
+    read_partitions,
+)
+from airflow_hive_acid.metastore.catalog.places import lock_places, require_no_table, require_own_place
+from airflow_hive_acid.metastore.catalog.reader import (
+    managed_default,
+    no_such_table,
+    read_database,
+    read_database_names,
+    read_database_properties,
+    read_table_names,
+    read_tables,
+    read_warehouse,
+    require_database,
+)
+from airflow_hive_acid.metastore.catalog.rows import insert_database, insert_table, table_type
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.names.objects import TableName, database_name, table_name
+from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, CTLGS, DBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.catalog.partition_conditions import PartitionFilter
+
+
+class Catalog(CatalogBase):
+    """Databases, tables and partitions of one metastore."""
+
+    # --- databases ------------------------------------------------------------------------------------------------
+
+    def set_warehouse(self, location: str) -> str:
+        """Say where managed tables go, if nobody has said so yet, and create the database ``default``.
+
+        Hive's metastore does the same when it starts for the first time.
+
+        :return: the warehouse in force: an earlier one stays.
+        """
+        wanted = check_location(location)
+
+        def operation(connection: Connection) -> str:
+            # R3: of two that start together, the second waits for the row and reads it again.
+            connection.execute(select(CTLGS.c.CTLG_ID).where(CTLGS.c.NAME == CATALOG).with_for_update())
+            warehouse = read_warehouse(connection)
+            if warehouse is None:
+                connection.execute(update(CTLGS).where(CTLGS.c.NAME == CATALOG).values(LOCATION_URI=wanted))
+                warehouse = wanted
+            if read_database(connection, "default") is None:
+                new_id = self._ids.take(connection, IdKind.DATABASE, 1)[0]
+                owner = ("public", "ROLE")
+                insert_database(connection, new_id, "default", (warehouse, None), owner, "Default Hive database")
+            return warehouse
+
+        return self._run(operation, IdKind.DATABASE)
+
+    def warehouse(self) -> str | None:
+        """The directory below which managed tables go, None while nobody has said."""
+        return self._database.read(read_warehouse)
+
+    def create_database(
+        self, name: str, location: str | None = None, if_not_exists: bool = False, *, description: str | None = None
+    ) -> Database:
+        """Create a database.
+
+        :param location: where its external tables go; managed tables stay below the warehouse, as in Hive.
+        :raises AlreadyExistsError: when it exists and ``if_not_exists`` is off.
+        """
+        lowered = database_name(name)
+        given = None if location is None else check_location(location)
+
+        def operation(connection: Connection) -> Database:
+            found = read_database(connection, lowered)
+            if found is not None:
+                if if_not_exists:
+                    return found
+                raise AlreadyExistsError(f"database {lowered} exists already, at {found.location}")
+            where = given or f"{self._external_root(connection)}/{lowered}.db"
+            managed = managed_default(connection, lowered)
+            if not self._may_share():
+                lock_places(connection)
+                for place in dict.fromkeys((where, managed or where)):
+                    require_no_table(connection, f"database {lowered}", place)
+            new_id = self._ids.take(connection, IdKind.DATABASE, 1)[0]
+            insert_database(connection, new_id, lowered, (where, managed), (self._user, "USER"), description)
+            self.events.database_created(connection, lowered)
+            return require_database(connection, lowered)
+
+        return self._run(operation, IdKind.DATABASE)
+
+    def plan_database(self, name: str, location: str | None = None) -> tuple[str, str]:
+        """The directories that a new database would have, its own and that of its managed tables; nothing is created.
+
+        :raises InvalidArgumentsError: when the name or the location can be none, or no warehouse is known.
+        """
+        lowered = database_name(name)
+        given = None if location is None else check_location(location)
+
+        def operation(connection: Connection) -> tuple[str, str]:
+            managed = managed_default(connection, lowered)
+            where = given or f"{self._external_root(connection)}/{lowered}.db"
+            if not self._may_share():
+                for place in dict.fromkeys((where, managed or where)):
+                    require_no_table(connection, f"database {lowered}", place)
+            return where, managed or where
+
+        return self._database.read(operation)
+
+    def get_database(self, name: str) -> Database:
+        """A database.
+
+        :raises NoSuchObjectError: with the names that look like it.
+        """
+        lowered = database_name(name)
+        return self._database.read(lambda connection: require_database(connection, lowered))
+
+    def database_properties(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The parameters of those of the databases that exist, by lower-case name."""
+        wanted = sorted({database_name(name) for name in names})
+        return self._database.read(lambda connection: read_database_properties(connection, wanted))
+
+    def list_databases(self) -> list[str]:
+        """All databases, sorted."""
+        return self._database.read(read_database_names)
+
+    def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> list[DroppedTable]:
+        """Drop a database.
+
+        :param cascade: with its tables; otherwise it must be empty.
+        :return: what its tables leave to remove.
+        """
+        lowered = database_name(name)
+
+        def operation(connection: Connection) -> list[DroppedTable]:
+            if if_exists and read_database(connection, lowered) is None:
+                return []
+            return self.drop_database_in(connection, lowered, cascade=cascade)
+
+        return self._change(operation)
+
+    def drop_database_in(
+        self, connection: Connection, name: str, *, cascade: bool = False, besides: int | None = None
+    ) -> list[DroppedTable]:  # fmt: skip
+        """The same inside a transaction; the database must exist."""
+        found = require_database(connection, name)
+        connection.execute(select(DBS.c.DB_ID).where(DBS.c.DB_ID == found.id).with_for_update())
+        tables = read_table_names(connection, name)
+        check_droppable(name, tables, cascade=cascade)
+        dropped = [self.drop_table_in(connection, TableName(name, table), besides=besides) for table in tables]
+        forget_object(connection, name)
+        self.events.dropping_database(connection, found.name)
+        delete_database(connection, found.id)
+        return dropped
+
+    # --- tables ---------------------------------------------------------------------------------------------------
+
+    def plan_table(self, definition: TableDefinition) -> TableDefinition:
+        """The definition as it would be stored, with its location; nothing is created.
+
+        :raises InvalidArgumentsError: when the definition is none Hive would accept, or its place is another's.
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        checked = check_definition(definition)
+        key = TableName(checked.db, checked.name)
+
+        def operation(connection: Connection) -> str:
+            location = checked.location
+            if location is None:
+                location = self._default_location(require_database(connection, checked.db), checked)
+            try:
+                if not self._may_share():
+                    require_own_place(connection, f"table {key}", location)
+            except InvalidArgumentsError:
+                if key not in read_tables(connection, [key]):  # a table that is there already has its place
+                    raise
+            return location
+
+        return replace(checked, location=self._database.read(operation))
+
+    def create_table(self, definition: TableDefinition, if_not_exists: bool = False) -> Table:
+        """Create a table; its directory is not made.
+
+        :raises InvalidArgumentsError: when the definition is none Hive would accept, or its place is another's.
+        :raises AlreadyExistsError: when the table exists and ``if_not_exists`` is off.
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        check_definition(definition)  # before anything is used up
+        self.reserve_table_ids()
+        return self._change(lambda connection: self.create_table_in(connection, definition, if_not_exists))
+
+    def reserve_table_ids(self) -> None:
+        """Fetch the ids of one table, before the transaction that creates it."""
+        for kind in (IdKind.TABLE, IdKind.STORAGE, IdKind.COLUMNS, IdKind.SERDE):
+            self._ids.reserve(kind, 1)
+
+    def create_table_in(
+        self, connection: Connection, definition: TableDefinition, if_not_exists: bool = False
+    ) -> Table:  # fmt: skip
+        """The same inside a transaction; its events are written by whoever ends it."""
+        checked = check_definition(replace(definition, owner=definition.owner or self._user))
+        key = TableName(checked.db, checked.name)
+        database = require_database(connection, checked.db)
+        existing = read_tables(connection, [key]).get(key)
+        if existing is not None:
+            return self._existing(existing, if_not_exists)
+        location = checked.location or self._default_location(database, checked)
+        if not self._may_share():
+            lock_places(connection)
+            existing = read_tables(connection, [key]).get(key)  # whoever had the lock may have made it
+            if existing is not None:
+                return self._existing(existing, if_not_exists)
+            require_own_place(connection, f"table {key}", location)
+        ids = {
+            name: self._ids.take(connection, kind, 1)[0]
+            for name, kind in (
+                ("table", IdKind.TABLE), ("storage", IdKind.STORAGE), ("columns", IdKind.COLUMNS),
+                ("serde", IdKind.SERDE),
+            )
+        }  # fmt: skip
+        try:
+            with connection.begin_nested():
+                insert_table(connection, checked, {**ids, "db": database.id}, location, now_ms(connection) // 1000)
+        except IntegrityError:
+            # Somebody else was faster; whatever else it might be is raised by the next lines.
+            existing = read_tables(connection, [key]).get(key)
+            if existing is None:
+                raise
+            return self._existing(existing, if_not_exists)
+        self.events.table_created(connection, ids["table"])
+        return read_tables(connection, [key])[key]
+
+    def get_table(self, name: str) -> Table:
+        """A table by ``db.table``.
+
+        :raises NoSuchObjectError: with the names that look like it.
+        """
+        return self.get_tables([name])[0]
+
+    def get_tables(self, names: Iterable[str]) -> list[Table]:
+        """Several tables by ``db.table``, in the order given, read together.
+
+        :raises NoSuchObjectError: for the first that does not exist.
+        """
+        keys = [table_name(name) for name in names]
+        return self._database.read(lambda connection: self.get_tables_in(connection, keys))
+
+    def get_tables_in(self, connection: Connection, keys: Sequence[TableName]) -> list[Table]:
+        """The same inside a transaction."""
+        found = read_tables(connection, keys)
+        for key in keys:
+            if key not in found:
+                raise no_such_table(connection, *key)
+        return [found[key] for key in keys]
+
+    def find_tables(self, names: Iterable[str]) -> dict[str, Table]:
+        """Those of the tables that exist, by ``db.table``, read together."""
+        keys = [table_name(name) for name in names]
+        found = self._database.read(lambda connection: read_tables(connection, keys))
+        return {table.qualified_name: table for table in found.values()}
+
+    def list_tables(self, db: str = "default") -> list[str]:
+        """The names of the tables and views of a database, sorted.
+
+        :raises NoSuchObjectError: when the database does not exist.
+        """
+        lowered = database_name(db)
+
+        def operation(connection: Connection) -> list[str]:
+            require_database(connection, lowered)
+            return read_table_names(connection, lowered)
+
+        return self._database.read(operation)
+
+    def drop_table(self, name: str, *, if_exists: bool = False, purge: bool = False) -> DroppedTable | None:
+        """Drop a table with its partitions and everything the txn tables remember of it.
+
+        The caller holds an EXCLUSIVE lock on it and removes the directories afterwards, through a filesystem.
+
+        :param purge: delete the files of an external table too.
+        :return: what is left to remove; None when there was no table and ``if_exists`` is on.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> DroppedTable | None:
+            if if_exists and key not in read_tables(connection, [key]):
+                return None
+            return self.drop_table_in(connection, key, purge=purge)
+
+        return self._change(operation)
+
+    # --- partitions -----------------------------------------------------------------------------------------------
+
+    def list_partitions(
+        self, name: str, filter: PartitionFilter | None = None, limit: int | None = None, *, after: str | None = None,
+        keeps: Callable[[Sequence[str]], bool] | None = None,
+    ) -> list[Partition]:  # fmt: skip
+        """The partitions of a table in the order of their names.
+
+        :param filter: a condition, or per partition column one value or several; the database evaluates it.
+        :param limit: at most this many; ``after`` is the name of the last one of the page before.
+        :param keeps: judges values while the rows are read; what it drops is never held.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> list[Partition]:
+            table = self.get_tables_in(connection, [key])[0]
+            found = read_partitions(connection, table, filter, limit, after)
+            return [partition for partition in found if keeps is None or keeps(partition.values)]
+
+        return self._database.read(operation)
+
+    def get_partition(self, name: str, spec: PartitionSpec) -> Partition:
+        """One partition, by name or values.
+
+        :raises NoSuchObjectError: when the table has no such partition.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> Partition:
+            table = self.get_tables_in(connection, [key])[0]
+            return self._partition(connection, table, spec)
+
+        return self._database.read(operation)
+
+    def partition_properties(self, name: str, partition: str) -> dict[str, str]:
+        """The parameters of a partition, by name; empty when it does not exist."""
+        key = table_name(name)
+
+        def operation(connection: Connection) -> dict[str, str]:
+            table = read_tables(connection, [key]).get(key)
+            found = {} if table is None else find_partitions(connection, table, [partition])
+            return read_partition_properties(connection, found[partition].id) if partition in found else {}
+
+        return self._database.read(operation)
+
+    def find_partitions(self, name: str, names: Sequence[str]) -> dict[str, Partition]:
+        """Those of the partitions that exist, by name; looked up by their names alone."""
+        key = table_name(name)
+
+        def operation(connection: Connection) -> dict[str, Partition]:
+            table = self.get_tables_in(connection, [key])[0]
+            return find_partitions(connection, table, names)
+
+        return self._database.read(operation)
+
+    def add_partitions(self, name: str, partitions: Iterable[PartitionSpec], if_not_exists: bool = True) -> list[str]:
+        """Add empty partitions to a table.
+
+        :param partitions: names, values, or values by column.
+        :return: the names that are new.
+        :raises AlreadyExistsError: when one exists and ``if_not_exists`` is off; nothing was added then.
+        """
+        wanted = list(partitions)
+        key = table_name(name)
+        self.reserve_partition_ids(len(wanted))
+
+        def operation(connection: Connection) -> list[str]:
+            return self.add_partitions_in(connection, key, wanted, if_not_exists=if_not_exists)
+
+        return self._change(operation)
+
+    def reserve_partition_ids(self, count: int) -> None:
+        """Fetch the ids of so many partitions, before the transaction that adds them."""
+        for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE):
+            self._ids.reserve(kind, count)
+
+    def add_partitions_in(
+        self,
+        connection: Connection,
+        key: TableName,
+        partitions: Iterable[PartitionSpec],
+        *,
+        write_id: int | None = None,
+        if_not_exists: bool = True,
+    ) -> list[str]:
+        """The same inside a transaction; its events are written by whoever ends it.
+
+        :param key: the table.
+        :param write_id: the write id whose commit this is part of; None for partitions known to be empty.
+        """
+        table = self.get_tables_in(connection, [key])[0]
+        names = [table.partition_name(spec) for spec in partitions]
+        new = add_partitions(
+            connection, table, names, write_id=write_id, if_not_exists=if_not_exists, take_ids=self._ids.take
+        )
+        self.events.partitions_added(connection, table.id, new)
+        return new
+
+    def drop_partition(self, name: str, spec: PartitionSpec, *, if_exists: bool = False) -> Partition | None:
+        """Drop a partition and what the txn tables remember of it; its directory is left to the caller.
+
+        :return: the partition that was; None when there was none and ``if_exists`` is on.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> Partition | None:
+            table = self.get_tables_in(connection, [key])[0]
+            found = find_partitions(connection, table, [table.partition_name(spec)])
+            if if_exists and not found:
+                return None
+            partition = self._partition(connection, table, spec)
+            self.require_fenced(connection, key)
+            self.events.dropping_partitions(connection, table.id, [partition.id])
+            delete_storage(connection, delete_partitions(connection, [partition.id]))
+            forget_object(connection, table.db, table.name, partition.name)
+            return partition
+
+        return self._change(operation)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _external_root(self, connection: Connection) -> str:
+        default = read_database(connection, "default")
+        root = default.location if default is not None else read_warehouse(connection)
+        if root is None:
+            raise InvalidArgumentsError(
+                "the catalog does not know its warehouse directory yet; give --warehouse (HIVE_ACID_WAREHOUSE), "
+                "or a location for the database"
+            )
+        return root.rstrip("/")
+
+    def _default_location(self, database: Database, definition: TableDefinition) -> str:
+        managed = table_type(definition) == MANAGED_TABLE
+        return f"{database.managed_location if managed else database.location}/{definition.name}"
+
+    def _existing(self, table: Table, if_not_exists: bool) -> Table:
+        if if_not_exists:
+            return table
+        raise AlreadyExistsError(f"table {table.qualified_name} exists already, at {table.location}")
+
+    def drop_table_in(
+        self, connection: Connection, key: TableName, *, purge: bool = False, besides: int | None = None
+    ) -> DroppedTable:  # fmt: skip
+        """The same inside a transaction.
+
+        :param besides: the txn that drops it; its own jobs do not count.
+        :raises JobsAliveError: while a job may still write into it (R4).
+        """
+        table = self.get_tables_in(connection, [key])[0]
+        self.require_fenced(connection, key, besides)
+        locations = lock_and_locate(connection, table)
+        self.events.dropping_table(connection, table.id)
+        delete_table(connection, table.id)
+        forget_object(connection, *key)
+        return DroppedTable(table, locations, purge or table.owns_files)
+
+    def _partition(self, connection: Connection, table: Table, spec: PartitionSpec) -> Partition:
+        name = table.partition_name(spec)
+        found = find_partitions(connection, table, [name])
+        if name not in found:
+            raise NoSuchObjectError(f"{table.qualified_name} has no partition {name}")
+        return found[name]

@@ -1,0 +1,182 @@
+"""Whose directory is it: tables, partitions and databases that share files with a directory, however it is spelled.
+
+``file:/x``, ``file:///x`` and ``/x`` are one place, as are a trailing slash, ``//``, ``s3`` and ``s3a``, and a host
+with and without its default port. What real Hives have written is compared as it stands, so the database makes the
+usual form of each location: it looks at every row of SDS once for tables and once for partitions; one row comes back.
+No index of Hive's helps, and only CREATE, RENAME, DROP and LOCATION ask.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, func, literal, or_, select
+
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
+from airflow_hive_acid.format.paths import spellings, spellings_around
+from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS, DBS, PARTITIONS, SDS, TBLS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import ColumnElement, Connection
+
+SHARED = "hive.acid.shared.locations"
+_CATALOG = "hive"
+
+
+def lock_places(connection: Connection) -> None:
+    """Keep others from giving a directory away until this transaction ends (R3)."""
+    connection.execute(select(CTLGS.c.CTLG_ID).where(CTLGS.c.NAME == _CATALOG).with_for_update())
+
+
+def require_own_place(connection: Connection, what: str, location: str, *, table_id: int | None = None) -> None:
+    """Refuse a table's directory that is another's, in another's, or around another's.
+
+    What follows from it is safe under :func:`lock_places` only.
+
+    :param what: the table, for messages.
+    :param table_id: its id, when it is there already: its own partitions may lie in it.
+    :raises InvalidArgumentsError: naming the other, and the remedy.
+    """
+    other = read_sharer(connection, location, besides=table_id) or _database_in(connection, location)
+    if other is not None:
+        raise InvalidArgumentsError(
+            f"{what} cannot lie at {location}: it would share files with {other}; choose a directory of its own, or "
+            f"set {SHARED} if both are meant to have these files"
+        )
+
+
+def require_no_table(connection: Connection, what: str, location: str) -> None:
+    """Refuse a database's directory that is a table's or in one. Databases may share and nest.
+
+    :raises InvalidArgumentsError: naming the table, and the remedy.
+    """
+    other = read_sharer(connection, location, inside=False)
+    if other is not None:
+        raise InvalidArgumentsError(
+            f"{what} cannot lie at {location}: its tables would share files with {other}; choose another directory, or "
+            f"set {SHARED} if both are meant to have these files"
+        )
+
+
+def read_sharer(
+    connection: Connection, *locations: str, besides: int | None = None, others: ColumnElement[bool] | None = None,
+    around: bool = True, inside: bool = True,
+) -> str | None:  # fmt: skip
+    """A table, or a partition of one, that shares files with a directory, as text; None when nothing does.
+
+    :param besides: id of a table that does not count, with its partitions.
+    :param others: a condition on the tables that count.
+    :param around: also one in whose directory it lies.
+    :param inside: also one whose directory lies in it.
+    """
+    shares = shares_files(SDS.c.LOCATION, *locations, around=around, inside=inside)
+    counted = [] if besides is None else [TBLS.c.TBL_ID != besides]
+    counted += [] if others is None else [others]
+    table = read_owner(connection, shares, *counted)
+    if table is not None:
+        return f"table {table}"
+    return _read_partition(connection, shares, *counted)
+
+
+def read_sharer_of_dropped(
+    connection: Connection, *locations: str, table_id: int, part_ids: Sequence[int]
+) -> str | None:  # fmt: skip
+    """What shares files with directories of partitions of one table, besides those partitions; the table may lie around
+    them."""
+    shares = shares_files(SDS.c.LOCATION, *locations, around=True, inside=True)
+    here = shares_files(SDS.c.LOCATION, *locations, around=False, inside=True)
+    table = read_owner(connection, or_(and_(shares, TBLS.c.TBL_ID != table_id), here))
+    return f"table {table}" if table else _read_partition(connection, shares, PARTITIONS.c.PART_ID.not_in(part_ids))
+
+
+def read_sharer_of_partition(connection: Connection, location: str, table_id: int, part_id: int) -> str | None:
+    """The same for a partition: its own table may lie around it (decision 10)."""
+    shares = shares_files(SDS.c.LOCATION, location, around=True, inside=True)
+    here = shares_files(SDS.c.LOCATION, location, around=False, inside=True)
+    table = read_owner(connection, or_(and_(shares, TBLS.c.TBL_ID != table_id), here))
+    if table is not None:
+        return f"table {table}"
+    part = _read_partition(connection, shares, PARTITIONS.c.PART_ID != part_id)
+    return _database_in(connection, location) if part is None else part
+
+
+def read_owner(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
+    """A table whose own directory fulfils conditions, as ``db.table``."""
+    tables = (
+        select(DBS.c.NAME, TBLS.c.TBL_NAME)
+        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        .join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+        .where(*conditions)
+    )
+    row = connection.execute(tables.limit(1)).first()
+    return None if row is None else f"{row[0]}.{row[1]}"
+
+
+def _read_partition(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
+    """A partition whose directory fulfils conditions, as text."""
+    parts = (
+        select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
+        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
+        .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+        .where(*conditions)
+    )
+    row = connection.execute(parts.limit(1)).first()
+    return None if row is None else f"partition {row[2]} of {row[0]}.{row[1]}"
+
+
+def _database_in(connection: Connection, location: str) -> str | None:
+    """A database whose directory is a directory or lies in it, or the warehouse."""
+    homes = (DBS.c.DB_LOCATION_URI, DBS.c.DB_MANAGED_LOCATION_URI)
+    here = or_(*(shares_files(home, location, around=False, inside=True) for home in homes))
+    database = connection.execute(select(DBS.c.NAME).where(here).limit(1)).scalar()
+    if database is not None:
+        return f"the tables of database {database}"
+    warehouse = shares_files(CTLGS.c.LOCATION_URI, location, around=False, inside=True)
+    found = connection.execute(select(CTLGS.c.NAME).where(CTLGS.c.NAME == _CATALOG, warehouse)).scalar()
+    return None if found is None else "the warehouse"
+
+
+def shares_files(column: Any, *locations: str, around: bool, inside: bool) -> ColumnElement[bool]:
+    """Whether a column holds one of some directories, however it is spelled, or one around it, or one inside of it."""
+    here = [place for location in locations for place in spellings(location)]
+    wanted = {*here, *(place for location in locations if around for place in spellings_around(location))}
+    written = sorted({text for place in wanted for text in _as_written(place)})
+    # Not LIKE: it takes upper for lower case on SQLite, and signs of names for patterns.
+    below = sorted({text for place in here for text in _as_written(place)}) if inside else []
+    usual = column + literal("/")
+    for _ in range(3):  # eight slashes in a row become one
+        usual = func.replace(usual, "//", "/")
+    of_usual = or_(usual.in_(sorted(wanted)), *(func.substr(usual, 1, len(p)) == p for p in here if inside))
+    return or_(
+        column.in_([*written, *(text.removesuffix("/") for text in written if len(text) > 1)]),
+        *(func.substr(column, 1, len(text)) == text for text in below),
+        and_(column.like("%/%//%"), of_usual),  # rare, and dear
+    )
+
+
+def _as_written(usual: str) -> list[str]:
+    """How a spelling that has its slashes once may stand in a metastore."""
+    scheme, colon, path = usual.partition(":")
+    if usual.startswith("/") or not colon:
+        return [usual]
+    if scheme != "file":
+        return [f"{scheme}:/{path}"]
+    return [usual, f"file://{path}", *([f"file:/{path}"] if path.startswith("/localhost/") else [])]
+
+
+def share_files(one: str, other: str) -> bool:
+    """Whether one directory is another, however spelled, or lies in it, or around it; False for what is no location."""
+    try:
+        first, second = spellings(_usual(one))[0], spellings(_usual(other))[0]
+    except UnsafePathError:
+        return False
+    return first.startswith(second) or second.startswith(first)
+
+
+def _usual(location: str) -> str:
+    """What a Hive calls a path of no filesystem may begin with two slashes."""
+    return re.sub("/{2,}", "/", location) if location.startswith("/") else location

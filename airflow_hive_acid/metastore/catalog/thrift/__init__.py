@@ -1,0 +1,1 @@
+"""Catalog objects as Hive's Thrift text, in dumps and in the messages of the notification log."""

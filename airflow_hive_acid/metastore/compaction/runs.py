@@ -1,0 +1,198 @@
+"""Requests in the hands of a worker: how many wait for one, taking up one's own again, and ending one that runs.
+
+A request that waits is aborted as Hive does it. One that a Worker of ours runs is marked in
+HIVE_ACID_COMPACTION_CANCEL; its Worker looks there while the job runs, and a last time in the database transaction that
+marks the request compacted, so that a request is either finished or cancelled, never both. A Hive's worker knows
+nothing of the mark: what it runs is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import BigInteger, bindparam, case, delete, func, insert, select, update
+
+from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState
+from airflow_hive_acid.metastore.compaction.rows import (
+    QUEUE,
+    clean_text,
+    compaction,
+    lock_request,
+    move_to_history,
+)
+from airflow_hive_acid.metastore.database.clock import clock_ms
+from airflow_hive_acid.metastore.names.objects import info
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, TXNS
+from airflow_hive_acid.metastore.schema.ours import HIVE_ACID_COMPACTION_CANCEL
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+OUR_VERSION = "airflow-hive-acid "
+"""What the version of every worker of ours begins with (CQ_WORKER_VERSION)."""
+_KEPT_MS = 7 * 86_400_000
+
+_cq, _hcn = COMPACTION_QUEUE.c, HIVE_ACID_COMPACTION_CANCEL.c
+_WAITING = (
+    select(
+        _cq.CQ_POOL_NAME,
+        func.count().label("requests"),
+        func.sum(
+            case((_cq.CQ_ENQUEUE_TIME < clock_ms() - bindparam("pool_timeout", type_=BigInteger), 1), else_=0)
+        ).label("overdue"),
+    )
+    .where(_cq.CQ_STATE == CompactionState.INITIATED.value)
+    .group_by(_cq.CQ_POOL_NAME)
+)
+_OF_WORKER = QUEUE.where(
+    _cq.CQ_STATE == CompactionState.WORKING.value, _cq.CQ_WORKER_ID == bindparam("worker")
+).order_by(_cq.CQ_ID)
+_RETAKE = (
+    update(COMPACTION_QUEUE)
+    .where(_cq.CQ_ID == bindparam("id"))
+    .values(
+        CQ_START=clock_ms(), CQ_WORKER_VERSION=bindparam("version"), CQ_TXN_ID=None, CQ_HIGHEST_WRITE_ID=None,
+        CQ_HADOOP_JOB_ID=None,
+    )
+)  # fmt: skip
+_GIVE_BACK = (
+    update(COMPACTION_QUEUE)
+    .where(_cq.CQ_ID == bindparam("id"))
+    .values(
+        CQ_STATE=CompactionState.INITIATED.value, CQ_WORKER_ID=None, CQ_START=None, CQ_TXN_ID=None,
+        CQ_HIGHEST_WRITE_ID=None, CQ_HADOOP_JOB_ID=None,
+    )
+)  # fmt: skip
+#: A mark outlives its request for a while and means nothing then: where our tables are missing, requests end, too.
+_CANCELLED = (
+    select(_hcn.HCN_USER, _hcn.HCN_REASON)
+    .join(COMPACTION_QUEUE, _cq.CQ_ID == _hcn.HCN_ID)
+    .where(_hcn.HCN_ID == bindparam("id"))
+)
+_OPEN = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == bindparam("txn_id"), TXNS.c.TXN_STATE == "o")
+_FORGET_OLD = delete(HIVE_ACID_COMPACTION_CANCEL).where(
+    _hcn.HCN_REQUESTED < clock_ms() - bindparam("age", type_=BigInteger)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAnswer:
+    """What became of the wish to abort one request.
+
+    :param aborted: it will not be carried out: it has ended, or its Worker ends it within seconds.
+    """
+
+    id: int
+    aborted: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Requests of one pool that wait for a worker.
+
+    :param pool: None for those without one.
+    :param overdue: those of them that a worker without a pool may take, because they have waited for too long.
+    """
+
+    pool: str | None
+    requests: int
+    overdue: int
+
+
+def waiting(connection: Connection, pool_timeout_ms: int) -> list[Waiting]:
+    """How many requests wait, by pool; none of them is read."""
+    rows = connection.execute(_WAITING, {"pool_timeout": pool_timeout_ms})
+    return [Waiting(row[0], int(row[1]), int(row[2] or 0) if row[0] is not None else 0) for row in rows]
+
+
+def of_worker(connection: Connection, worker_id: str) -> list[Compaction]:
+    """What a worker has claimed and not finished."""
+    return [compaction(row, "CQ") for row in connection.execute(_OF_WORKER, {"worker": worker_id}).mappings()]
+
+
+def open_txns_of(connection: Connection, worker_id: str) -> list[int]:
+    """The open txns in which a worker compacts; their agent information ends with its id."""
+    agent = TXNS.c.TXN_AGENT_INFO
+    statement = select(TXNS.c.TXN_ID).where(
+        TXNS.c.TXN_STATE == "o",
+        agent.startswith("compaction ", autoescape=True),
+        agent.endswith(f" by {worker_id}", autoescape=True),
+    )
+    return [int(txn_id) for txn_id in connection.execute(statement.order_by(TXNS.c.TXN_ID)).scalars()]
+
+
+def retake(connection: Connection, request: Compaction, version: str) -> Compaction | None:
+    """Claim a request again that an earlier attempt of the same worker holds; None when somebody else has it now."""
+    if _held(connection, request) is None:
+        return None
+    connection.execute(_RETAKE, {"id": request.id, "version": version})
+    return lock_request(connection, request.id)
+
+
+def give_back(connection: Connection, request: Compaction, reason: str) -> CompactionState | None:
+    """Let another worker take a request.
+
+    :return: INITIATED; ABORTED when its cancellation was asked for; None when it is not the worker's any more.
+    """
+    found = _held(connection, request)
+    if found is None:
+        return None
+    why = cancellation(connection, request.id)
+    if why is not None:
+        move_to_history(connection, found, CompactionState.ABORTED, f"{why} ({reason})")
+        return CompactionState.ABORTED
+    connection.execute(_GIVE_BACK, {"id": request.id})
+    return CompactionState.INITIATED
+
+
+def _held(connection: Connection, request: Compaction) -> Compaction | None:
+    found = lock_request(connection, request.id)
+    if found is None or found.state is not CompactionState.WORKING or found.worker_id != request.worker_id:
+        return None
+    return found
+
+
+def cancellation(connection: Connection, request_id: int) -> str | None:
+    """Why a request shall end, None when nobody wants that."""
+    row = connection.execute(_CANCELLED, {"id": request_id}).first()
+    return None if row is None else f"cancelled by {row[0]}" + (f": {row[1]}" if row[1] else "")
+
+
+def cancel(connection: Connection, request_id: int, user: str, reason: str | None) -> AbortAnswer:
+    """End a request: at once if it waits, by its Worker if one of ours runs it."""
+    request = lock_request(connection, request_id)
+    if request is None:
+        return AbortAnswer(request_id, False, f"No compaction request with id {request_id} is in the queue")
+    by_whom = f"cancelled by {user}" + (f": {reason}" if reason else "")
+    if request.state is CompactionState.INITIATED:
+        move_to_history(connection, request, CompactionState.ABORTED, by_whom)
+        return AbortAnswer(request_id, True, "Successfully aborted compaction")
+    in_state = f"Error while aborting compaction as compaction is in state-{request.state.text}"
+    if request.state is not CompactionState.WORKING:
+        return AbortAnswer(request_id, False, in_state)
+    if not (request.worker_version or "").startswith(OUR_VERSION):
+        return AbortAnswer(
+            request_id, False,
+            f"{in_state}: {request.worker_id} (version {request.worker_version or 'unknown'}) runs it, which is no "
+            "Worker of this package and cannot be told to stop; wait for it, or kill its job where it runs",
+        )  # fmt: skip
+    if request.txn_id is not None and connection.execute(_OPEN, {"txn_id": request.txn_id}).first() is None:
+        move_to_history(connection, request, CompactionState.ABORTED, f"{by_whom}; its Worker was gone")
+        return AbortAnswer(request_id, True, f"Aborted; its Worker {request.worker_id} was gone")
+    _mark(connection, request_id, user, reason)
+    return AbortAnswer(
+        request_id, True, f"Running: its Worker {request.worker_id} stops the job and aborts it in seconds"
+    )
+
+
+def _mark(connection: Connection, request_id: int, user: str, reason: str | None) -> None:
+    connection.execute(_FORGET_OLD, {"age": _KEPT_MS})
+    if connection.execute(_CANCELLED, {"id": request_id}).first() is None:
+        connection.execute(
+            insert(HIVE_ACID_COMPACTION_CANCEL).values(
+                HCN_ID=request_id, HCN_USER=info(user) or "unknown", HCN_REASON=clean_text(reason),
+                HCN_REQUESTED=clock_ms(),
+            )
+        )  # fmt: skip

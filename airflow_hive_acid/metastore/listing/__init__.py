@@ -1,0 +1,1 @@
+"""What people and watchers see: SHOW, pages, metrics, the commit log and outcomes. Reads only."""

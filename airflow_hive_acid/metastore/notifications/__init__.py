@@ -1,0 +1,1 @@
+"""The notification log: its rows and messages, as Hive's listeners write and read them."""

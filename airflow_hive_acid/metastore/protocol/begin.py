@@ -1,0 +1,343 @@
+"""How a transaction begins: open, lock, wait, pin, look, allocate.
+
+The order is the protocol. R10: what is needed is registered before the snapshot that counts is taken. R11: one
+snapshot for all tables. R2: a change that would doom the txn at its commit is found now, and the txn is opened anew
+before any work is done. R1: write ids come after the grant, and are stamped into the components with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import select
+
+from airflow_hive_acid.errors import (
+    HiveAcidError,
+    LockDeniedError,
+    LocksPendingError,
+    MetastoreUnavailableError,
+    NoSuchLockError,
+    NoSuchTxnError,
+    TxnAbortedError,
+    WriteConflictError,
+)
+from airflow_hive_acid.format.id_ranges import IdRanges
+from airflow_hive_acid.metastore.database.codes import AbortReason, LockState, TxnType
+from airflow_hive_acid.metastore.database.database import Step, finish_batch
+from airflow_hive_acid.metastore.locks.interface import LockResponse
+from airflow_hive_acid.metastore.notifications import events
+from airflow_hive_acid.metastore.protocol.handover import leave, withdraw
+from airflow_hive_acid.metastore.protocol.lock_wait import abort_reason, wait_until_granted
+from airflow_hive_acid.metastore.protocol.transaction import Begun
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
+from airflow_hive_acid.metastore.txns.conflicts import early_conflict, early_step
+from airflow_hive_acid.metastore.txns.history import register_steps
+from airflow_hive_acid.metastore.txns.snapshots import (
+    FEW,
+    Snapshot,
+    is_one_of,
+    table_parameters,
+    take_snapshot,
+    take_snapshot_and,
+)
+from airflow_hive_acid.metastore.txns.write_ids import allocate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+    from airflow_hive_acid.metastore.leases.model import Lease
+    from airflow_hive_acid.metastore.locks.interface import LockComponent
+    from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.protocol.handover import Patience
+    from airflow_hive_acid.metastore.protocol.table_uses import TableUse
+    from airflow_hive_acid.metastore.verbs import Verbs
+
+log = logging.getLogger(__name__)
+
+_CQ, _CC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
+
+
+@cache
+def _cleanable(number: int | None) -> sa.CompoundSelect[Any]:
+    """Txns of compactions after which a Cleaner has removed files, or may be doing so."""
+    return sa.union_all(
+        select(_CQ.CQ_TXN_ID).where(
+            _CQ.CQ_STATE == "r",
+            _CQ.CQ_TXN_ID > 0,
+            _CQ.CQ_NEXT_TXN_ID.is_not(None),
+            is_one_of(_CQ.CQ_DATABASE, _CQ.CQ_TABLE, number),
+        ),
+        select(_CC.CC_TXN_ID).where(
+            _CC.CC_STATE == "s", _CC.CC_TXN_ID > 0, is_one_of(_CC.CC_DATABASE, _CC.CC_TABLE, number)
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Locks:
+    """What a transaction locks; nothing at all is possible.
+
+    :param exclusive_ctas: a conflict fails at once: two CREATE TABLE AS SELECT of one name.
+    """
+
+    components: tuple[LockComponent, ...]
+    exclusive_ctas: bool = False
+
+
+@dataclass(slots=True)
+class PendingTransaction:
+    """A txn that is open and whose locks are asked for, but perhaps not granted yet."""
+
+    client: Verbs
+    txn_id: int
+    uses: tuple[TableUse, ...]
+    response: LockResponse
+    lease: Lease | None = None
+
+    @property
+    def granted(self) -> bool:
+        """Whether all locks are granted."""
+        return self.response.state is LockState.ACQUIRED
+
+    def check(self) -> bool:
+        """Ask again, and send a heartbeat; whether all locks are granted."""
+        with self.client.leases.under(self.lease):
+            self.response = self.client.check_lock(self.response.lock_id)
+        return self.granted
+
+    def give_up(self, reason: AbortReason | str) -> None:
+        """Withdraw the request and abort the txn: nothing stays in the queue."""
+        self.client.heartbeats.remove(self.txn_id)
+        self.client.abort_txn(self.txn_id, reason)
+
+
+def begin(
+    client: Verbs,
+    uses: tuple[TableUse, ...],
+    agent_info: str | None,
+    kind: TxnType,
+    sleep: Callable[[float], None] | None = None,
+    locks: Locks | None = None,
+    patience: Patience | None = None,
+    opened: Callable[[int], None] | None = None,
+) -> Begun:
+    """Open, lock and prepare a transaction; start over while others' commits make it hopeless.
+
+    :param locks: what to lock instead of what the uses ask for.
+    :param patience: how long to wait here, and what has been waited for elsewhere.
+    :param opened: is told each txn before its locks are asked for, so that a retry can end it, whatever dies from then
+        on (R14).
+    :raises LocksPendingError: when that was not long enough; the request stays in the queue.
+    :raises LockTimeoutError: when the locks were not granted in time; nothing is left behind.
+    :raises WriteConflictError: when it had to start over ``hive.txn.retrysnapshot.max.count`` times.
+    """
+    tries = max(1, client.settings.integer("hive.txn.retrysnapshot.max.count"))
+    for _ in range(tries):
+        wanted = Locks(tuple(use.component() for use in uses)) if locks is None else locks
+        taken_up = _taken_up(client, uses, wanted, patience)
+        pending = taken_up or start(client, uses, agent_info, kind, wanted, opened)
+        try:
+            if taken_up is not None and opened is not None:
+                opened(taken_up.txn_id)
+            wait_for_locks(pending, sleep, None if patience is None else patience.seconds)
+            if patience is not None and not pending.granted:
+                response = pending.response
+                raise leave(client, pending.txn_id, response.lock_id, wanted.components, response.blocked_by)
+            begun = prepare(pending)
+        except LocksPendingError:
+            raise
+        except BaseException as error:
+            abandon(pending, error)
+            raise
+        if begun is not None:
+            return begun
+        pending.give_up(AbortReason.CONCURRENT)
+    raise WriteConflictError(
+        f"{', '.join(str(u.table) for u in uses)}: other transactions kept committing changes while this one began; "
+        f"it started over {tries} times (hive.txn.retrysnapshot.max.count). Try again later"
+    )
+
+
+def start(
+    client: Verbs,
+    uses: tuple[TableUse, ...],
+    agent_info: str | None,
+    kind: TxnType,
+    locks: Locks | None = None,
+    opened: Callable[[int], None] | None = None,
+) -> PendingTransaction:
+    """Open a txn and ask for its locks, without waiting."""
+    wanted = Locks(tuple(use.component() for use in uses)) if locks is None else locks
+    txn_id = client.open_txn(agent_info=agent_info, type=kind)
+    client.heartbeats.add(txn_id)
+    try:
+        if opened is not None:
+            opened(txn_id)
+        response = _ask(client, wanted, txn_id, agent_info)
+        if response.state is LockState.NOT_ACQUIRED:
+            raise LockDeniedError(response.message or f"the locks of txn {txn_id} were refused")
+    except BaseException as error:
+        client.heartbeats.remove(txn_id)
+        _abort_quietly(client, txn_id, error)
+        raise
+    return PendingTransaction(client, txn_id, uses, response, client.leases.current)
+
+
+def _taken_up(
+    client: Verbs, uses: tuple[TableUse, ...], wanted: Locks, patience: Patience | None
+) -> PendingTransaction | None:
+    """The request that another process has waited for; None when there is none, or it has ended meanwhile."""
+    found = None if patience is None else patience.take(client, wanted.components)
+    if found is None:
+        return None
+    txn_id, lock_id = found
+    pending = PendingTransaction(client, txn_id, uses, LockResponse(lock_id, LockState.WAITING), client.leases.current)
+    client.heartbeats.add(txn_id)
+    try:
+        pending.check()
+    except (NoSuchTxnError, NoSuchLockError, TxnAbortedError) as error:
+        client.heartbeats.remove(txn_id)
+        log.warning("what was waited for has ended, and is asked for again: %s", error)
+        if isinstance(error, NoSuchLockError):  # somebody has withdrawn the request, and its txn is open still
+            withdraw(client, {"txn_id": txn_id}, str(error))
+        return None
+    return pending
+
+
+def _ask(client: Verbs, locks: Locks, txn_id: int, agent_info: str | None) -> LockResponse:
+    if not locks.components:
+        return LockResponse(0, LockState.ACQUIRED)  # the settings have it that nothing is locked
+    return client.lock(locks.components, txn_id=txn_id, agent_info=agent_info, exclusive_ctas=locks.exclusive_ctas)
+
+
+def wait_for_locks(
+    pending: PendingTransaction, sleep: Callable[[float], None] | None = None, patience: float | None = None
+) -> None:
+    """Wait until the locks are granted, with Hive's back-off.
+
+    :param patience: return after so many seconds, whether they are granted or not.
+    :raises LockTimeoutError: when they were not granted in time; :raises DeadlockError: when it must give way.
+    """
+    places = ", ".join(str(use.table) for use in pending.uses)
+    pending.response = wait_until_granted(pending.client, pending.response, pending.txn_id, places, sleep, patience)
+
+
+def prepare(pending: PendingTransaction) -> Begun | None:
+    """Pin, look, check, allocate; None when the txn is outdated and must be opened anew (R2)."""
+    client, txn_id = pending.client, pending.txn_id
+    tables = [use.table for use in pending.uses if use.transactional]
+    written = [use.table for use in pending.uses if use.writes]
+    gap = client.gap_timeout_ms
+    few = len(tables) <= FEW
+
+    def pin(conn: Connection, earlier: Snapshot | None) -> Snapshot:
+        features = client.database.features(conn)
+        snapshot = take_snapshot(conn, tables, txn_id, gap)
+        finish_batch(conn, register_steps(features, txn_id, _needed(snapshot), again=earlier is not None))
+        return snapshot
+
+    def look(conn: Connection, pinned: Snapshot) -> Begun | Snapshot | None:
+        early = [early_step(txn_id)] if written else []
+        if not tables:
+            snapshot = take_snapshot(conn, tables, txn_id, gap)
+            return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, {}, {})
+        of_tables = Step(_cleanable(len(tables) if few else None), table_parameters(tables))
+        snapshot, results = take_snapshot_and(conn, tables, txn_id, gap, [*early, of_tables] if few else early)
+        compactions = results[-1].rows if few else conn.execute(of_tables.statement, dict(of_tables.parameters)).all()
+        if not snapshot.same_lists(pinned):
+            return snapshot
+        if written and early_conflict(txn_id, results[0].rows, snapshot.valid_txns) is not None:
+            return None
+        # R10: a Cleaner may have removed what this snapshot needs, in favour of a compaction that it does not see.
+        if any(not _sees(snapshot.valid_txns, row[0]) for row in compactions):
+            return None
+        write_ids = _allocate(conn, client, txn_id, written)
+        lists = {t: with_own(w, write_ids.get(t)) for t, w in snapshot.write_ids.items()}
+        return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, lists, write_ids)
+
+    pinned: Snapshot | None = None
+    while True:
+        earlier = pinned
+        current = client.database.run(
+            lambda conn, earlier=earlier: pin(conn, earlier),  # type: ignore[misc]
+            hot=few,
+        )
+        found = client.database.run(
+            lambda conn, current=current: look(conn, current),  # type: ignore[misc]
+            retry_duplicates=True,
+            hot=few,
+        )
+        if not isinstance(found, Snapshot):
+            return found
+        # R10: somebody moved between registering and looking; register what is needed now, and look again.
+        pinned = found
+        pending.client.heartbeat(txn_id)
+
+
+def with_own(write_ids: ValidWriteIdList, write_id: int | None) -> ValidWriteIdList:
+    """The list of a txn that may read what it writes itself.
+
+    Ids between the snapshot and our own belong to others who allocated since: open, whatever became of them.
+    """
+    if write_id is None or write_ids.is_valid(write_id):
+        return write_ids
+    others = IdRanges([(write_ids.high_watermark + 1, write_id - 1)])
+    return dataclasses.replace(
+        write_ids,
+        high_watermark=max(write_id, write_ids.high_watermark),
+        open=(write_ids.open_ids | others) - {write_id},
+        min_open=None,
+    )
+
+
+def abandon(pending: PendingTransaction, error: BaseException) -> None:
+    """Withdraw and abort after an error, which is the one the caller should hear."""
+    pending.client.heartbeats.remove(pending.txn_id)
+    _abort_quietly(pending.client, pending.txn_id, error)
+
+
+def _abort_quietly(client: Verbs, txn_id: int, error: BaseException) -> None:
+    reason = abort_reason(error)
+    try:
+        client.abort_txn(txn_id, reason)
+    except MetastoreUnavailableError as problem:
+        client.heartbeats.end_later(txn_id, lambda: client.abort_txn(txn_id, reason))
+        log.warning("txn %d cannot be aborted now, and will be when the metastore answers: %s", txn_id, problem)
+    except HiveAcidError as problem:
+        log.warning("txn %d could not be aborted and will time out: %s", txn_id, problem)
+
+
+def _needed(snapshot: Snapshot) -> Mapping[TableName, int]:
+    return {table: write_ids.min_open_or_next() for table, write_ids in snapshot.write_ids.items()}
+
+
+def _allocate(conn: Connection, client: Verbs, txn_id: int, tables: list[TableName]) -> dict[TableName, int]:
+    """Write ids of all tables, in the order of names, so that two txns never wait for each other here; ends the
+    transaction."""
+    write_ids: dict[TableName, int] = {}
+
+    def announce(last: TableName, pairs: dict[int, int]) -> list[Step]:
+        write_ids[last] = pairs[txn_id]
+        return client.notifications.steps(
+            conn, [events.alloc_write_id(t.database, t.name, {txn_id: w}) for t, w in write_ids.items()]
+        )
+
+    for table in tables[:-1]:
+        write_ids[table] = allocate(conn, table, [txn_id])[txn_id]
+    for table in tables[-1:]:
+        pairs = allocate(conn, table, [txn_id], finish=partial(announce, table))
+        write_ids[table] = pairs[txn_id]
+    return write_ids
+
+
+def _sees(txns: ValidTxnList, txn_id: int) -> bool:
+    # An aborted compaction replaced nothing.
+    return txns.is_valid(txn_id) or txns.is_aborted(txn_id)

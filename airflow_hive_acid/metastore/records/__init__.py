@@ -1,0 +1,1 @@
+"""What we note beside Hive's tables: claims of statements, shared txns, streams, and marks of places."""

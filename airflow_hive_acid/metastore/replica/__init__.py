@@ -1,0 +1,1 @@
+"""What replication asks of the metastore: mapped txns, applied events, whole objects written as the source has them."""

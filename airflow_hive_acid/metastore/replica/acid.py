@@ -1,0 +1,497 @@
+"""The last step of a sync of ACID tables: in one transaction what was copied becomes rows that readers see.
+
+Write ids here are the source's. A reader's high-water mark is the largest write id whose txn it sees
+(TXN_TO_WRITE_ID), so the new ids belong to txns that are opened here and now: whoever began before sees none of them,
+whoever begins afterwards all. A run of committed ids needs two rows, for its first id and its last, which all tables
+share; between them no row means committed. Ids open at the source get a txn each that stays open (REPL_TXN_MAP),
+aborted ones a txn that is aborted. Per table txns ascend with write ids, in every sync: purges of TXN_TO_WRITE_ID
+remove the oldest txns first, and must never leave a lower id as the largest one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam, delete, func, insert, select, update
+
+from airflow_hive_acid.errors import ReplicaDivergedError
+from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.metastore.catalog.drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog.partitions import add_partitions, delete_partitions, find_partitions
+from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
+from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
+from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.database.clock import clock_ms, clock_timestamp
+from airflow_hive_acid.metastore.database.codes import AbortReason, TxnState, TxnType
+from airflow_hive_acid.metastore.database.database import chunks, lock_open_txns
+from airflow_hive_acid.metastore.database.failures import OpenTookTooLongError
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.notifications import events
+from airflow_hive_acid.metastore.replica.records import (
+    TableRecord,
+    finish_attempt,
+    require_attempt,
+    require_target,
+    write_records,
+)
+from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
+from airflow_hive_acid.metastore.schema.hive_transactions import (
+    COMPACTION_QUEUE,
+    COMPLETED_TXN_COMPONENTS,
+    MIN_HISTORY_LEVEL,
+    NEXT_WRITE_ID,
+    REPL_TXN_MAP,
+    TXN_TO_WRITE_ID,
+    TXNS,
+)
+from airflow_hive_acid.metastore.txns import commits
+from airflow_hive_acid.metastore.txns import events as txn_events
+from airflow_hive_acid.metastore.txns.aborts import abort_rows
+from airflow_hive_acid.metastore.txns.replicas import mapped
+from airflow_hive_acid.metastore.txns.statistics import forget
+from airflow_hive_acid.metastore.txns.txns import OpenRequest, open_txns, txn_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.verbs import Verbs
+
+STATE_ID = "repl.last.id"
+MAX_POLICY = 256
+
+_IDS: sa.BindParameter[Any] = bindparam("ids", expanding=True)
+_OF_NEXT = (NEXT_WRITE_ID.c.NWI_DATABASE == bindparam("db"), NEXT_WRITE_ID.c.NWI_TABLE == bindparam("tbl"))
+_LOCK_NEXT = select(NEXT_WRITE_ID.c.NWI_NEXT).where(*_OF_NEXT).with_for_update()
+_SET_NEXT = update(NEXT_WRITE_ID).where(*_OF_NEXT).values(NWI_NEXT=bindparam("next"))
+_FIRST = insert(NEXT_WRITE_ID).values(
+    NWI_DATABASE=bindparam("db"), NWI_TABLE=bindparam("tbl"), NWI_NEXT=bindparam("next")
+)
+_PAIR = insert(TXN_TO_WRITE_ID).values(
+    T2W_TXNID=bindparam("txn_id"), T2W_DATABASE=bindparam("db"), T2W_TABLE=bindparam("tbl"),
+    T2W_WRITEID=bindparam("write_id"),
+)  # fmt: skip
+_OWNERS = select(TXN_TO_WRITE_ID.c.T2W_WRITEID, TXN_TO_WRITE_ID.c.T2W_TXNID).where(
+    TXN_TO_WRITE_ID.c.T2W_DATABASE == bindparam("db"), TXN_TO_WRITE_ID.c.T2W_TABLE == bindparam("tbl"),
+    TXN_TO_WRITE_ID.c.T2W_WRITEID.in_(_IDS),
+)  # fmt: skip
+_COMMIT = update(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o").values(TXN_STATE="c")
+_ALIVE = update(TXNS).where(TXNS.c.TXN_ID.in_(_IDS), TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=clock_ms())
+_FORGET_LEVEL = delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID.in_(_IDS))
+_MAP = insert(REPL_TXN_MAP).values(
+    RTM_REPL_POLICY=bindparam("policy"), RTM_SRC_TXN_ID=bindparam("source"), RTM_TARGET_TXN_ID=bindparam("target")
+)
+_SYNC_TXNS = select(REPL_TXN_MAP.c.RTM_TARGET_TXN_ID).where(
+    REPL_TXN_MAP.c.RTM_REPL_POLICY == bindparam("policy"), REPL_TXN_MAP.c.RTM_SRC_TXN_ID <= 0
+)
+_M = REPL_TXN_MAP.c
+_OPEN_MAPPED = (
+    select(_M.RTM_TARGET_TXN_ID)
+    .join(TXNS, TXNS.c.TXN_ID == _M.RTM_TARGET_TXN_ID)
+    .where(
+        TXNS.c.TXN_STATE == "o",
+        sa.or_(
+            _M.RTM_REPL_POLICY == bindparam("policy"),
+            func.substr(_M.RTM_REPL_POLICY, 1, func.length(bindparam("more", type_=sa.String)))
+            == bindparam("more", type_=sa.String),
+        ),
+    )
+    .with_for_update()
+)
+_UNMAP = delete(REPL_TXN_MAP).where(REPL_TXN_MAP.c.RTM_TARGET_TXN_ID.in_(_IDS))
+_COMPLETE = insert(COMPLETED_TXN_COMPONENTS).values(
+    CTC_TXNID=bindparam("txn_id"), CTC_DATABASE=bindparam("db"), CTC_TABLE=bindparam("tbl"),
+    CTC_PARTITION=bindparam("part"), CTC_TIMESTAMP=clock_timestamp(), CTC_WRITEID=bindparam("write_id"),
+    CTC_UPDATE_DELETE=bindparam("flag"),
+)  # fmt: skip
+_STAMP_QUEUE = (
+    update(COMPACTION_QUEUE)
+    .where(COMPACTION_QUEUE.c.CQ_TXN_ID == bindparam("txn_id"))
+    .values(CQ_NEXT_TXN_ID=select(func.max(TXNS.c.TXN_ID)).scalar_subquery(), CQ_COMMIT_TIME=clock_ms())
+)
+_FORGET_PARAM = delete(TABLE_PARAMS).where(
+    TABLE_PARAMS.c.TBL_ID.in_(_IDS), TABLE_PARAMS.c.PARAM_KEY == STATE_ID
+)  # fmt: skip
+_SET_PARAM = insert(TABLE_PARAMS).values(TBL_ID=bindparam("id"), PARAM_KEY=STATE_ID, PARAM_VALUE=bindparam("value"))
+
+
+class IdState(Enum):
+    """What became of a write id at the source."""
+
+    COMMITTED = "committed"
+    OPEN = "open"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A partition (None: the table) that got directories: its largest new write id, and whether rows went."""
+
+    partition: str | None
+    write_id: int
+    changes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableAdvance:
+    """What one table becomes.
+
+    :param table: at the replica; ``source_table`` and its TBL_ID at the source.
+    :param known: the list of the last sync; high-water mark 0 before the first.
+    :param write_ids: the source's list now.
+    :param source_txns: the source's txns of ids that are open there.
+    :param added: partitions that are new, ``gone`` those that the source no longer has.
+    """
+
+    table: Table
+    source_table: str
+    source_id: int
+    known: ValidWriteIdList
+    write_ids: ValidWriteIdList
+    source_txns: Mapping[int, int] = field(default_factory=dict)
+    added: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    written: tuple[Written, ...] = ()
+
+    @property
+    def name(self) -> TableName:
+        """The table at the replica."""
+        return TableName(self.table.db, self.table.name)
+
+    def record(self, state_id: int) -> TableRecord:
+        """What is remembered: aborted ids also after the source has forgotten them, because it may do so any time."""
+        aborted = self.write_ids.aborted | {w for w in self.known.aborted if w not in self.write_ids.open}
+        high = self.write_ids.high_watermark
+        ids = ValidWriteIdList(high, self.write_ids.open, aborted, None, str(self.name))
+        return TableRecord(self.table.id, self.source_table, self.source_id, ids, state_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """A whole sync.
+
+    :param attempt: the token of this one.
+    :param state_id: event of the source whose state the replica has then.
+    :param sync_txn: txn here whose id compacted directories carry; 0 when nothing was copied or dropped.
+    :param metadata: changes what the catalog says of the tables.
+    """
+
+    policy: str
+    attempt: str
+    state_id: int
+    sync_txn: int
+    tables: tuple[TableAdvance, ...]
+    metadata: Callable[[Connection], object] | None = None
+
+
+def sync_txns(conn: Connection, policy: str) -> list[int]:
+    """Open txns of syncs of a policy: they are mapped under the negative state id."""
+    return sorted(conn.execute(_SYNC_TXNS, {"policy": policy}).scalars())
+
+
+def open_mapped_txns(conn: Connection, policy: str) -> list[int]:
+    """Open txns here that stand for txns of the source, or for syncs, under a policy."""
+    return sorted(conn.execute(_OPEN_MAPPED, {"policy": policy, "more": f"{policy}/"}).scalars())
+
+
+def unmap(conn: Connection, txn_ids: Sequence[int]) -> None:
+    """Forget what they stand for."""
+    for part in chunks(txn_ids):
+        conn.execute(_UNMAP, {"ids": list(part)})
+
+
+def rows_for(known: ValidWriteIdList, write_ids: ValidWriteIdList) -> list[tuple[int, IdState]]:
+    """The new write ids that need a row of TXN_TO_WRITE_ID, ascending: the first, the last committed, and each that
+    is not committed."""
+    first, mark = known.high_watermark + 1, write_ids.high_watermark
+    if mark < first:
+        return []
+    states = {w: IdState.OPEN for w in write_ids.open if w >= first}
+    states |= {w: IdState.ABORTED for w in write_ids.aborted if w >= first}
+    last = next((w for w in range(mark, first - 1, -1) if w not in states), None)
+    for write_id in (first, last):
+        if write_id is not None:
+            states.setdefault(write_id, IdState.COMMITTED)
+    return sorted(states.items())
+
+
+def advance(conn: Connection, client: Verbs, request: Advance) -> None:
+    """Make everything visible, or nothing; the last thing of its transaction.
+
+    :raises ReplicationBusyError: when another sync took over, or the replica was failed over; nothing was changed.
+    :raises ReplicaDivergedError: when somebody else wrote one of the tables; names all of them.
+    """
+    found = require_attempt(conn, request.policy, request.attempt)
+    if found.state_id == request.state_id and not found.tables:
+        return  # asked again after a reply was lost: it is done
+    tables = sorted(request.tables, key=lambda t: t.name)
+    for database in sorted({t.name.database for t in tables}):
+        require_target(conn, database, request.policy)
+    _require_untouched(conn, tables)
+    features = client.database.features(conn)
+    resolved = _Resolved.read(conn, tables)
+    for table in tables:
+        _change_partitions(conn, client, table, request.sync_txn)
+    if request.metadata is not None:
+        request.metadata(conn)
+    # All that needs no txn comes first: txns that are opened must appear soon (openTxns, step 8).
+    _number(conn, tables)
+    _outdate(conn, tables)
+    _note(conn, tables, request)
+    owned = _Owners(conn, client, request)
+    owned.give(tables)
+    ended, given_up = [*owned.committed, *resolved.committed], [*owned.aborted, *resolved.aborted]
+    for part in chunks(ended):
+        conn.execute(_COMMIT, {"ids": list(part)})
+        if features.min_history_level:
+            conn.execute(_FORGET_LEVEL, {"ids": list(part)})
+    if given_up:
+        abort_rows(conn, given_up, features, AbortReason.REPLICATION)
+    for part in chunks([*resolved.committed, *resolved.aborted]):
+        conn.execute(_UNMAP, {"ids": list(part)})
+    for part in chunks(resolved.waiting):
+        conn.execute(_ALIVE, {"ids": list(part)})
+    _complete(conn, tables, owned.top | resolved.top, request.sync_txn)
+    _tell(conn, client, owned, resolved)
+    log = client.notifications
+    if not request.sync_txn:
+        owned.require_in_time()
+        log.write(conn, [])
+        return
+    conn.execute(_STAMP_QUEUE, {"txn_id": request.sync_txn})
+    owned.require_in_time()
+    hooks = commits.CommitHooks(events=lambda c, facts: txn_events.committed(c, log, facts))
+    replayed = commits.Replayed(request.policy, -request.state_id)
+    commits.commit_txn(conn, commits.CommitRequest(request.sync_txn, hooks=hooks, replayed=replayed), features)
+
+
+def _require_untouched(conn: Connection, tables: Sequence[TableAdvance]) -> None:
+    """Lock the numbering of each table, and refuse when somebody else took ids from it."""
+    foreign: dict[str, str] = {}
+    for table in tables:
+        following = conn.execute(_LOCK_NEXT, {"db": table.name.database, "tbl": table.name.name}).scalar()
+        there, left = (following or 1) - 1, table.known.high_watermark
+        if there != left:
+            foreign[str(table.name)] = f"write ids up to {there} were given here, replication left {left}"
+    if foreign:
+        raise diverged(foreign)
+
+
+def diverged(tables: Mapping[str, str]) -> ReplicaDivergedError:
+    """The error that names tables and proposes a bootstrap."""
+    listed = "; ".join(f"{name}: {why}" for name, why in sorted(tables.items()))
+    return ReplicaDivergedError(
+        f"the replica has diverged: {listed}. Nothing was overwritten; bootstrap these tables again "
+        f"({', '.join(sorted(tables))}), which drops what is there, or take them out of the policy",
+        dict(tables),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """Txns here of write ids that were open at the last sync, by what became of them."""
+
+    committed: list[int]
+    aborted: list[int]
+    waiting: list[int]
+    top: dict[TableName, tuple[int, int]]
+
+    @classmethod
+    def read(cls, conn: Connection, tables: Sequence[TableAdvance]) -> _Resolved:
+        found = cls([], [], [], {})
+        lost: dict[str, str] = {}
+        for table in tables:
+            owners: dict[int, int] = {}
+            for part in chunks(sorted(table.known.open)):
+                of_table = {"db": table.name.database, "tbl": table.name.name, "ids": list(part)}
+                owners.update((row[0], row[1]) for row in conn.execute(_OWNERS, of_table))
+            facts = txn_facts(conn, list(owners.values()))
+            for write_id, txn_id in sorted(owners.items()):
+                state = facts[txn_id].state if txn_id in facts else TxnState.COMMITTED
+                valid = table.write_ids.is_valid(write_id)
+                if state is TxnState.ABORTED and (valid or write_id in table.write_ids.open):
+                    lost[str(table.name)] = (
+                        f"txn {txn_id} of write id {write_id} was aborted here by others than replication, and the "
+                        "source has not aborted it"
+                    )
+                elif state is TxnState.OPEN and write_id in table.write_ids.open:
+                    found.waiting.append(txn_id)
+                elif state is TxnState.OPEN:
+                    (found.committed if valid else found.aborted).append(txn_id)
+                    if valid:
+                        found.top[table.name] = (txn_id, write_id)
+        if lost:
+            raise diverged(lost)
+        return found
+
+
+class _Owners:
+    """Txns that are opened for the new write ids of all tables."""
+
+    def __init__(self, conn: Connection, client: Verbs, request: Advance) -> None:
+        self._conn, self._client, self._request = conn, client, request
+        self._opened = time.monotonic()
+        self.committed: list[int] = []
+        self.aborted: list[int] = []
+        self.pairs: dict[TableName, dict[int, int]] = {}
+        self.top: dict[TableName, tuple[int, int]] = {}
+        self.all: list[int] = []
+
+    def give(self, tables: Sequence[TableAdvance]) -> None:
+        """Open the txns, give them the ids, and advance the numbering."""
+        rows = {t.name: rows_for(t.known, t.write_ids) for t in tables}
+        wanted = {name: found for name, found in rows.items() if found}
+        first = {n for n, found in wanted.items() if found[0][1] is IdState.COMMITTED}
+        alone = {n for n in first if len(wanted[n]) == 1}
+        last = {n for n, found in wanted.items() if found[-1][1] is IdState.COMMITTED and n not in alone}
+        middle = [
+            (name, write_id, state)
+            for name, found in sorted(wanted.items())
+            for number, (write_id, state) in enumerate(found)
+            if not (name in first and number == 0) and not (name in last and number == len(found) - 1)
+        ]
+        count = bool(first) + len(middle) + bool(last)
+        if not count:
+            return
+        ids = self._open(count)
+        owned: list[tuple[TableName, int, int]] = []
+        if first:
+            self.committed.append(ids[0])
+            owned += [(name, wanted[name][0][0], ids[0]) for name in first]
+        by_name = {t.name: t for t in tables}
+        for (name, write_id, state), txn_id in zip(middle, ids[bool(first) :], strict=False):
+            owned.append((name, write_id, txn_id))
+            if state is IdState.OPEN:
+                self._map(by_name[name], write_id, txn_id)
+            else:
+                (self.committed if state is IdState.COMMITTED else self.aborted).append(txn_id)
+        if last:
+            self.committed.append(ids[-1])
+            owned += [(name, wanted[name][-1][0], ids[-1]) for name in last]
+        self._write(owned)
+
+    def require_in_time(self) -> None:
+        """The rows must appear before readers give up waiting for them (openTxns, step 8); else all is repeated."""
+        if self.all and (time.monotonic() - self._opened) * 1000 >= self._client.gap_timeout_ms:
+            raise OpenTookTooLongError("opening took longer than hive.txn.opentxn.timeout")
+
+    def _open(self, count: int) -> list[int]:
+        client, conn = self._client, self._conn
+        agent = f"replication {self._request.policy}"
+        request = OpenRequest(client.user, client.host, count, TxnType.REPL_CREATED, agent)
+        self._opened = time.monotonic()
+        # R11: they are committed here, too, so their ids must not be seen late. No later id is given until this COMMIT.
+        lock_open_txns(conn, exclusive=True)
+        self.all = open_txns(conn, request, client.database.features(conn), client.gap_timeout_ms)
+        return self.all
+
+    def _map(self, table: TableAdvance, write_id: int, txn_id: int) -> None:
+        source = table.source_txns.get(write_id)
+        if source is None:
+            return
+        policy = self._request.policy
+        if mapped(self._conn, policy, [source]):
+            # It writes another table as well, or did at an earlier sync: each of its ids has a txn of its own here.
+            policy = f"{policy}/{table.name}"[:MAX_POLICY]
+        self._conn.execute(_MAP, {"policy": policy, "source": source, "target": txn_id})
+
+    def _write(self, owned: Sequence[tuple[TableName, int, int]]) -> None:
+        conn = self._conn
+        rows = [
+            {"txn_id": txn_id, "db": name.database, "tbl": name.name, "write_id": write_id}
+            for name, write_id, txn_id in owned
+        ]
+        conn.execute(_PAIR, rows)
+        done = set(self.committed)
+        for name, write_id, txn_id in sorted(owned, key=lambda row: row[1]):
+            self.pairs.setdefault(name, {})[txn_id] = write_id
+            if txn_id in done:
+                self.top[name] = (txn_id, write_id)
+
+
+def _change_partitions(conn: Connection, client: Verbs, table: TableAdvance, sync_txn: int) -> None:
+    catalog = CatalogEvents(client.notifications)
+    if table.added:
+        new = add_partitions(
+            conn, table.table, table.added, write_id=table.write_ids.high_watermark or None, empty=False
+        )
+        catalog.partitions_added(conn, table.table.id, new)
+    if not table.gone:
+        return
+    there = find_partitions(conn, table.table, list(table.gone))
+    catalog.dropping_partitions(conn, table.table.id, [p.id for p in there.values()])
+    delete_storage(conn, delete_partitions(conn, [p.id for p in there.values()]))
+    for partition in there.values():
+        forget_object(conn, *table.name, partition.name)
+        # Whoever reads it by an older snapshot goes on: the Cleaner removes it after them.
+        insert_soft_delete(
+            conn, Resource(*table.name, partition.name), partition.location, txn_id=sync_txn,
+            highest_write_id=table.write_ids.high_watermark, purge=False,
+        )  # fmt: skip
+
+
+def _number(conn: Connection, tables: Sequence[TableAdvance]) -> None:
+    """The tables' numbering goes on above the source's."""
+    for table in tables:
+        if table.write_ids.high_watermark > table.known.high_watermark:
+            following = {"db": table.name.database, "tbl": table.name.name, "next": table.write_ids.high_watermark + 1}
+            if not conn.execute(_SET_NEXT, following).rowcount:
+                conn.execute(_FIRST, following)
+
+
+def _outdate(conn: Connection, tables: Sequence[TableAdvance]) -> None:
+    """Statistics of what is written stop being exact."""
+    for table in tables:
+        if table.written:
+            parts = find_partitions(conn, table.table, [w.partition for w in table.written if w.partition is not None])
+            high = table.write_ids.high_watermark
+            forget(conn, [(table.table.id, None, high), *((table.table.id, p.id, high) for p in parts.values())])
+
+
+def _complete(
+    conn: Connection, tables: Sequence[TableAdvance], owners: Mapping[TableName, tuple[int, int]], sync_txn: int
+) -> None:
+    """Completed components: what the replica's own Initiator goes by."""
+    rows = []
+    for table in tables:
+        txn_id = owners[table.name][0] if table.name in owners else sync_txn
+        rows += [
+            {
+                "txn_id": txn_id, "db": table.name.database, "tbl": table.name.name, "part": w.partition,
+                "write_id": w.write_id, "flag": "Y" if w.changes else "N",
+            }
+            for w in table.written
+        ]  # fmt: skip
+    if rows:
+        conn.execute(_COMPLETE, rows)
+
+
+def _note(conn: Connection, tables: Sequence[TableAdvance], request: Advance) -> None:
+    ids = [t.table.id for t in tables]
+    for part in chunks(ids):
+        conn.execute(_FORGET_PARAM, {"ids": list(part)})
+    if ids:
+        conn.execute(_SET_PARAM, [{"id": i, "value": str(request.state_id)} for i in ids])
+    write_records(conn, request.policy, [t.record(request.state_id) for t in tables])
+    finish_attempt(conn, request.policy, request.state_id)
+
+
+def _tell(conn: Connection, client: Verbs, owned: _Owners, resolved: _Resolved) -> None:
+    """Events of the replica's own log: its cache, its watchers and its replicas learn from them."""
+    told = [events.open_txn(owned.all)] if owned.all else []
+    told += [events.alloc_write_id(n.database, n.name, pairs) for n, pairs in sorted(owned.pairs.items())]
+    written: dict[int, list[tuple[str, int]]] = {}
+    for name, pairs in owned.pairs.items():
+        for txn_id, write_id in pairs.items():
+            written.setdefault(txn_id, []).append((name.database, write_id))
+    for name, (txn_id, write_id) in resolved.top.items():
+        written.setdefault(txn_id, []).append((name.database, write_id))
+    told += [events.commit_txn(t, written.get(t, ())) for t in [*owned.committed, *resolved.committed]]
+    told += [events.abort_txn(t, written.get(t, ())) for t in [*owned.aborted, *resolved.aborted]]
+    client.notifications.later(conn, told)

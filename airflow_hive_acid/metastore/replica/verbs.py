@@ -1,0 +1,146 @@
+"""The verbs of a replication target: what its replay of another Hive's txns calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.metastore.database.codes import AbortReason, TxnType
+from airflow_hive_acid.metastore.database.database import Repeat
+from airflow_hive_acid.metastore.names.objects import canonical_partition, table_name
+from airflow_hive_acid.metastore.notifications import events
+from airflow_hive_acid.metastore.txns import aborts, commits, replicas, txns
+from airflow_hive_acid.metastore.txns import events as txn_events
+from airflow_hive_acid.metastore.txns.opens import open_in_time
+from airflow_hive_acid.metastore.txns.write_ids import max_allocated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.verbs import Verbs
+
+
+class Replica:
+    """Replays txns under a policy: whatever is replayed twice is done once.
+
+    :param policy: name of the replication policy; source txn ids are unique within it.
+    """
+
+    def __init__(self, client: Verbs, policy: str) -> None:
+        self._client = client
+        self._policy = policy
+
+    def open_txns(self, source_txns: Sequence[int]) -> list[int]:
+        """Open a txn here for each source txn, in order; those opened before are returned again."""
+        client = self._client
+        request = txns.OpenRequest(client.user, client.host, 1, TxnType.REPL_CREATED, f"replication {self._policy}")
+
+        # Idempotent, unlike other opens: the mapping tells what a lost reply did.
+        ours = False
+
+        def operation(conn: Connection) -> list[int]:
+            nonlocal ours
+            known = replicas.mapped(conn, self._policy, source_txns)
+            targets = replicas.open_replicated(
+                conn, self._policy, source_txns, request, client.database.features(conn), client.gap_timeout_ms
+            )
+            if not known:
+                client.notifications.write(conn, [events.open_txn(targets)])
+                ours = True
+            return targets
+
+        def undo(conn: Connection, targets: list[int]) -> None:
+            if not ours:
+                return  # opened earlier, so there was time to see them
+            features = client.database.features(conn)
+            aborted = aborts.abort_txns(conn, targets, features, AbortReason.OPENED_LATE).aborted
+            for target in aborted:
+                replicas.forget_mapping(conn, target)
+            txn_events.aborted(conn, client.notifications, aborted)
+
+        return open_in_time(
+            client.database, client.gap_timeout_ms, lambda: client.database.run(operation, retry_duplicates=True), undo
+        )
+
+    def target_of(self, source_txn: int) -> int | None:
+        """The txn here, None when it is not open (any more)."""
+        return self._client.database.read(
+            lambda conn: replicas.mapped(conn, self._policy, [source_txn]).get(source_txn)
+        )
+
+    def allocate_write_ids(self, table: str, writes: Iterable[tuple[int, int]]) -> dict[int, int]:
+        """Give the txns the source's write ids.
+
+        :param writes: pairs of source txn and its write id.
+        """
+        name = table_name(table)
+        wanted = [replicas.SourceWrite(*w) for w in writes]
+
+        def operation(conn: Connection) -> dict[int, int]:
+            before = max_allocated(conn, name)
+            pairs = replicas.allocate_replicated(conn, self._policy, name, wanted)
+            if before >= max(pairs.values()):
+                return pairs  # replayed before
+            self._client.notifications.write(conn, [events.alloc_write_id(name.database, name.name, pairs)])
+            return pairs
+
+        return self._client.database.run(operation, retry_duplicates=True)
+
+    def commit_txn(self, source_txn: int, writes: Iterable[tuple[str, str | None, int]] = ()) -> None:
+        """Commit what the source committed; without mapping it was done before, and nothing happens.
+
+        :param writes: what the source recorded: table, partition, write id.
+        """
+        log = self._client.notifications
+        record = tuple((*table_name(t), None if p is None else canonical_partition(p), w) for t, p, w in writes)
+
+        def operation(conn: Connection) -> None:
+            target = replicas.mapped(conn, self._policy, [source_txn]).get(source_txn)
+            if target is None:
+                return
+            hooks = commits.CommitHooks(events=lambda c, facts: txn_events.committed(c, log, facts))
+            request = commits.CommitRequest(
+                target, hooks=hooks, replayed=commits.Replayed(self._policy, source_txn, record)
+            )
+            commits.commit_txn(conn, request, self._client.database.features(conn))
+
+        self._client.database.run(operation)
+
+    def abort_txn(self, source_txn: int) -> None:
+        """Abort what the source aborted; without mapping it was done before, and nothing happens."""
+
+        def operation(conn: Connection) -> None:
+            target = replicas.mapped(conn, self._policy, [source_txn]).get(source_txn)
+            if target is None:
+                return
+            aborts.abort_txn(conn, target, self._client.database.features(conn), AbortReason.REPLICATION)
+            replicas.forget_mapping(conn, target)
+            txn_events.aborted(conn, self._client.notifications, [target])
+
+        self._client.database.run(operation)
+
+    def set_write_id_state(self, write_ids: ValidWriteIdList | str, partitions: Sequence[str] = ()) -> bool:
+        """Make the write ids of a table that was just copied what they are at the source.
+
+        Where aborted ids are among them, the copied files may hold their rows: a major compaction of the table, or of
+        each partition, is asked for.
+
+        :returns: false when the table has write ids already.
+        """
+        state = ValidWriteIdList.parse(write_ids) if isinstance(write_ids, str) else write_ids
+        name = table_name(state.table or "")
+        client = self._client
+        request = txns.OpenRequest(client.user, client.host, 1, TxnType.DEFAULT, f"replication {self._policy}")
+
+        def operation(conn: Connection) -> bool:
+            return replicas.set_write_id_state(
+                conn, name, state, request, client.database.features(conn), client.gap_timeout_ms
+            )
+
+        done = client.database.run(operation, Repeat.BEFORE_COMMIT, retry_duplicates=True)
+        if done and state.aborted:
+            for partition in partitions or (None,):
+                client.compactions.enqueue(str(name), partition)
+        return done

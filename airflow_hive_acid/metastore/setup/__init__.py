@@ -1,0 +1,1 @@
+"""Creating, checking and upgrading the schema of a metastore."""

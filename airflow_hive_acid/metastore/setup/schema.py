@@ -1,0 +1,224 @@
+"""The metastore's schema: all tables, how to create them, and which Hive versions we serve.
+
+Hive's tables (lists 1.1 to 1.5) come from ``schema.hive_transactions`` and ``schema.hive_catalog``, those that only
+Hive itself uses from ``schema.hive_server``. Version gate: Hive 4.0, 4.1 and 4.2 have the same columns where it
+matters; 4.3 adds catalog columns that change uniqueness, so it is refused by ``VERSION``. Our own (``HIVE_ACID_*``,
+``HIVE_LEASE``) have a version of their own (``upgrade``) and never touch Hive's.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy import insert, select
+
+from airflow_hive_acid.errors import ConfigurationError, SchemaVersionError
+from airflow_hive_acid.metastore.schema.hive_catalog import *  # noqa: F403 - this module is the list of all tables
+from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS
+from airflow_hive_acid.metastore.schema.hive_server import SERVER_TABLES
+from airflow_hive_acid.metastore.schema.hive_transactions import *  # noqa: F403
+from airflow_hive_acid.metastore.schema.hive_transactions import (
+    HIVE_ACID_VERSION,
+    NEXT_COMPACTION_QUEUE_ID,
+    NEXT_LOCK_ID,
+    NOTIFICATION_SEQUENCE,
+    SEQUENCE_TABLE,
+    TXN_LOCK_TBL,
+    TXNS,
+    VERSION,
+)
+from airflow_hive_acid.metastore.schema.ours import *  # noqa: F403
+from airflow_hive_acid.metastore.schema.ours import EXTENSION_TABLES
+from airflow_hive_acid.metastore.schema.types import METADATA
+from airflow_hive_acid.metastore.setup.creation import all_or_nothing, creation
+from airflow_hive_acid.metastore.setup.upgrade import (
+    EXTENSION_VERSION as EXTENSION_VERSION,
+)
+from airflow_hive_acid.metastore.setup.upgrade import (
+    SchemaUpgrade as SchemaUpgrade,
+)
+from airflow_hive_acid.metastore.setup.upgrade import (
+    read_extension_version,
+    upgrade_extensions,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.database.database import Database
+
+SCHEMA_VERSION = "4.1.0"
+"""Version of the schema we create."""
+_SERVED = re.compile(r"4\.[012](\.\d+)+")
+_MODEL = "org.apache.hadoop.hive.metastore.model."
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What a metastore database holds.
+
+    :param version: Hive's schema version.
+    :param comment: Hive's comment to it.
+    :param extension_version: version of our tables, None when they are not there.
+    """
+
+    version: str
+    comment: str | None
+    extension_version: int | None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether our tables are all there, as this release wants them."""
+        return self.extension_version == EXTENSION_VERSION
+
+
+def create_schema(database: Database) -> None:
+    """Create all tables, Hive's and ours, with Hive's first rows; on a schema that is there, check it and add ours.
+
+    :raises ConfigurationError: when the directory of an embedded metastore cannot be made.
+    :raises SchemaVersionError: when the database holds another version or only some of the tables.
+    """
+    if database.path is not None and not database.path.exists():
+        try:
+            database.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the directory of the metastore {database.where} cannot be made ({error}); name another file"
+            ) from error
+        sqlite3.connect(database.path).close()
+
+    def create(conn: Connection) -> None:
+        with creation(conn):
+            _create(conn)
+
+    database.run(create)
+    database.forget_features()
+
+
+def upgrade_schema(database: Database) -> SchemaUpgrade:
+    """Create our own tables in a metastore that Hive's schema tool has made, or bring them to this release's version.
+
+    :return: what was done; nothing when everything was there.
+    :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore, or our tables are of a newer release.
+    """
+
+    def upgrade(conn: Connection) -> SchemaUpgrade:
+        with creation(conn):
+            return upgrade_extensions(conn, read_state(conn).extension_version)
+
+    done = database.run(upgrade)
+    database.forget_features()
+    return done
+
+
+def check_schema(database: Database) -> SchemaState:
+    """What the database holds.
+
+    :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore; names what was found and the remedy.
+    """
+    return database.read(read_state)
+
+
+def read_state(conn: Connection) -> SchemaState:
+    """The schema's state, checked (see :func:`check_schema`)."""
+    names = set(sa.inspect(conn).get_table_names())
+    if VERSION.name not in names:
+        found = f"it holds {len(names)} other tables" if names else "it is empty"
+        raise SchemaVersionError(
+            f"the database is no Hive metastore: {found} and no VERSION; run 'hive-acid schema create' on an empty one"
+        )
+    row = conn.execute(select(VERSION.c.SCHEMA_VERSION, VERSION.c.VERSION_COMMENT).where(VERSION.c.VER_ID == 1)).first()
+    if row is None:
+        raise SchemaVersionError(f"the metastore has no schema version: {_UNFINISHED}")
+    version = str(row[0])
+    if not _SERVED.fullmatch(version):
+        raise SchemaVersionError(
+            f"the metastore's schema version is {version}; served are 4.0, 4.1 and 4.2. {_what_to_do(version)}"
+        )
+    hive_tables = {t.name for t in METADATA.sorted_tables if t not in EXTENSION_TABLES}
+    missing = sorted(hive_tables - names - _OPTIONAL)
+    if missing:
+        raise SchemaVersionError(
+            f"the metastore of version {version} lacks the tables {', '.join(missing)}: {_UNFINISHED}"
+        )
+    extension = None
+    if HIVE_ACID_VERSION.name in names:
+        extension = read_extension_version(conn)
+    return SchemaState(version, row[1], extension)
+
+
+_UNFINISHED = (
+    "its creation was interrupted, or this user may not see all of it. If nobody uses it yet and it holds nothing, "
+    "drop the database and create it anew; if a Hive uses it, leave it as it is and check the user's rights and, with "
+    "that Hive's own tool, 'schematool -validate'"
+)
+
+
+def _what_to_do(version: str) -> str:
+    """What the owner of a metastore that we do not serve can do, and must not: a live Hive may stand on it."""
+    number = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?", version)
+    found = (int(number[1]), int(number[2] or 0)) if number else None
+    if found is None:
+        whose = "It is the version of no Hive we know"
+    elif found > (4, 2):
+        whose = f"It belongs to a Hive {found[0]}.{found[1]}, which needs a newer release of this package"
+    elif found >= (4, 0):
+        whose = "It belongs to an unreleased or changed build of Hive 4, whose tables may differ"
+    elif re.fullmatch(r"3\.1\.\d{4,}.*", version):
+        whose = "It belongs to a vendor's Hive (CDP, HDP), whose transactions follow a protocol of their own"
+    else:
+        whose = f"It belongs to a Hive {found[0]}.{found[1]}, whose transactions follow an older protocol"
+    return (
+        f"{whose}: this package neither reads nor writes through it, and has changed nothing. Never change the schema "
+        "while that Hive uses it (no schematool -upgradeSchema, no other version in VERSION): that Hive would fail, or "
+        "go on and damage its tables. The schema changes only with the Hive itself: all of its services stopped, a "
+        "backup made, and the new version's own schematool. Until then give this package a metastore of its own: "
+        "'hive-acid schema create' on an empty database"
+    )
+
+
+#: Hive itself copes without the first two: the features behind them are then off. The others are of no use to us.
+_OPTIONAL = {"MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID", *(t.name for t in SERVER_TABLES)}
+
+
+def _create(conn: Connection) -> None:
+    names = set(sa.inspect(conn).get_table_names())
+    if names & {t.name for t in METADATA.sorted_tables}:
+        upgrade_extensions(conn, read_state(conn).extension_version)
+        return
+    if names:
+        raise SchemaVersionError(
+            f"the database is not empty: it holds {len(names)} tables, among them {sorted(names)[0]}; "
+            "create the metastore in an empty database"
+        )
+    with all_or_nothing(conn, METADATA):
+        _create_all(conn)
+
+
+def _create_all(conn: Connection) -> None:
+    METADATA.create_all(conn, tables=[t for t in METADATA.sorted_tables if t not in EXTENSION_TABLES])
+    conn.execute(
+        insert(TXNS),
+        {"TXN_ID": 0, "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0, "TXN_USER": "", "TXN_HOST": ""},
+    )
+    conn.execute(insert(TXN_LOCK_TBL), {"TXN_LOCK": 1})
+    conn.execute(insert(NEXT_LOCK_ID), {"NL_NEXT": 1})
+    conn.execute(insert(NEXT_COMPACTION_QUEUE_ID), {"NCQ_NEXT": 1})
+    conn.execute(insert(NOTIFICATION_SEQUENCE), {"NNI_ID": 1, "NEXT_EVENT_ID": 1})
+    conn.execute(
+        insert(SEQUENCE_TABLE),
+        [{"SEQUENCE_NAME": _MODEL + name, "NEXT_VAL": 1} for name in ("MNotificationLog", "MTxnWriteNotificationLog")],
+    )
+    conn.execute(
+        insert(CTLGS), {"CTLG_ID": 1, "NAME": "hive", "DESC": "Default catalog for Hive", "LOCATION_URI": "TBD"}
+    )
+    upgrade_extensions(conn, None)
+    # Last, as in Hive's scripts: a schema without this row is unfinished.
+    conn.execute(
+        insert(VERSION),
+        {"VER_ID": 1, "SCHEMA_VERSION": SCHEMA_VERSION, "VERSION_COMMENT": f"Hive release version {SCHEMA_VERSION}"},
+    )

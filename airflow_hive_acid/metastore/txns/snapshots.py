@@ -1,0 +1,391 @@
+"""Snapshots: which txns and write ids a reader sees, taken in one statement (Hive's getOpenTxns, getValidWriteIds).
+
+R11: the txn list and the write id lists of all tables come from one database snapshot. Only what can matter is
+fetched: txns that are not committed or so young that an id below them may still appear, and per table the write ids of
+those txns, the largest one, and whether any is visible. What that leaves out cannot change the lists, and their cost
+does not grow with the table's history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import and_, bindparam, exists, func, literal, null, or_, select
+from sqlalchemy.dialects import postgresql
+
+from airflow_hive_acid.format.write_ids import (
+    OpenTxns,
+    ValidTxnList,
+    ValidWriteIdList,
+    fold_open_txns,
+    fold_write_ids,
+    read_txn_list,
+)
+from airflow_hive_acid.metastore.database.clock import smaller, statement_ms, statement_time
+from airflow_hive_acid.metastore.database.database import Result, Step, execute_batch, finish_batch
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.schema.hive_catalog import DBS, TABLE_PARAMS, TBLS
+from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from sqlalchemy.engine import Connection
+
+_GAP = bindparam("gap_timeout", type_=sa.BigInteger)
+FEW = 16
+"""Up to so many tables a statement has a place for each, and can be prepared."""
+_ARRAYS = 0
+"""Instead of a number of tables: their names are two arrays, so that a statement for any number can be prepared."""
+
+
+def _not_committed(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Open or aborted; no IN list, because the statements travel in batches."""
+    return or_(column == "o", column == "a")
+
+
+# One reading of the clock for the whole statement: a row must not be young in one place and old in another. Clock and
+# boundary are each computed once, and not for every young row, of which there are as many as txns in a second.
+_NOW = select(statement_ms()).scalar_subquery()
+_OLD = TXNS.alias("old")
+_BELOW = TXNS.alias("below")
+_BOUND = (
+    select(func.coalesce(func.max(_OLD.c.TXN_ID), 0).label("txn_id"))
+    .where(_OLD.c.TXN_STARTED < _NOW - _GAP)
+    .cte("bound")
+)
+_BOUNDARY = select(_BOUND.c.txn_id).scalar_subquery()
+#: Below an old row nothing can appear any more, however young a row there is: ids are given in order.
+_AGE = sa.case((TXNS.c.TXN_ID < _BOUNDARY, _GAP), else_=_NOW - TXNS.c.TXN_STARTED)
+_MATTERS = or_(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID >= _BOUNDARY)
+_OPEN_TXNS = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, _AGE).where(_MATTERS).order_by(TXNS.c.TXN_ID)
+_LARGEST_TXN = select(func.max(_BELOW.c.TXN_ID)).scalar_subquery()
+
+_T2W = TXN_TO_WRITE_ID
+_OTHER = TXN_TO_WRITE_ID.alias("t2w")
+_STATE = TXNS.alias("state")
+
+
+def _kind(number: int) -> sa.Label[int]:
+    return literal(number, sa.Integer).label("kind")
+
+
+def _no_text() -> sa.ColumnElement[Any]:
+    return sa.cast(null(), sa.String(256))
+
+
+def _no_number() -> sa.ColumnElement[Any]:
+    return sa.cast(null(), sa.BigInteger)
+
+
+def is_one_of(database: Any, name: Any, number: int | None) -> sa.ColumnElement[bool]:
+    """Whether a row is of one of the tables asked for: of that many, or of a list of any length."""
+    if number == _ARRAYS:
+        names = (sa.cast(bindparam(name, type_=sa.Text), postgresql.ARRAY(sa.Text)) for name in ("dbs", "tbls"))
+        asked = func.unnest(*names).table_valued("db", "tbl").render_derived(name="asked")
+        return sa.tuple_(database, name).in_(select(asked.c.db, asked.c.tbl))
+    if number is None:
+        return sa.tuple_(database, name).in_(bindparam("tables", expanding=True))
+    return or_(*(and_(database == bindparam(f"db_{i}"), name == bindparam(f"tbl_{i}")) for i in range(number)))
+
+
+def table_parameters(tables: Sequence[TableName]) -> dict[str, Any]:
+    """Values for :func:`is_one_of`."""
+    if len(tables) > FEW:
+        return {"tables": [tuple(t) for t in tables]}
+    databases = {f"db_{i}": t.database for i, t in enumerate(tables)}
+    return databases | {f"tbl_{i}": t.name for i, t in enumerate(tables)}
+
+
+def _array(words: Iterable[str]) -> str:
+    """PostgreSQL's text form of an array of texts."""
+    quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in words)
+    return "{" + ",".join(f'"{word}"' for word in quoted) + "}"
+
+
+def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select[Any], sa.Select[Any], sa.Select[Any]]:
+    """The statements about write ids.
+
+    :param floor: txns at or above it are looked at one by one, whatever became of them.
+    :param mark: the txn high-water mark.
+    :param number: of tables, None for a list.
+    """
+    in_tables = is_one_of(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, number)
+    columns = (_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, _T2W.c.T2W_TXNID, _T2W.c.T2W_WRITEID, _no_number())
+    not_committed = (
+        select(_kind(1), *columns)
+        .join(TXNS, TXNS.c.TXN_ID == _T2W.c.T2W_TXNID)
+        .where(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID < floor, in_tables)
+    )
+    recent = select(_kind(1), *columns).where(_T2W.c.T2W_TXNID >= floor, in_tables)
+    same = and_(_OTHER.c.T2W_DATABASE == NEXT_WRITE_ID.c.NWI_DATABASE, _OTHER.c.T2W_TABLE == NEXT_WRITE_ID.c.NWI_TABLE)
+    newest = (
+        select(_OTHER.c.T2W_WRITEID)
+        .where(same, _OTHER.c.T2W_TXNID <= mark)
+        .order_by(_OTHER.c.T2W_WRITEID.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    visible = (
+        select(_OTHER.c.T2W_WRITEID)
+        .where(
+            same,
+            _OTHER.c.T2W_TXNID < floor,
+            ~exists().where(_STATE.c.TXN_ID == _OTHER.c.T2W_TXNID, _not_committed(_STATE.c.TXN_STATE)),
+        )
+        .limit(1)
+        .scalar_subquery()
+    )
+    tables = select(
+        _kind(2),
+        NEXT_WRITE_ID.c.NWI_DATABASE,
+        NEXT_WRITE_ID.c.NWI_TABLE,
+        newest,
+        visible,
+        NEXT_WRITE_ID.c.NWI_NEXT,
+    ).where(is_one_of(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, number))
+    return not_committed, recent, tables
+
+
+_CURRENT = bindparam("current_txn", type_=sa.BigInteger)
+_MARK = sa.case((_CURRENT > 0, _CURRENT), else_=_LARGEST_TXN)
+#: A reader in a txn of its own sees nobody who began later. He may have waited for long: those who did are then old,
+#: and must be looked at one by one all the same.
+_FLOOR = smaller(_BOUNDARY, _MARK + 1)
+_AS_TXN_ROWS = select(
+    _kind(0),
+    TXNS.c.TXN_STATE,
+    _no_text(),
+    TXNS.c.TXN_ID,
+    sa.cast(TXNS.c.TXN_TYPE, sa.BigInteger),
+    _AGE,
+).where(_MATTERS)
+
+
+def _table_rows(number: int | None) -> sa.Select[Any]:
+    """The tables of these names: id, and whether they have write ids."""
+    parameter = and_(
+        TABLE_PARAMS.c.TBL_ID == TBLS.c.TBL_ID,
+        func.lower(TABLE_PARAMS.c.PARAM_KEY) == "transactional",
+        func.lower(TABLE_PARAMS.c.PARAM_VALUE) == "true",
+    )
+    transactional = sa.case((exists().where(parameter), sa.cast(1, sa.BigInteger)), else_=sa.cast(0, sa.BigInteger))
+    return (
+        select(_kind(3), DBS.c.NAME, TBLS.c.TBL_NAME, TBLS.c.TBL_ID, transactional, _no_number())
+        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        .where(DBS.c.CTLG_NAME == "hive", is_one_of(DBS.c.NAME, TBLS.c.TBL_NAME, number))
+    )
+
+
+@cache
+def _snapshot_of(number: int | None) -> sa.CompoundSelect[Any]:
+    """A fresh snapshot: txns and write ids in one statement."""
+    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, number))
+
+
+@cache
+def _snapshot_and_tables(number: int | None) -> sa.CompoundSelect[Any]:
+    """The same with the tables' ids."""
+    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, number), _table_rows(number))
+
+
+@cache
+def _for_list(number: int | None) -> sa.CompoundSelect[Any]:
+    """Write ids for a txn list given by the caller."""
+    floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
+    return sa.union_all(*_write_id_rows(floor, mark, number))
+
+
+@cache
+def _for_list_and_tables(number: int | None) -> sa.CompoundSelect[Any]:
+    """The same with the tables' ids, and what is open or aborted now, so that it is one statement."""
+    floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
+    ended_later = select(_kind(4), _no_text(), _no_text(), TXNS.c.TXN_ID, _no_number(), _no_number()).where(
+        _not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID <= mark
+    )
+    return sa.union_all(*_write_id_rows(floor, mark, number), _table_rows(number), ended_later)
+
+
+# What is open or aborted now, for lists that may not have seen it.
+_ENDED_LATER = select(TXNS.c.TXN_ID).where(_not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID <= bindparam("mark"))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One look at the metastore.
+
+    :param txns: what the txn list was folded from.
+    :param valid_txns: the reader's txn list.
+    :param write_ids: one list per table asked for.
+    """
+
+    txns: OpenTxns
+    valid_txns: ValidTxnList
+    write_ids: Mapping[TableName, ValidWriteIdList]
+
+    def same_lists(self, other: Snapshot) -> bool:
+        """Whether both see the same write ids of every table."""
+        return self.write_ids == other.write_ids
+
+
+def open_txns(conn: Connection, gap_timeout_ms: int) -> OpenTxns:
+    """Open and aborted txns (getOpenTxns)."""
+    parameters = {"gap_timeout": gap_timeout_ms, **statement_time(conn)}
+    rows = [(r[0], r[1], r[2], r[3]) for r in conn.execute(_OPEN_TXNS, parameters)]
+    return fold_open_txns(rows, gap_timeout_ms)
+
+
+def take_snapshot(
+    conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int, *, finish: bool = False
+) -> Snapshot:
+    """Txn list and write id lists of one moment (R11).
+
+    :param current_txn: the reader's own txn, 0 outside a txn.
+    :param finish: nothing else follows in this transaction.
+    """
+    return take_snapshot_and(conn, tables, current_txn, gap_timeout_ms, [], finish=finish)[0]
+
+
+def take_snapshot_and(
+    conn: Connection,
+    tables: Sequence[TableName],
+    current_txn: int,
+    gap_timeout_ms: int,
+    more: Sequence[Step],
+    *,
+    finish: bool = False,
+) -> tuple[Snapshot, list[Result]]:
+    """A snapshot, and what else is to be read right after it, in one round trip where that is possible.
+
+    :param finish: nothing else follows in this transaction.
+    """
+    if not tables:
+        opened = open_txns(conn, gap_timeout_ms)
+        return Snapshot(opened, read_txn_list(opened, current_txn), {}), execute_batch(conn, more)
+    parameters = {
+        "gap_timeout": gap_timeout_ms,
+        "current_txn": current_txn,
+        **table_parameters(tables),
+        **statement_time(conn),
+    }
+    txn_rows: list[tuple[int, str, int | None, int]] = []
+    rest = []
+    found, results = _rows(conn, _snapshot_of, tables, parameters, more, finish=finish)
+    for row in found:
+        if row[0] == 0:
+            txn_rows.append((row[3], row[1], row[4], row[5]))
+        else:
+            rest.append(row)
+    opened = fold_open_txns(sorted(txn_rows), gap_timeout_ms)
+    valid = read_txn_list(opened, current_txn)
+    return Snapshot(opened, valid, _fold_tables(tables, rest, valid, opened.low_boundary, frozenset())), results
+
+
+def valid_write_ids(
+    conn: Connection, tables: Sequence[TableName], txns: ValidTxnList
+) -> dict[TableName, ValidWriteIdList]:
+    """Write-id lists that a txn list given out earlier may see.
+
+    A txn that is open or aborted now, at or below the list's mark and unknown to the list, was not seen when it was
+    made: it counts as open (R11).
+    """
+    if not tables:
+        return {}
+    floor = txns.first_open_or_next
+    parameters = {**table_parameters(tables), "floor": floor, "mark": txns.high_watermark}
+    rows, _ = _rows(conn, _for_list, tables, parameters, [])
+    unseen = conn.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
+    return _fold_tables(tables, rows, txns, floor, frozenset(unseen))
+
+
+@dataclass(frozen=True, slots=True)
+class TableWriteIds:
+    """What a reader says of a table when it asks for its metadata.
+
+    :param table_id: TBL_ID.
+    :param write_ids: which write ids it sees; None for a table that has none.
+    """
+
+    table_id: int
+    write_ids: ValidWriteIdList | None
+
+
+def write_ids_and_table_ids(
+    conn: Connection,
+    tables: Sequence[TableName],
+    txns: ValidTxnList | None,
+    gap_timeout_ms: int,
+    current_txn: int = 0,
+) -> tuple[ValidTxnList, dict[TableName, TableWriteIds]]:
+    """Lists and ids of those of the tables that exist, in one statement (getValidWriteIdsAndTblIds).
+
+    :param txns: a txn list given out earlier; without it one is taken in the same statement (R11).
+    :param current_txn: the reader's own txn, if there is no list.
+    """
+    if txns is None:
+        parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **statement_time(conn)}
+        statement = _snapshot_and_tables
+    else:
+        parameters = {"floor": txns.first_open_or_next, "mark": txns.high_watermark}
+        statement = _for_list_and_tables
+    rows, _ = _rows(conn, statement, tables, {**parameters, **table_parameters(tables)}, [], finish=True)
+    by_kind: dict[int, list[Any]] = {kind: [] for kind in range(5)}
+    for row in rows:
+        by_kind[row[0]].append(row)
+    if txns is None:
+        opened = fold_open_txns(sorted((r[3], r[1], r[4], r[5]) for r in by_kind[0]), gap_timeout_ms)
+        valid, floor, unseen = read_txn_list(opened, current_txn), opened.low_boundary, frozenset[int]()
+    else:
+        valid, floor, unseen = txns, parameters["floor"], frozenset(r[3] for r in by_kind[4])
+    lists = _fold_tables(tables, [*by_kind[1], *by_kind[2]], valid, floor, unseen)
+    found = {TableName(r[1], r[2]): TableWriteIds(r[3], None) for r in by_kind[3]}
+    for _, db, name, table_id, transactional, _ in by_kind[3]:
+        if transactional:
+            found[TableName(db, name)] = TableWriteIds(table_id, lists[TableName(db, name)])
+    return valid, found
+
+
+def _rows(
+    conn: Connection,
+    statement: Callable[[int | None], sa.CompoundSelect[Any]],
+    tables: Sequence[TableName],
+    parameters: dict[str, Any],
+    more: Sequence[Step],
+    *,
+    finish: bool = False,
+) -> tuple[Sequence[Any], list[Result]]:
+    number = len(tables)
+    if number > FEW:
+        if conn.dialect.name != "postgresql":
+            return conn.execute(statement(None), parameters).all(), execute_batch(conn, more)
+        del parameters["tables"]
+        parameters |= {"dbs": _array(t.database for t in tables), "tbls": _array(t.name for t in tables)}
+        number = _ARRAYS
+    first, *rest = (finish_batch if finish else execute_batch)(conn, [Step(statement(number), parameters), *more])
+    return first.rows, rest
+
+
+def _fold_tables(
+    tables: Sequence[TableName], rows: Iterable[Any], txns: ValidTxnList, floor: int, unseen: frozenset[int]
+) -> dict[TableName, ValidWriteIdList]:
+    pairs: dict[TableName, list[tuple[int, int]]] = {t: [] for t in tables}
+    following: dict[TableName, int] = {}
+    for kind, database, name, first, second, third in rows:
+        table = TableName(database, name)
+        if kind == 1:
+            pairs[table].append((first, second))
+            continue
+        following[table] = third
+        # The largest write id at or below the mark, and one visible one, stand for all that were not fetched; both
+        # belong to txns that the snapshot sees, so any txn id below the floor will do.
+        known = {write_id for _, write_id in pairs[table]}
+        pairs[table].extend((0, w) for w in {first, second} - known if w is not None)
+    return {t: fold_write_ids(str(t), _distinct(pairs[t]), txns, following.get(t), unseen) for t in tables}
+
+
+def _distinct(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Each write id once; a row that names its txn is preferred to a stand-in."""
+    return [(txn, write_id) for write_id, txn in dict(sorted((w, t) for t, w in pairs)).items()]
