@@ -91,7 +91,7 @@ def test_the_changes_that_an_asset_event_names_are_read_as_the_page_does(orders,
 
     told = [
         SimpleNamespace(extra={"payload": {**commit.to_document(), "conn_id": "hive_acid_default"}})
-        for commit in CommitLog(client).read(0).commits
+        for commit in CommitLog(client.database, client.notifications).read(0).commits
         if str(commit.table) == orders
     ]
     read = []

@@ -134,6 +134,10 @@ class Beats:
         self._client = client
         self._alive: dict[int, None] = {}
         self._lost: dict[int, HiveAcidError] = {}
+        self._ends: dict[int, Callable[[], object]] = {}
+
+    def end_later(self, txn_id: int, end: Callable[[], object]) -> None:
+        self._ends[txn_id] = end
 
     def add(self, txn_id: int) -> bool:
         is_new = txn_id not in self._alive
@@ -143,17 +147,28 @@ class Beats:
     def remove(self, txn_id: int) -> None:
         self._alive.pop(txn_id, None)
         self._lost.pop(txn_id, None)
+        self._ends.pop(txn_id, None)
 
     def lost(self, txn_id: int) -> HiveAcidError | None:
         return self._lost.get(txn_id)
 
     def close(self) -> None:
         self._alive.clear()
+        self._ends.clear()
 
     def beat(self) -> None:
         """Once for each txn."""
         from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 
+        for txn_id, end in list(self._ends.items()):
+            try:
+                end()
+            except MetastoreUnavailableError:
+                continue
+            except HiveAcidError:
+                self.remove(txn_id)  # it has ended by itself
+            else:
+                self.remove(txn_id)
         for txn_id in list(self._alive):
             try:
                 self._client.heartbeat(txn_id)

@@ -93,7 +93,10 @@ def test_dag_loads_changes_waits_for_locks_and_asks_for_compaction_and_the_worke
     assert worked["rows"] == AFTER
     txns = [s["txn_id"] for s in worked["statements"] if s["kind"] in ("update", "delete")]
     assert txns[0] == txns[1]
-    told = {commit.write_id: commit.to_document() for commit in CommitLog(client).read(0).commits}
+    told = {
+        commit.write_id: commit.to_document()
+        for commit in CommitLog(client.database, client.notifications).read(0).commits
+    }
     assert {write_id: document["rows"] for write_id, document in told.items()} == {
         1: {"inserted": 3, "updated": 0, "deleted": 0},
         2: {"inserted": 0, "updated": 1, "deleted": 1},

@@ -18,6 +18,7 @@ from airflow_hive_acid.maintenance.trash import purge_trash, restore_into
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.compaction.trash_records import Trashed
+from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.replication import graves
 from airflow_hive_acid.replication.acid_tables import create_like, fence_syncs, staging_of_syncs
 from airflow_hive_acid.replication.site import Site
@@ -93,9 +94,14 @@ def _resource(client: MetastoreClient) -> Any:
     return Resource("default", "t", None)
 
 
+def _move(world: World, source: str) -> None:
+    with world.files.moving(world.txn_id, table_name("default.t"), [(source, f"{world.location}_new")]):
+        raise AssertionError("it was moved")
+
+
 RAISES: dict[str, Callable[[World], object]] = {
-    "DDL: move": lambda w: w.files.move(w.location, f"{w.location}_new"),
-    "DDL: move of what is not there": lambda w: w.files.move(f"{w.location}_x", f"{w.location}_new"),
+    "DDL: move": lambda w: _move(w, w.location),
+    "DDL: move of what is not there": lambda w: _move(w, f"{w.location}_x"),
     "plain: undo": lambda w: undo(w.fs, f"{w.staging}.undo", w.plain, w.location),
     "plain: undo_fenced": lambda w: undo_fenced(w.fs, w.staging, w.plain, w.location, "note"),
     "trash: restore": lambda w: restore_into(w.client, w.fs, "b1", f"{WAREHOUSE}/restored"),

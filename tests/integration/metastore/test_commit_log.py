@@ -61,7 +61,7 @@ def delete(client: MetastoreClient, *statements: Any) -> None:
 
 
 def test_commits_are_told_with_tables_partitions_and_operations(tables: MetastoreClient) -> None:
-    log = CommitLog(tables)
+    log = CommitLog(tables.database, tables.notifications)
     after = log.latest()
     assert log.read(after).upto == after
     first = write(tables, "insert", "k=a", "k=b")
@@ -84,14 +84,14 @@ def test_commits_are_told_with_tables_partitions_and_operations(tables: Metastor
 
 
 def test_txn_that_wrote_nothing_is_not_told(tables: MetastoreClient) -> None:
-    log = CommitLog(tables)
+    log = CommitLog(tables.database, tables.notifications)
     after = log.latest()
     write(tables, "update")
     assert told(log.read(after)) == []
 
 
 def test_rows_files_and_bytes_of_our_jobs_are_told(tables: MetastoreClient) -> None:
-    log = CommitLog(tables)
+    log = CommitLog(tables.database, tables.notifications)
     after = log.latest()
     with tables.begin({"db.u": "insert"}) as txn:
         for statement, (inserted, updated) in enumerate([(3, 0), (1, 2)]):
@@ -109,7 +109,7 @@ def test_rows_files_and_bytes_of_our_jobs_are_told(tables: MetastoreClient) -> N
 
 
 def test_compactions_are_no_commits_also_at_the_end_of_a_page(tables: MetastoreClient) -> None:
-    log = CommitLog(tables)
+    log = CommitLog(tables.database, tables.notifications)
     after = log.latest()
     txn_id = tables.open_txn(type=TxnType.COMPACTION)
     row = {"CQ_ID": 77, "CQ_DATABASE": "db", "CQ_TABLE": "u", "CQ_STATE": "w", "CQ_TYPE": "a", "CQ_TXN_ID": txn_id}
@@ -117,7 +117,7 @@ def test_compactions_are_no_commits_also_at_the_end_of_a_page(tables: MetastoreC
     tables.commit_txn(txn_id)
     later = write(tables, "insert", table="db.u")
     for size in range(2, 8):
-        paged, position, found = CommitLog(tables, size), after, []
+        paged, position, found = CommitLog(tables.database, tables.notifications, size), after, []
         while (page := paged.read(position)).upto > position:
             found += [c.txn_id for c in page.commits]
             assert page.missed == ()
@@ -137,7 +137,7 @@ def test_whoever_reads_late_finds_what_housekeeping_has_left(
     monkeypatch.setattr(commit_log, "_SETTLED_SECONDS", -60)
     early = tables.begin({"db.u": "insert"})
     other = tables.begin({"db.t": "insert"}, partitioned=["db.t"])
-    after = CommitLog(tables).latest()
+    after = CommitLog(tables.database, tables.notifications).latest()
     early.commit()
     other.add_partitions("db.t", ["k=a"])
     other.commit()
@@ -145,7 +145,7 @@ def test_whoever_reads_late_finds_what_housekeeping_has_left(
     early_rows = sa.delete(COMPLETED_TXN_COMPONENTS).where(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == early.txn_id)
     delete(tables, sa.delete(TXN_TO_WRITE_ID), early_rows)
     for size in (commit_log.PAGE, 2):
-        log, position, found = CommitLog(tables, size), after, []
+        log, position, found = CommitLog(tables.database, tables.notifications, size), after, []
         while (page := log.read(position)).upto > position:
             found += told(page)
             position = page.upto
@@ -156,11 +156,13 @@ def test_whoever_reads_late_finds_what_housekeeping_has_left(
         ]
     # Without the log's help, components tell their tables.
     delete(tables, sa.delete(NOTIFICATION_LOG).where(NOTIFICATION_LOG.c.EVENT_TYPE == "ALLOC_WRITE_ID_EVENT"))
-    assert (other.txn_id, "db.t", 1, ("insert",), ("k=a",)) in told(CommitLog(tables).read(after))
+    assert (other.txn_id, "db.t", 1, ("insert",), ("k=a",)) in told(
+        CommitLog(tables.database, tables.notifications).read(after)
+    )
 
 
 def test_what_was_purged_is_told_and_reading_goes_on_from_the_oldest(tables: MetastoreClient) -> None:
-    log = CommitLog(tables)
+    log = CommitLog(tables.database, tables.notifications)
     after = log.latest()
     write(tables, "insert", table="db.u")
     purged = log.latest()
@@ -178,7 +180,7 @@ def test_what_was_purged_is_told_and_reading_goes_on_from_the_oldest(tables: Met
 
 def test_log_that_begins_anew_is_told(tables: MetastoreClient) -> None:
     write(tables, "insert", table="db.u")
-    log = CommitLog(tables)
+    log = CommitLog(tables.database, tables.notifications)
     after = log.latest()
     delete(tables, sa.delete(NOTIFICATION_LOG), sa.update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=2))
     page = log.read(after)
@@ -187,7 +189,7 @@ def test_log_that_begins_anew_is_told(tables: MetastoreClient) -> None:
 
 
 def test_event_that_nobody_can_read_is_a_gap_and_no_end(tables: MetastoreClient) -> None:
-    log = CommitLog(tables)
+    log = CommitLog(tables.database, tables.notifications)
     after = log.latest()
     write(tables, "insert", table="db.u")
     broken = log.latest()
@@ -205,11 +207,11 @@ def test_event_that_nobody_can_read_is_a_gap_and_no_end(tables: MetastoreClient)
 def test_metastore_that_writes_no_events_says_how_to_have_it_write_some(metastore_url: str) -> None:
     off = Settings({Source.CONNECTION: {"hive.metastore.event.db.listener.on": "false"}})
     with MetastoreClient(metastore_url, off) as client, pytest.raises(InvalidArgumentsError, match="DbNotification"):
-        CommitLog(client).latest()
+        CommitLog(client.database, client.notifications).latest()
 
 
 def test_document_of_a_commit_is_json(tables: MetastoreClient) -> None:
-    log = CommitLog(tables)
+    log = CommitLog(tables.database, tables.notifications)
     after = log.latest()
     write(tables, "insert", "k=a")
     (commit,) = log.read(after).commits

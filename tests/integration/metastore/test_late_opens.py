@@ -55,7 +55,7 @@ def slow_at_first(monkeypatch: pytest.MonkeyPatch, rows: Any, *, really: bool) -
 
         return genuine(database, gap, aged, undo, timer=lambda: next(seconds))
 
-    for module in ("verbs", "replica"):
+    for module in ("verbs", "replica.verbs"):
         monkeypatch.setattr(f"airflow_hive_acid.metastore.{module}.open_in_time", told)
 
 

@@ -229,7 +229,7 @@ def test_watcher_that_comes_late_catches_up_by_itself_page_by_page(tables, conn_
     t3  the triggerer starts; the stream begins at the end of the log
     """
     monkeypatch.setattr(watching, "_PAGES_AT_ONCE", 1)
-    monkeypatch.setattr(watching, "_new_log", lambda client: CommitLog(client, page=3))
+    monkeypatch.setattr(watching, "_new_log", lambda client: CommitLog(client.database, client.notifications, page=3))
     world, expected = begun(tables, conn_id)
     expected = {TABLE: [*expected[TABLE], *(write(tables, "k=b") for _ in range(7))], PARTITION: expected[PARTITION]}
     world.start()
