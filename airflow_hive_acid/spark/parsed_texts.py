@@ -8,6 +8,7 @@ may run a program of the operating system.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import UnsupportedStatementError
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 # Leaves of a parsed plan that bring no rows from anywhere; functions are the business of Spark's registry.
 _HARMLESS = ("OneRowRelation", "LocalRelation", "UnresolvedInlineTable", "UnresolvedTableValuedFunction")
-_SCRIPT = "ScriptTransformation"
+# A node of a printed plan, and not a word in somebody's text.
+_SCRIPT = re.compile(r"^[ :+'-]*ScriptTransformation\b", re.MULTILINE)
 
 
 def check_texts(session: SparkSession, spec: JobSpec) -> None:
@@ -92,7 +94,7 @@ class _Check:
         return self._logical.Filter(expression, self._logical.OneRowRelation())
 
     def _plan(self, plan: Any) -> None:
-        if _SCRIPT in plan.treeString():
+        if _SCRIPT.search(plan.treeString()):
             raise UnsupportedStatementError("SELECT TRANSFORM, MAP and REDUCE … USING are not supported")
         named = set(self._views)
         leaves: list[Any] = []

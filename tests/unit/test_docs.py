@@ -143,3 +143,19 @@ def test_every_decision_is_listed_under_its_number_and_title() -> None:
 def test_the_glossary_says_each_word_once() -> None:
     words = re.findall(r"^\| ([^|]+?) \|", (ROOT / "docs" / "glossary.md").read_text(), re.M)[2:]
     assert sorted(set(words)) == sorted(words)
+
+
+def test_the_page_on_architecture_names_what_there_is() -> None:
+    """Each path is there, and the rooms of the metastore are those whose floors are checked, in their order."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "airflow_hive_acid"
+    for path in re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:/|\.py))`", text):
+        assert (package / path).exists() or (ROOT / path).exists(), path
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (layers,) = [c["layers"] for c in contracts if c.get("containers") == ["airflow_hive_acid.metastore"]]
+    rows = re.findall(r"^\| (`[^|]*) \|", text.partition("## The rooms of the metastore")[2].partition("## ")[0], re.M)
+    told = [set(re.findall(r"`([a-z_]+)`", row)) for row in rows]
+    checked = [set(layer.split(" | ")) for layer in reversed(layers) if layer != "client_base"]
+    assert told == checked

@@ -103,10 +103,12 @@ def test_spark_itself_says_which_relations_a_text_names(spark: SparkSession, tab
         ("SELECT * FROM explode(TABLE(ice.db.t))", "`ice`.`db`.`t` as a relation"),
         ("SELECT * FROM v VERSION AS OF 1", "RelationTimeTravel"),
         ("SELECT * FROM (FROM v MAP id USING 'cat' AS x)", "USING are not supported"),
+        ("WITH c AS (FROM v MAP id USING 'cat' AS x) FROM c", "USING are not supported"),
         ("INSERT INTO v SELECT 1", "PARSE_SYNTAX_ERROR"),
         ("DROP VIEW v", "PARSE_SYNTAX_ERROR"),
     ):
         assert said in (refused(Export(query, "file:/x", "orc", {}, (), "file:/y")) or ""), query
+    assert refused(Select("SELECT 'ScriptTransformation', ': ScriptTransformation' FROM v", "file:/x")) is None
 
 
 def test_conditions_and_values_name_only_views(spark: SparkSession, table: Any) -> None:
