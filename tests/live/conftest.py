@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.testing import HiveAcidTestbed
-from tests.conftest import new_postgresql_database
+from tests import postgresql_servers
 from tests.live.processes import LiveAirflow
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def testbed(directory: Path, postgresql_server: str) -> Iterator[HiveAcidTestbed
     """A metastore on PostgreSQL with the DAGs' tables; a task waits half a second itself before it defers."""
     testbed = HiveAcidTestbed(
         directory / "hive-acid",
-        metastore_url=new_postgresql_database(postgresql_server),
+        metastore_url=postgresql_servers.new_database(postgresql_server),
         spark_master="local[1]",
         settings={"hive.acid.lock.defer.after": "500ms"},
     )

@@ -13,7 +13,7 @@ from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.testing import HiveAcidTestbed
 from airflow_hive_acid.testing.dags import make_database, register
-from tests.conftest import new_postgresql_database
+from tests import postgresql_servers
 from tests.integration.engine.conftest import FakeSpark
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def postgresql_testbed(
     postgresql_server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[HiveAcidTestbed]:
     """A metastore on PostgreSQL whatever ``--backend`` says, and Airflow's connections to it and to local Spark."""
-    testbed = HiveAcidTestbed(tmp_path, metastore_url=new_postgresql_database(postgresql_server))
+    testbed = HiveAcidTestbed(tmp_path, metastore_url=postgresql_servers.new_database(postgresql_server))
     for name, value in testbed.connections.items():
         monkeypatch.setenv(name, value)
     yield testbed
