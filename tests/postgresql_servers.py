@@ -77,8 +77,8 @@ def _started(start: Callable[[], Any]) -> Any:
 def _forgo_durability(url: str) -> None:
     """Nobody will miss these databases after a power cut, and the disk has better things to do."""
     with _connected(url) as connection:
-        for statement in ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off"):
-            connection.execute(sa.DDL(statement))
+        for setting in ("fsync = off", "full_page_writes = off", "max_wal_size = '64MB'"):
+            connection.execute(sa.DDL(f"ALTER SYSTEM SET {setting}"))
         connection.execute(sa.select(sa.func.pg_reload_conf()))
 
 

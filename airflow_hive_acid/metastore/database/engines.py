@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from airflow_hive_acid.metastore.database.compiled import CompiledStatements
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -63,6 +65,7 @@ def _make_engine(url: sa.URL, pool_size: int, connect_seconds: int, *, patient: 
         max_overflow=20,
         connect_args=given,
         pool_pre_ping=not patient,
+        execution_options={"compiled_cache": CompiledStatements()},
     )
     if url.get_backend_name() == "mysql":
         event.listen(engine, "connect", _prepare_mysql)
@@ -94,7 +97,8 @@ def _sqlite_engine(url: sa.URL, pool_size: int) -> Engine:
             raise
         return connection
 
-    return sa.create_engine(url, creator=connect, pool_size=pool_size, max_overflow=20)
+    options = {"compiled_cache": CompiledStatements()}
+    return sa.create_engine(url, creator=connect, pool_size=pool_size, max_overflow=20, execution_options=options)
 
 
 @contextlib.contextmanager

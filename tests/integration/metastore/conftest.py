@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore import MetastoreClient
 
+NAMES = sorted(METADATA.tables)
+
 
 class Rows:
     """Reads and changes rows of a metastore directly."""
@@ -38,7 +40,9 @@ class Rows:
 
     def counts(self) -> dict[str, int]:
         """Number of rows of every table that txns, locks and compactions use."""
-        return {name: self.count(name) for name in sorted(METADATA.tables)}
+        tables = (sa.select(sa.literal(name), sa.func.count()).select_from(METADATA.tables[name]) for name in NAMES)
+        with self._client.database.reading() as conn:
+            return {row[0]: row[1] for row in conn.execute(sa.union_all(*tables))}
 
     def change(self, statement: Any) -> int:
         with self._client.database.transaction() as conn:

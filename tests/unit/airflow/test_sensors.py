@@ -417,8 +417,8 @@ class Waits(QuestionTrigger):
     """Waits for a number."""
 
     def __init__(self, number, until=None, hive_acid_conn_id="acid", poll_interval=0.0):
-        super().__init__(hive_acid_conn_id, poll_interval)
-        self.number, self.until = number, until
+        super().__init__(until, hive_acid_conn_id, poll_interval)
+        self.number = number
 
     def question(self):
         return Number(self.number)
