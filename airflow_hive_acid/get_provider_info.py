@@ -70,7 +70,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "schemes": ["hiveacid"],
                 "handler": "airflow_hive_acid.hooks.assets.check_uri",
-                "to_openlineage_converter": "airflow_hive_acid.hooks.lineage.to_openlineage",
+                "to_openlineage_converter": "airflow_hive_acid.hooks.datasets.to_openlineage",
             }
         ],
         "connection-types": [_connection_type()],

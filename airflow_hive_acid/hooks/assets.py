@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from urllib.parse import SplitResult
 
-    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.hooks.interface import ConnectedHook
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
 
 SCHEME = "hiveacid"
@@ -92,7 +92,7 @@ def commits(triggering_asset_events: Mapping[Any, Iterable[Any]]) -> list[dict[s
 
 
 def tell_commits(
-    task: Any, context: Mapping[str, Any], hook: HiveAcidHook, document: Mapping[str, Any], *, again: bool = False
+    task: Any, context: Mapping[str, Any], hook: ConnectedHook, document: Mapping[str, Any], *, again: bool = False
 ) -> int:
     """Have a task tell of its commits when it succeeds, if that is the operators' part.
 

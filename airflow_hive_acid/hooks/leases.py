@@ -26,7 +26,7 @@ from airflow_hive_acid.metastore.leases.model import Lease, new_secret
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.hooks.interface import ConnectedHook
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.leases.keeper import KeptLease
 
@@ -111,7 +111,7 @@ def secret_of_task(
 
 
 @contextlib.contextmanager
-def kept_lease(hook: HiveAcidHook, sealed: object) -> Iterator[KeptLease | None]:
+def kept_lease(hook: ConnectedHook, sealed: object) -> Iterator[KeptLease | None]:
     """Extend the lease of a document while a block runs; None, or an empty text, is no lease.
 
     :raises LeaseEndedError: before the block, when the lease is not held; after it, when it failed because the lease

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from airflow_hive_acid.engine.events import (
     JobFinished,
@@ -24,12 +24,10 @@ from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.assets import table_asset
 
 if TYPE_CHECKING:
-    from airflow.sdk import Asset
-    from openlineage.client.event_v2 import Dataset
+    from airflow.sdk import BaseHook
 
     from airflow_hive_acid.engine.events import Event
     from airflow_hive_acid.hooks.connection import HiveAcidConnection
-    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.lineage_values import Lineage
 
@@ -187,7 +185,7 @@ def namespace_of(connection: HiveAcidConnection, settings: Settings) -> str:
     return _hive(url.host, url.port) if url.host else _hive(connection.conn_id, None)
 
 
-def report_to_airflow(hook: HiveAcidHook, collected: Collected, conn_id: str) -> None:
+def report_to_airflow(hook: BaseHook, collected: Collected, conn_id: str) -> None:
     """Tell Airflow's hook lineage of the tables, where something reads it: for code of one's own that uses the hook.
 
     Without a reader nothing is imported: making the collector would load the asset modules of every provider.
@@ -205,22 +203,6 @@ def report_to_airflow(hook: HiveAcidHook, collected: Collected, conn_id: str) ->
     for table, output in {**collected.still_open(), **collected.outputs}.items():
         extra: dict[str, Any] = {"write_id": output.write_id, "rows": output.inserted + output.updated}
         collector.add_output_asset(context=hook, uri=table_asset(table, conn_id).uri, asset_extra=extra)
-
-
-def to_openlineage(asset: Asset, lineage_context: object) -> Dataset:
-    """The dataset of an asset of ours, a partition's being that of its table: for inlets, outlets and hook lineage.
-
-    :param lineage_context: the hook that told of it, if one did.
-    """
-    from openlineage.client.event_v2 import Dataset
-
-    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-
-    uri = urlsplit(asset.uri)
-    database, table = (unquote(part) for part in uri.path.removeprefix("/").split("/")[:2])
-    known = isinstance(lineage_context, HiveAcidHook) and lineage_context.hive_acid_conn_id == uri.netloc
-    hook = lineage_context if known else HiveAcidHook(uri.netloc)
-    return Dataset(namespace_of(hook.connection, hook.settings), f"{database}.{table}")  # type: ignore[attr-defined]
 
 
 def _hive(host: str, port: int | None) -> str:

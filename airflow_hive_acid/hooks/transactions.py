@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine, StatementResult
     from airflow_hive_acid.engine.members import Membership
     from airflow_hive_acid.engine.results import Rows
-    from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+    from airflow_hive_acid.hooks.interface import ConnectedHook
     from airflow_hive_acid.metastore.records.shared_rules import SharedTxn
 
 DOCUMENT_VERSION = 1
@@ -153,7 +153,7 @@ class JoinedTransaction:
 
 
 @contextlib.contextmanager
-def join(hook: HiveAcidHook, transaction: object) -> Iterator[JoinedTransaction]:
+def join(hook: ConnectedHook, transaction: object) -> Iterator[JoinedTransaction]:
     """Work in a transaction across tasks while a block of a task function runs.
 
     :param transaction: what the task returned that begins it (``txn.output``).

@@ -17,8 +17,9 @@ from airflow_hive_acid.engine.events import (
     TransactionOpened,
 )
 from airflow_hive_acid.hooks.assets import table_asset
+from airflow_hive_acid.hooks.datasets import to_openlineage
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.hooks.lineage import Collected, report_to_airflow, to_openlineage
+from airflow_hive_acid.hooks.lineage import Collected, report_to_airflow
 from airflow_hive_acid.operators.changes import (
     HiveAcidDeleteOperator,
     HiveAcidInsertOperator,

@@ -1,0 +1,49 @@
+"""No file of the package imports another in a circle; what is imported for type checkers counts."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from pathlib import Path
+
+import airflow_hive_acid
+
+_ROOT = Path(airflow_hive_acid.__file__).parent
+
+
+def _modules() -> dict[str, Path]:
+    names = {}
+    for path in _ROOT.rglob("*.py"):
+        parts = (_ROOT.name, *path.relative_to(_ROOT).with_suffix("").parts)
+        names[".".join(parts).removesuffix(".__init__")] = path
+    return names
+
+
+def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
+    """Modules of ours that a file imports anywhere in it; a package counts where a name of its own is taken."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = {each.name: f"{node.module}.{each.name}" for each in node.names}
+            found |= {full if full in modules else node.module for full in inner.values()}
+    return found & modules.keys()
+
+
+def _graph(modules: dict[str, Path]) -> dict[str, set[str]]:
+    return {name: _imported(path, modules) - {name} for name, path in modules.items()}
+
+
+def test_no_file_imports_another_in_a_circle() -> None:
+    graph = _graph(_modules())
+    assert len(graph) > 500
+    graphlib.TopologicalSorter(graph).prepare()  # names the circle
+
+
+def test_a_circle_for_type_checkers_would_be_found(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.write_text("from package import other\n")
+    other.write_text("if TYPE_CHECKING:\n    from package.one import One\n")
+    graph = _graph({"package.one": one, "package.other": other})
+    assert graph == {"package.one": {"package.other"}, "package.other": {"package.one"}}
