@@ -143,6 +143,13 @@ class SnapshotTooOldError(CorruptTableError):
     """The snapshot needs directories that compaction and Cleaner have replaced: its txn was not kept open."""
 
 
+class FilesGoneError(CorruptTableError):
+    """Files of a table hold other rows than its commits have counted, or lack what a commit has published.
+
+    Only where ``hive.acid.read.verify`` is on.
+    """
+
+
 class UnsafePathError(HiveAcidError):
     """A path lies outside the table it is said to belong to; nothing was touched."""
 

@@ -14,12 +14,13 @@ from sqlglot import exp
 
 from airflow_hive_acid.engine.snapshots import partition_refs
 from airflow_hive_acid.errors import UnsupportedStatementError
+from airflow_hive_acid.format.jobs import PartitionRef
+from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.catalog.partition_conditions import And, Compare, Condition, In, Or
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from airflow_hive_acid.format.jobs import PartitionRef
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
     from airflow_hive_acid.metastore.catalog.model import Partition, Table
     from airflow_hive_acid.sql.pruning import PartitionFilter
@@ -86,6 +87,16 @@ class KnownPartitions(Mapping[str, "PartitionRef"]):
     def made(self, ref: PartitionRef) -> None:
         """Note a partition that the catalog gets at the commit."""
         self._made[ref.name] = ref
+
+    def with_values(self, given: Mapping[str, str]) -> list[PartitionRef]:
+        """Those with the given values of some columns; one without a name for a table that has no partitions."""
+        if not self._table.is_partitioned:
+            return [PartitionRef("", self._table.location)]
+        names = [column.name for column in self._table.partition_columns]
+        if set(names) <= given.keys():
+            name = partition_name((column, given[column]) for column in names)
+            return [self[name]] if name in self else []
+        return [p for p in self.values() if given.items() <= dict(zip(names, p.values, strict=True)).items()]
 
     def __getitem__(self, name: str) -> PartitionRef:
         self.look_up([name])

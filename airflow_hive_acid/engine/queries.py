@@ -21,6 +21,7 @@ from airflow_hive_acid.engine.planned import tell
 from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import JobSpec
+from airflow_hive_acid.maintenance.expected import with_expected
 from airflow_hive_acid.metastore.protocol.transaction import read_document
 
 if TYPE_CHECKING:
@@ -147,4 +148,5 @@ def _snapshot(
         partitions = KnownPartitions(context.client.catalog, table).matching(read.partitions)
     if reader is None or not table.is_transactional:
         return looks.snapshot(table, read, partitions, None, None)
-    return looks.snapshot(table, read, partitions, reader.snapshot[read.table], reader.valid_txns)
+    seen = looks.snapshot(table, read, partitions, reader.snapshot[read.table], reader.valid_txns)
+    return with_expected(context.client, context.settings, table, seen)

@@ -44,7 +44,7 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.buckets import MAX_STATEMENT
 from airflow_hive_acid.format.jobs import Insert, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import staging_name
-from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.maintenance.expected import with_expected
 from airflow_hive_acid.maintenance.places import require_target
 from airflow_hive_acid.metastore.catalog.partitions import find_partitions
 from airflow_hive_acid.metastore.names.objects import table_name
@@ -298,6 +298,8 @@ class StatementTransaction:
         # An insert finds the places of its partitions when it knows them: it looks at no file of the table.
         partitions = [] if plan.kind == "insert" else self._known_partitions(table).matching(write.partitions)
         snapshot = table_snapshot(table, partitions, write.partitions, self._txn.snapshot[name], self._txn.valid_txns)
+        if plan.kind != "insert":
+            snapshot = self._expected(table, snapshot)
         staging = paths.join(table.location, staging_name(job_id))
         step = plan.step(target=snapshot, write_id=write_id, statement_ids=ids)
         joins_base, replaces_base = written.joins_base(write), written.replaces_base(write)
@@ -371,13 +373,7 @@ class StatementTransaction:
 
     def partitions(self, table: Table, given: Mapping[str, str]) -> list[PartitionRef]:
         """The partitions with the given values; one without a name for a table that has none."""
-        if not table.is_partitioned:
-            return [PartitionRef("", table.location)]
-        known, names = self._known_partitions(table), [column.name for column in table.partition_columns]
-        if set(names) <= given.keys():
-            name = partition_name((column, given[column]) for column in names)
-            return [known[name]] if name in known else []
-        return [p for p in known.values() if given.items() <= dict(zip(names, p.values, strict=True)).items()]
+        return self._known_partitions(table).with_values(given)
 
     def publish_unchecked(self, table: Table, result: JobResult, files: Mapping[str, str]) -> tuple[str, ...]:
         """Publish directories that need no job: their files are small texts, the same in each.
@@ -441,7 +437,13 @@ class StatementTransaction:
         write_ids = self._txn.snapshot[read.table] if table.is_transactional else None
         txns = self._txn.valid_txns if table.is_transactional else None
         partitions = self._known_partitions(table).matching(read.partitions)
-        return looks.snapshot(table, read, partitions, write_ids, txns)
+        return self._expected(table, looks.snapshot(table, read, partitions, write_ids, txns))
+
+    def _expected(self, table: Table, snapshot: TableSnapshot) -> TableSnapshot:
+        """With what a job that reads it compares it with."""
+        own, mine = self._txn.write_ids.get(table.qualified_name), self._written.get(table.qualified_name)
+        written, context = bool(mine and mine.manifests), self._context
+        return with_expected(context.client, context.settings, table, snapshot, own, written=written)
 
     def _known_partitions(self, table: Table) -> KnownPartitions:
         """The partitions of the catalog and those this transaction has made, by name; none without partitions."""

@@ -58,6 +58,20 @@ class Bucketing:
 
 
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """What a table or partition ought to hold, as far as that is known.
+
+    :param rows: the number that commits have counted; None when it is not known, or is of another moment.
+    :param claimed: whether the catalog calls it exact.
+    :param published: directories of recent commits, and the names of the files in each.
+    """
+
+    rows: int | None = None
+    claimed: bool = False
+    published: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TableSnapshot:
     """A table as one transaction sees it.
 
@@ -75,6 +89,8 @@ class TableSnapshot:
     :param serde: of text files, Hive's serde properties (``field.delim`` …).
     :param bucketing: None when rows may lie in any bucket.
     :param marked: the directory has the marker of a place: without it the table's disk is not there (R17).
+    :param expected: by partition name; the job compares it with what it lists, and looks at the end of every file
+        (``hive.acid.read.verify``). None: nothing is compared.
     """
 
     table: str
@@ -91,6 +107,7 @@ class TableSnapshot:
     serde: dict[str, str] = field(default_factory=dict)
     bucketing: Bucketing | None = None
     marked: bool = False
+    expected: dict[str, Expected] | None = None
 
     @property
     def has_row_ids(self) -> bool:

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, WarehouseMissingError
 from airflow_hive_acid.filesystem import list_many
-from airflow_hive_acid.filesystem.publishing import Manifest
 from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.format.orc_tail import TAIL_BYTES, damage_in, event_counts, row_count
+from airflow_hive_acid.format.row_counts import count_live, counted_files
 from airflow_hive_acid.maintenance.directories import enter, entries
 from airflow_hive_acid.maintenance.doctor_rules import (
     Check,
     Finding,
-    count_live,
     is_bucket_file,
     judge_compaction,
     judge_damage,
@@ -32,6 +31,7 @@ from airflow_hive_acid.maintenance.doctor_rules import (
     judge_timeout,
     judge_txn,
 )
+from airflow_hive_acid.maintenance.expected import counted_of, published_of
 from airflow_hive_acid.maintenance.places import Places, require_directory
 from airflow_hive_acid.metastore.compaction.listing import CompactionFilter, stream_compactions
 from airflow_hive_acid.metastore.compaction.model import CompactionState
@@ -39,9 +39,6 @@ from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import TxnState
 from airflow_hive_acid.metastore.listing import show
 from airflow_hive_acid.metastore.listing.show import LockFilter
-from airflow_hive_acid.metastore.replica.acid import STATE_ID
-from airflow_hive_acid.metastore.txns.jobs import JobState
-from airflow_hive_acid.metastore.txns.statistics import counted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,11 +46,11 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
-    from airflow_hive_acid.format.acid_state import FileEntry
+    from airflow_hive_acid.format.acid_state import AcidState, FileEntry
     from airflow_hive_acid.format.orc_tail import EventCounts
+    from airflow_hive_acid.format.row_counts import CountedRows
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog.model import Table
-    from airflow_hive_acid.metastore.txns.statistics import CountedRows
 
 _PARTITIONS = 1000
 """Partitions looked at together."""
@@ -126,7 +123,7 @@ def _examine(
 ) -> Iterator[Finding]:
     name = table.qualified_name
     # Before the listing: what is compacted meanwhile is replaced in it.
-    published = {} if table.is_insert_only else _published(client, name)
+    published = published_of(client, name)
     counted = _counted(client, table, places)
     listed = list_many(filesystem, places, descend=enter)
     # After the listing: an id that is given meanwhile makes a directory known, never the other way round.
@@ -138,24 +135,23 @@ def _examine(
         found = entries(held)
         empty = () if table.is_insert_only else _without_rows(filesystem, place, found)
         yield from judge_directories(place, found, largest, txns.high_watermark, empty)
-        if table.is_insert_only:
-            continue
         try:
             state = acid_state(found, write_ids, txns)
         except HiveAcidError as error:
             yield Finding(Check.DAMAGED, place, str(error), "restore what is missing; leave everything else as it is")
             continue
         tails = _Tails(filesystem, place)
-        yield from judge_damage(place, state, tails.damage_in)
         yield from judge_published(place, state, published.get(place.rstrip("/"), ()))
-        changing, unknown = _in_place(filesystem, place, state.files_of_older_hives)
-        old = judge_old_files(name, partition, place, changing, unknown)
-        if old is not None:
-            yield old
+        if not table.is_insert_only:
+            yield from judge_damage(place, state, tails.damage_in)
+            changing, unknown = _in_place(filesystem, place, state.files_of_older_hives)
+            old = judge_old_files(name, partition, place, changing, unknown)
+            if old is not None:
+                yield old
         # A Hive counts the rows of a txn before it commits.
         if write_ids.open_ids:
             continue
-        differs = judge_rows(place, counted.get(partition or ""), count_live(state, tails.row_count))
+        differs = judge_rows(place, counted.get(partition or ""), _live(table, state, tails))
         # A commit may have come between the looks; what is wrong looks the same again.
         if differs is not None and differs == _count_again(client, filesystem, table, place, partition):
             yield differs
@@ -163,10 +159,16 @@ def _examine(
 
 def _counted(client: MetastoreClient, table: Table, places: Mapping[str, str | None]) -> dict[str, CountedRows]:
     """The catalog's numbers of rows, by partition name; a replica has its source's, whenever they come."""
-    if table.is_insert_only or STATE_ID in table.properties:
-        return {}
-    names = [name or "" for name in places.values()]
-    return client.database.read(lambda conn: counted_rows(conn, table.id, names))
+    return counted_of(client, table, [name or "" for name in places.values()])
+
+
+def _live(table: Table, state: AcidState, tails: _Tails) -> int | None:
+    """How many rows there are; of an insert-only table only if its files are ORC."""
+    if table.is_insert_only:
+        if table.format != "orc":
+            return None
+        tails.damage_in(counted_files(state, insert_only=True))
+    return count_live(state, tails.row_count, insert_only=table.is_insert_only)
 
 
 def _count_again(
@@ -184,21 +186,9 @@ def _count_again(
     if write_ids.open_ids:
         return None
     tails = _Tails(filesystem, place)
-    judge_damage(place, state, tails.damage_in)
-    return judge_rows(place, counted, count_live(state, tails.row_count))
-
-
-def _published(client: MetastoreClient, table: str) -> dict[str, list[tuple[str, list[str]]]]:
-    """Directories of committed jobs and the files in each, by place; housekeeping forgets the jobs in time."""
-    found: dict[str, list[tuple[str, list[str]]]] = {}
-    for job in client.jobs.of_write_ids(table):
-        # Manifests of plain tables and of DDL name files and moves, and no directories of write ids.
-        if job.state is not JobState.COMMITTED or job.manifest is None or "directories" not in job.manifest:
-            continue
-        for directory in Manifest.from_document(job.manifest).directories:
-            files = [file for file, _ in directory.files]
-            found.setdefault(directory.place.rstrip("/"), []).append((directory.name, files))
-    return found
+    if not table.is_insert_only:
+        judge_damage(place, state, tails.damage_in)
+    return judge_rows(place, counted, _live(table, state, tails))
 
 
 def _without_rows(filesystem: Filesystem, place: str, found: Sequence[FileEntry]) -> set[str]:

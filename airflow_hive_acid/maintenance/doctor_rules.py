@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.format.damage import damage_of, is_batch
+from airflow_hive_acid.format.damage import damage_of
 from airflow_hive_acid.format.names import DirectoryKind, parse_bucket_file, parse_directory
 from airflow_hive_acid.format.partitions import parse_partition_name
+from airflow_hive_acid.format.row_counts import counted_files, differs, missing_files
 from airflow_hive_acid.metastore.compaction.model import CompactionState
 from airflow_hive_acid.metastore.database.codes import TxnState, TxnType
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from airflow_hive_acid.format.acid_state import AcidState, FileEntry
+    from airflow_hive_acid.format.row_counts import CountedRows
     from airflow_hive_acid.metastore.compaction.model import Compaction
     from airflow_hive_acid.metastore.locks.interface import LockRow
     from airflow_hive_acid.metastore.locks.listing import TxnRow
-    from airflow_hive_acid.metastore.txns.statistics import CountedRows
 
 _REAPER = "run the reaper (hive-acid maintenance reaper --once, or its DAG)"
 
@@ -204,13 +205,12 @@ def judge_damage(
 
     :param tails: what the ends of these files show to be wrong with them.
     """
-    findings, files = [], []
+    findings = []
     for directory in (*state.inserts, *state.deletes):
         damage = damage_of(directory)
         if damage is not None:
             findings.append(_damaged(f"{place}/{damage.path}", damage.text))
-        if not is_batch(directory):  # those may be growing, and have side files for their readers
-            files += [entry for entry, _ in directory.bucket_files() if entry.size]
+    files = counted_files(state)
     for entry, text in zip(files, tails(files), strict=True):
         if text is not None:
             findings.append(_damaged(f"{place}/{entry.path}", text))
@@ -222,71 +222,23 @@ def judge_published(place: str, state: AcidState, published: Iterable[tuple[str,
 
     :param published: names of directories and of the files in each, by the manifests that are still recorded.
     """
-    there = {d.name: {entry.path.rpartition("/")[2] for entry in d.files} for d in (*state.inserts, *state.deletes)}
-    replaced = [d.directory for d in (*state.inserts, *state.deletes, *state.obsolete)]
-    findings = []
-    for name, files in published:
-        named = parse_directory(name)
-        if named is None:
-            continue
-        # A base hides what is before it, a compaction what it covers; the same name is the directory itself.
-        if name not in there and any(
-            other.max_write_id >= named.max_write_id
-            and (other.kind is DirectoryKind.BASE or other.min_write_id <= named.min_write_id)
-            and (other.kind is DirectoryKind.BASE or other.visibility_txn_id)
-            for other in replaced
-        ):
-            continue
-        missing = sorted(set(files) - there.get(name, set()))
-        if name not in there:
-            findings.append(_damaged(f"{place}/{name}", "was published by a txn that has committed, and is gone"))
-        findings += [
-            _damaged(f"{place}/{name}/{file}", "was published by a txn that has committed, and is gone")
-            for file in missing
-            if name in there
-        ]
-    return findings
-
-
-def count_live(state: AcidState, rows: Callable[[FileEntry], int | None]) -> int | None:
-    """How many rows a reader sees: those of bases and deltas less the events of delete deltas.
-
-    :param rows: how many rows a file has; None where its end does not say.
-    :return: None where that cannot be said: files without ACID columns, open files of streaming batches, and files
-        whose updates may lie among their inserts, too.
-    """
-    if state.originals or state.files_of_older_hives:
-        return None
-    live = 0
-    for directory in (*state.inserts, *state.deletes):
-        if is_batch(directory) or directory.original_files():
-            return None
-        for entry, _ in directory.bucket_files():
-            found = rows(entry)
-            if found is None:
-                return None
-            live += -found if directory.directory.kind is DirectoryKind.DELETE_DELTA else found
-    return live
+    gone = "was published by a txn that has committed, and is gone"
+    return [_damaged(f"{place}/{missing.path}", gone) for missing in missing_files(state, published)]
 
 
 def judge_rows(place: str, counted: CountedRows | None, live: int | None) -> Finding | None:
     """What is there, beside what the catalog has counted commit by commit: it knows of files that are gone.
 
     :param counted: the catalog's number; None where it has none.
-    :param live: :func:`count_live`.
+    :param live: :func:`~airflow_hive_acid.format.row_counts.count_live`.
     """
-    if counted is None or live is None or counted.rows == live:
+    text = differs(counted, live)
+    if text is None:
         return None
-    if live < counted.rows:
-        gone = "files with inserted rows (a base, a delta, a bucket of one) may be gone"
-    else:
-        gone = "files with delete events may be gone, and deleted rows are back"
-    stale = "its number is wrong (a writer that does not count, an aborted txn that a Hive has counted)"
-    exact = " and calls that exact" if counted.claimed else ""
     return Finding(
         Check.ROWS,
         place,
-        f"the catalog counts {counted.rows} rows{exact}, the files hold {live}: {gone}, or {stale}",
+        text,
         "compare the directories with a backup or a replica before the table is compacted; restore what is missing. If "
         "nothing is, let a Hive count: ANALYZE TABLE … COMPUTE STATISTICS",
     )

@@ -35,6 +35,7 @@ from airflow_hive_acid.format.jobs import Column, Compact, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import parse_directory, staging_name
 from airflow_hive_acid.maintenance.decisions import CompactionOutcome, Kind
 from airflow_hive_acid.maintenance.directories import enter, entries, names
+from airflow_hive_acid.maintenance.expected import with_expected
 from airflow_hive_acid.maintenance.places import absence_of, require_written
 from airflow_hive_acid.maintenance.storage import bucketing, require_format, writer_properties
 from airflow_hive_acid.maintenance.thresholds import threshold_overrides
@@ -322,20 +323,7 @@ class Work:
         job_id = str(uuid.uuid4())
         staging = paths.join(table.location, staging_name(job_id))
         step = Compact(
-            target=TableSnapshot(
-                table=table.qualified_name,
-                location=table.location,
-                columns=tuple(Column(c.name, c.type) for c in table.columns),
-                partition_columns=tuple(Column(c.name, c.type) for c in table.partition_columns),
-                partitions=(place.ref,),
-                write_ids=write_ids.short_text(),
-                txns=str(txn.valid_txns),
-                properties=writer_properties(table),
-                format=require_format(table),
-                insert_only=table.is_insert_only,
-                serde=dict(table.serde_properties),
-                bucketing=bucketing(table),
-            ),
+            target=self._snapshot(place, write_ids, txn, table),
             type="minor" if part is not None else _KINDS[self._request.type],
             visibility_txn_id=txn.txn_id,
             buckets=self._request.number_of_buckets or None,
@@ -348,6 +336,23 @@ class Work:
             table_location=table.location, staging=staging,
         )  # fmt: skip
         return spec
+
+    def _snapshot(self, place: _Place, write_ids: ValidWriteIdList, txn: Transaction, table: Table) -> TableSnapshot:
+        snapshot = TableSnapshot(
+            table=table.qualified_name,
+            location=table.location,
+            columns=tuple(Column(c.name, c.type) for c in table.columns),
+            partition_columns=tuple(Column(c.name, c.type) for c in table.partition_columns),
+            partitions=(place.ref,),
+            write_ids=write_ids.short_text(),
+            txns=str(txn.valid_txns),
+            properties=writer_properties(table),
+            format=require_format(table),
+            insert_only=table.is_insert_only,
+            serde=dict(table.serde_properties),
+            bucketing=bucketing(table),
+        )
+        return with_expected(self._client, self._client.settings, table, snapshot)
 
     def _publish(self, place: _Place, result: JobResult, highest: int) -> None:
         self._require_unchanged(place)

@@ -19,6 +19,7 @@ from airflow_hive_acid.format.names import PLACE_MARKER, AcidDirectory, Director
 from airflow_hive_acid.format.write_ids import ValidTxnList
 from airflow_hive_acid.spark.data_files import EventFile, OriginalDataFile
 from airflow_hive_acid.spark.flush_lengths import flushed
+from airflow_hive_acid.spark.verifying import verify
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -107,12 +108,15 @@ def snapshot_files(
     write_ids: ValidWriteIdList,
     only: Collection[int] | None = None,
     staging: str | None = None,
+    *,
+    whole: bool = True,
 ) -> SnapshotFiles:
     """List a table and decide what its snapshot reads.
 
     :param write_ids: the snapshot's list, or the compactor's variant of it.
     :param only: ordinals of the partitions that are looked at; None: all of them.
     :param staging: of the job, where copies of files that are open go; None: beside them.
+    :param whole: ``write_ids`` is all that the snapshot sees: it is compared with what is expected of it.
     :raises CorruptTableError: when the layout contradicts itself.
     """
     txns = ValidTxnList.parse(snapshot.txns)
@@ -126,6 +130,8 @@ def snapshot_files(
             continue
         state = acid_state(listing, write_ids, txns)
         _refuse_copies(fs, state, root)
+        if whole:
+            verify(fs, snapshot, snapshot.partitions[ordinal], root, state)
         aside = staging or root
         reach: dict[int, int] = {}
         for file in (f for d in state.deletes for f in flushed(fs, d, aside, event_files(d, root, ordinal))):

@@ -18,6 +18,7 @@ from airflow_hive_acid.spark.files import list_partitions, partition_roots, plai
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 from airflow_hive_acid.spark.scan import ScanFile, read_exactly, read_orc, scan
 from airflow_hive_acid.spark.text_files import TextLayout
+from airflow_hive_acid.spark.verifying import verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,8 @@ def insert_only_states(fs: HadoopFilesystem, snapshot: TableSnapshot, compactor:
     write_ids = compactor_write_ids(snapshot) if compactor else ValidWriteIdList.parse(snapshot.write_ids)
     txns = ValidTxnList.parse(snapshot.txns)
     states = []
-    for root, listing in zip(partition_roots(fs, snapshot), list_partitions(fs, snapshot), strict=True):
+    roots, listings = partition_roots(fs, snapshot), list_partitions(fs, snapshot)
+    for partition, root, listing in zip(snapshot.partitions, roots, listings, strict=True):
         state = acid_state(listing, write_ids, txns)
         if state.deletes:
             raise CorruptTableError(
@@ -86,6 +88,7 @@ def insert_only_states(fs: HadoopFilesystem, snapshot: TableSnapshot, compactor:
             )
         for directory in state.inserts:
             _require_whole(directory, root, write_ids)
+        verify(fs, snapshot, partition, root, state)
         states.append(state)
     return states
 

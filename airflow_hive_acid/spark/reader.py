@@ -73,7 +73,7 @@ def open_table(
     if compactor:
         write_ids = write_ids.for_compactor()
     fs = HadoopFilesystem.of(spark)
-    files = snapshot_files(fs, snapshot, write_ids, only, staging)
+    files = snapshot_files(fs, snapshot, write_ids, only, staging, whole=seen is None)
     partitions = PartitionValues(partition_columns, tuple(p.values for p in snapshot.partitions))
     renamed = renamed_columns(fs, files.inserts, columns)
     changing = in_place.changing_files(fs, files.inserts)

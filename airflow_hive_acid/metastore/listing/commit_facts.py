@@ -195,6 +195,8 @@ def _volumes(conn: Connection, txn_ids: Sequence[int]) -> dict[Written, Volume]:
 
 
 def _volume(manifest: Mapping[str, Any]) -> Volume:
-    sizes = [int(size) for directory in manifest.get("directories", ()) for _, size in directory["files"]]
+    # Of a partition that was dropped a manifest names the directory alone.
+    directories = [d for d in manifest.get("directories", ()) if not isinstance(d, str)]
+    sizes = [int(size) for directory in directories for _, size in directory["files"]]
     rows = manifest.get("rows") or {}
     return Volume(rows.get("inserted"), rows.get("updated"), rows.get("deleted"), len(sizes), sum(sizes))

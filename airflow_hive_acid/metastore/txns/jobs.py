@@ -24,7 +24,12 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.database import Repeat, Step, chunks
 from airflow_hive_acid.metastore.names.objects import TableName, info, table_name
-from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_JOB, TXN_COMPONENTS, TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import (
+    COMPLETED_TXN_COMPONENTS,
+    HIVE_ACID_JOB,
+    TXN_COMPONENTS,
+    TXNS,
+)
 from airflow_hive_acid.metastore.txns.txns import IS_NOT_GIVEN_UP, lock_txn_step, require_open, txn_problem
 
 if TYPE_CHECKING:
@@ -361,6 +366,18 @@ class Jobs:
         if write_ids is not None:
             statement = statement.where(or_(_J.HAJ_WRITEID.in_(write_ids)))
         return self._database.read(lambda conn: [_job(r) for r in conn.execute(statement.order_by(_J.HAJ_STARTED))])
+
+    def written_parts(self, table: str) -> set[tuple[int, str]]:
+        """Txns that wrote to a table, with the partitions: as long as these are there and are not cleaned up after.
+
+        :return: txn and partition name, empty without partitions. What was dropped has none, nor has what is made anew
+            under its name.
+        """
+        name, done = table_name(table), COMPLETED_TXN_COMPONENTS.c
+        statement = select(done.CTC_TXNID, done.CTC_PARTITION).where(
+            done.CTC_DATABASE == name.database, done.CTC_TABLE == name.name
+        )
+        return self._database.read(lambda conn: {(txn, part or "") for txn, part in conn.execute(statement)})
 
     def unfenced_of(self, table: str) -> list[Job]:
         """Attempts on a table which may still write, whatever their txn is."""

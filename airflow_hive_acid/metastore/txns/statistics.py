@@ -12,7 +12,7 @@ not. A number that we leave stale would be claimed again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 
 from airflow_hive_acid.format.names import DirectoryKind
+from airflow_hive_acid.format.row_counts import CountedRows
 from airflow_hive_acid.metastore.schema.hive_catalog import (
     CATALOG,
     DBS,
@@ -144,16 +145,6 @@ class RowChange:
         if before is None or not before.isascii() or not before.isdigit():
             return None
         return str(max(0, int(before) + self.rows))
-
-
-class CountedRows(NamedTuple):
-    """The catalog's number of rows.
-
-    :param claimed: whether it is called exact.
-    """
-
-    rows: int
-    claimed: bool
 
 
 _NUM_ROWS = "numRows"

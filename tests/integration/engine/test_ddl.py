@@ -15,7 +15,9 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.maintenance.doctor import examine_tables
+from airflow_hive_acid.maintenance.expected import published_of
 from airflow_hive_acid.metastore.database.codes import LockType
+from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 from airflow_hive_acid.metastore.txns.jobs import JobState
 from airflow_hive_acid.settings import Source
 
@@ -271,3 +273,15 @@ def test_the_doctor_finds_nothing_beside_records_of_ddl_and_of_plain_writes(engi
     engine.run("CREATE TABLE w.y (a INT) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
     assert {job.kind for name in ("w.x", "w.y") for job in client.jobs.of_write_ids(name)} == {"ddl", "insert"}
     assert list(examine_tables(client, open_filesystem(warehouse), ["w.x", "w.y"])) == []
+
+
+def test_a_dropped_partition_stops_neither_the_doctor_nor_the_log_of_commits(engine, client, fake, warehouse):
+    """Its manifest names a directory and no files. What was published there before is not missed, made anew or not."""
+    log = CommitLog(client.database, client.notifications)
+    after = log.latest()
+    fake.partitions = [("a",), ("b",)]
+    engine.run("INSERT INTO w.p SELECT 1, 'a'; ALTER TABLE w.p DROP PARTITION (k='a')")
+    assert [job.kind for job in client.jobs.of_write_ids("w.p")] == ["ddl", "insert", "drop"]
+    assert [(c.operations, c.partitions) for c in log.read(after).commits][:1] == [(("insert",), ("k=a", "k=b"))]
+    engine.run("ALTER TABLE w.p ADD PARTITION (k='a')")
+    assert list(published_of(client, "w.p")) == [client.catalog.get_partition("w.p", "k=b").location]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,6 +104,25 @@ def test_no_damage_to_a_file_is_read_as_fewer_rows(
                 assert [d for d in table.directories() if not d.startswith("_tmp_")] == before
                 told += 1
     assert told == len(DAMAGES) * 2 * 4 - (0 if jar else 2 * 2 * 2)
+
+
+def test_a_scan_of_sparks_own_source_compares_footers_if_reads_are_verified(
+    acid_table: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Nothing else is known of the table: no number of rows, no manifest."""
+    table = acid_table("id int")
+    table.insert("select cast(id as int) from range(0, 20, 1, 1)")
+    table.delete("id < 5")
+    for number, directory in enumerate((INSERTS, DELETES)):
+        (file,) = (table.root / directory).glob("bucket_*")
+        data = file.read_bytes()
+        for damage in UNSEEN_BY_A_SCAN_OF_SPARK:
+            damage(file)
+            view = View("v", replace(table.snapshot(), expected={}))
+            rows = Select("select id from v where id >= 0", f"file:{tmp_path}/rows{number}{damage.__name__}")
+            with pytest.raises(CorruptTableError, match=f"{directory}/{file.name} has a footer that says"):
+                table.run(rows, [view], **{SESSION_KEY: "off"})
+            file.write_bytes(data)
 
 
 @pytest.mark.parametrize("jar", [True, False], ids=["jar", "stock"])

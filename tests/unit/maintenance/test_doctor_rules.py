@@ -12,11 +12,11 @@ import pytest
 
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.orc_tail import row_count
+from airflow_hive_acid.format.row_counts import CountedRows, count_live
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.maintenance.doctor_rules import (
     Check,
     Finding,
-    count_live,
     judge_compaction,
     judge_damage,
     judge_directories,
@@ -31,7 +31,6 @@ from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionS
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, TxnState, TxnType
 from airflow_hive_acid.metastore.locks.interface import LockRow
 from airflow_hive_acid.metastore.locks.listing import TxnRow
-from airflow_hive_acid.metastore.txns.statistics import CountedRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
