@@ -282,6 +282,6 @@ def test_a_dropped_partition_stops_neither_the_doctor_nor_the_log_of_commits(eng
     fake.partitions = [("a",), ("b",)]
     engine.run("INSERT INTO w.p SELECT 1, 'a'; ALTER TABLE w.p DROP PARTITION (k='a')")
     assert [job.kind for job in client.jobs.of_write_ids("w.p")] == ["ddl", "insert", "drop"]
-    assert [(c.operations, c.partitions) for c in log.read(after).commits][:1] == [(("insert",), ("k=a", "k=b"))]
+    assert [(c.operations, c.partitions) for c in log.read(after).commits][:1] == [(("insert",), ("k=b",))]
     engine.run("ALTER TABLE w.p ADD PARTITION (k='a')")
     assert list(published_of(client, "w.p")) == [client.catalog.get_partition("w.p", "k=b").location]
