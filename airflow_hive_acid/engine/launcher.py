@@ -221,7 +221,9 @@ def make_spool(uri: str, *, private: bool) -> None:
     if path is None or not private:
         filesystem.make_directory(uri)
         return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    above = Path(path).parent
+    for missing in [p for p in (*reversed(above.parents), above) if not p.exists()]:
+        missing.mkdir(0o755, exist_ok=True)  # with a umask of 0 others could put a directory of theirs in our place
     os.mkdir(path, 0o700)
 
 

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid.errors import JobFailedError
+from airflow_hive_acid.format import spool_files
 from airflow_hive_acid.format.job_documents import result_from_json, to_json
 from airflow_hive_acid.format.job_errors import reported
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_hive_acid.errors import HiveAcidError
-    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.format.jobs import JobError, JobResult, JobSpec
 
 #: How often ``alive`` changes; the driver waits many times as long before it believes that we are gone.
@@ -70,7 +71,7 @@ class SpoolSession:
 
     def __init__(
         self,
-        filesystem: Filesystem,
+        filesystem: StreamingFilesystem,
         uri: str,
         driver: Driver,
         *,
@@ -132,7 +133,7 @@ class SpoolSession:
                 self.wait_ready()
                 self._number += 1
                 name = f"{self._number:04d}"
-                self._filesystem.write_text(f"{self._uri}/{name}.spec.json", to_json(spec))
+                put(self._filesystem, f"{self._uri}/{name}.spec.json", to_json(spec))
                 text = self._await(f"{name}.result.json", None, "while it ran a step")
             except BaseException as failure:
                 if not isinstance(failure, Exception):
@@ -164,7 +165,7 @@ class SpoolSession:
         self._closed = True
         try:
             if self._driver.exit_code() is None and not self._cancelled:
-                self._filesystem.write_text(f"{self._uri}/close", "")
+                put(self._filesystem, f"{self._uri}/close", "")
                 # Before it is ready it would not look at the spool for seconds; there is nothing to wait for.
                 if self._ready is not None:
                     self._driver.wait(self._close_seconds)
@@ -246,7 +247,16 @@ class SpoolSession:
                 continue
 
     def _beat(self, number: int) -> None:
-        self._filesystem.write_text(f"{self._uri}/alive", str(number))
+        put(self._filesystem, f"{self._uri}/alive", str(number))
+
+
+def put(filesystem: StreamingFilesystem, uri: str, text: str) -> None:
+    """Write a file of a spool; on a disk with the rights of its directory, elsewhere the storage decides."""
+    path = filesystem.local_path(uri)
+    if path is None:
+        filesystem.write_text(uri, text)
+    else:
+        spool_files.replace(path, text)
 
 
 def _application_of(text: str) -> str:

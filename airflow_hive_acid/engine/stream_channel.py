@@ -12,6 +12,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.engine.spool import put
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.format import streams
 from airflow_hive_acid.format.job_documents import result_from_json, to_json
@@ -19,7 +20,7 @@ from airflow_hive_acid.format.job_documents import result_from_json, to_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
 
 #: First and longest pause between two looks while micro-batches follow each other, and the longest after a while
@@ -43,7 +44,7 @@ class Channel:
 
     def __init__(
         self,
-        filesystem: Filesystem,
+        filesystem: StreamingFilesystem,
         uri: str,
         ended: Callable[[], str | None],
         idle_seconds: float,
@@ -88,7 +89,7 @@ class Channel:
     def answer(self, document: dict[str, Any]) -> None:
         """Answer the last question."""
         name = streams.answer_name(self._number)
-        self._filesystem.write_text(f"{self._uri}/{name}", streams.to_text(document))
+        put(self._filesystem, f"{self._uri}/{name}", streams.to_text(document))
 
     def pause(self, seconds: float) -> None:
         """Let the application wait for its answer so long.
@@ -104,7 +105,7 @@ class Channel:
 
     def close(self) -> None:
         """Say that nothing is answered any more. The directory stays: its last answer may still be read."""
-        self._filesystem.write_text(f"{self._uri}/{streams.OVER}", "")
+        put(self._filesystem, f"{self._uri}/{streams.OVER}", "")
 
     def _silent(self) -> str | None:
         now = self._clock()

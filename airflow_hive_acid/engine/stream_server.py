@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.spool import put
 from airflow_hive_acid.engine.stream_channel import ApplicationGoneError, Channel
 from airflow_hive_acid.engine.streams import StreamService
 from airflow_hive_acid.filesystem import open_filesystem
@@ -161,7 +162,7 @@ class StreamServer:
     def _alive(self) -> None:
         self._beat += 1
         try:
-            self._filesystem.write_text(f"{self._spool}/{ALIVE}", f"{self._who} {self._beat}")
+            put(self._filesystem, f"{self._spool}/{ALIVE}", f"{self._who} {self._beat}")
         except OSError as problem:
             # One missed beat is nothing; if the storage is gone for good, the streams meet the same error.
             log.warning("no sign of life at %s: %s", self._spool, problem)

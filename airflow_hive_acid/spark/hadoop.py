@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from py4j.protocol import Py4JJavaError
 
 from airflow_hive_acid.errors import CorruptTableError, JobFailedError
+from airflow_hive_acid.format import spool_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -268,7 +270,7 @@ class HadoopFilesystem:
             with path.open("x", encoding="utf-8", newline="") as file:
                 file.write(text)
             return
-        with self.writer(uri) as writer:
+        with self._created(uri) as writer:
             writer.write(text)
 
     def write_bytes(self, uri: str, content: bytes) -> None:
@@ -284,15 +286,21 @@ class HadoopFilesystem:
             stream.close()
 
     def write_text_atomically(self, uri: str, text: str) -> None:
-        """Create a file so that whoever sees its name sees its whole content."""
+        """Create a file of a spool so that whoever sees its name sees its whole content."""
         folder, _, name = uri.rpartition("/")
         partial = f"{folder}/.{name}.partial"
         self.delete(partial)
-        self.write_text(partial, text)
+        with self.writer(partial) as writer:
+            writer.write(text)
         self.rename(partial, uri)
 
     def writer(self, uri: str) -> TextWriter:
-        """A new file, for writing text piece by piece."""
+        """A new file of a spool, for writing text piece by piece; on a disk it has the rights of its directory."""
+        if uri.startswith("file:"):
+            return TextWriter(os.fdopen(spool_files.create("/" + uri.removeprefix("file:").lstrip("/")), "wb"))
+        return self._created(uri)
+
+    def _created(self, uri: str) -> TextWriter:
         return TextWriter(self._filesystem(uri).create(self._path(uri), False))
 
     def orc_summary(self, uri: str) -> OrcSummary:

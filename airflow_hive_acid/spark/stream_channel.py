@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hive_acid import errors
 from airflow_hive_acid.errors import ConfigurationError, HiveAcidError, JobFailedError
-from airflow_hive_acid.format import streams
+from airflow_hive_acid.format import spool_files, streams
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 
 if TYPE_CHECKING:
@@ -67,12 +67,13 @@ class LocalFiles:
         """See :class:`Files`."""
         path = Path(_local(uri))
         partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(text, encoding="utf-8")
+        partial.unlink(missing_ok=True)
+        spool_files.write(str(partial), text)
         partial.replace(path)
 
     def make_directories(self, uri: str) -> None:
         """See :class:`Files`."""
-        Path(_local(uri)).mkdir(parents=True, exist_ok=True)
+        spool_files.make_directory(_local(uri))
 
     def delete(self, uri: str) -> None:
         """See :class:`Files`."""

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -50,6 +51,25 @@ def test_a_driver_says_that_it_is_here_as_long_as_it_serves(spark: SparkSession,
     finally:
         (tmp_path / "close").write_text("")
         serving.join()
+
+
+def test_what_a_driver_writes_is_its_owners_alone_with_any_umask(spark: SparkSession, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    spool.chmod(0o700)
+    before = os.umask(0)
+    try:
+        (tmp_path / "spec").write_text(select("a", spool, "select 1"))
+        (tmp_path / "spec").rename(spool / "0001.spec.json")
+        (tmp_path / "close").write_text("")
+        (tmp_path / "close").rename(spool / "close")
+        assert Spool(spark, spool.as_uri(), 60).serve() == 1
+    finally:
+        os.umask(before)
+    written = {
+        p.name: stat.S_IMODE(p.stat().st_mode) for p in spool.iterdir() if p.name not in ("0001.spec.json", "close")
+    }
+    assert written == {"0001.result.json": 0o600, "here": 0o600, "ready.json": 0o600, "rows-a": 0o600}
 
 
 def test_steps_are_answered_in_order_and_a_failure_does_not_end_the_session(

@@ -10,6 +10,8 @@ import pytest
 
 from airflow_hive_acid.engine.job_environment import is_passed_on, job_environment, names_of
 from airflow_hive_acid.engine.launcher import make_spool
+from airflow_hive_acid.engine.spool import put
+from airflow_hive_acid.filesystem.local import LocalFilesystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,8 +109,13 @@ def test_a_spool_on_a_shared_disk_is_its_owners_alone(tmp_path: Path) -> None:
     try:
         make_spool((tmp_path / "shared" / "session-1").as_uri(), private=True)
         make_spool((tmp_path / "shared" / "session-2").as_uri(), private=False)
+        for session in ("session-1", "session-2"):
+            put(LocalFilesystem(), (tmp_path / "shared" / session / "0001.spec.json").as_uri(), "secret")
     finally:
         os.umask(before)
+    rights = {p.parent.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.glob("shared/*/0001.spec.json")}
+    assert rights == {"session-1": 0o600, "session-2": 0o666}, "the directory decides"
+    assert stat.S_IMODE((tmp_path / "shared").stat().st_mode) == 0o755, "nobody can put another directory there"
     assert stat.S_IMODE((tmp_path / "shared" / "session-1").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "shared" / "session-2").stat().st_mode) == 0o777
     with pytest.raises(FileExistsError):
