@@ -2,8 +2,9 @@
 
 Nothing hides what lies in such a table's directory, so whoever publishes holds its exclusive lock. The manifest is
 recorded before the first move (R5). An overwrite moves the old files into its staging directory, where they stay until
-the txn has committed; giving up removes what was moved in, and brings back what was moved out, from any point and as
-often as it takes. Names carry the txn (``000000_0_copy_<txn>``), so no file of anybody else can be meant.
+the txn has committed; giving up moves back what was moved in, and brings back what was moved out, from any point and as
+often as it takes. Names of an import are those of its dump, so the next try of it has the same: once all is undone the
+staging directory is gone, and whoever comes late with the same intent finds nothing to move to or from (R4).
 """
 
 from __future__ import annotations
@@ -127,10 +128,11 @@ def check_files(filesystem: Filesystem, manifests: Iterable[PlainManifest]) -> N
 
 
 def undo(filesystem: Filesystem, aside: str, manifest: PlainManifest, location: str) -> None:
-    """Remove what came and bring back what went; does nothing for what has not happened, or was undone already.
+    """Move back what came and bring back what went; does nothing for what has not happened, or was undone already.
 
     As long as not all has been moved out, nothing has been moved in: a file of a name that was to come is an old one
-    then, which an import replaces by one of the same name.
+    then, which an import replaces by one of the same name. Where a file fences, what came is moved, not deleted: of
+    two who undo the same job, one may fall asleep here until the other has finished and the next try has committed.
 
     :param aside: URI of the job's staging directory, wherever it is by now.
     :param location: URI of the table directory.
@@ -139,10 +141,35 @@ def undo(filesystem: Filesystem, aside: str, manifest: PlainManifest, location: 
     there = [place for place in kept if filesystem.exists(place)]
     if len(there) == len(kept):
         for file in manifest.files:
-            inside = location if paths.is_inside(location, file.uri) else file.place
-            filesystem.delete(file.uri, inside=inside)
+            if filesystem.can_fence(aside):
+                _move_back(filesystem, file, _staged(aside, file), aside)
+            else:
+                inside = location if paths.is_inside(location, file.uri) else file.place
+                filesystem.delete(file.uri, inside=inside)
     for place in there:
-        filesystem.rename(place, kept[place])
+        try:
+            filesystem.rename(place, kept[place])
+        except FileNotFoundError:
+            if filesystem.exists(place):
+                raise
+
+
+def _move_back(filesystem: Filesystem, file: MovedFile, staged: str, aside: str) -> None:
+    """Back to where a file was staged; if that is gone, the job was undone to its end, and the file is the next one's.
+
+    :param aside: URI of the job's staging directory.
+    """
+    for _ in range(2):
+        try:
+            return filesystem.rename(file.uri, staged)
+        except FileExistsError:
+            # A move that was stopped half way has left two names of one file.
+            filesystem.delete(staged, inside=aside)
+        except (FileNotFoundError, NotADirectoryError):
+            if filesystem.exists(file.uri) and filesystem.exists(aside):
+                raise
+            return None
+    raise PublishError(f"{file.uri} could not be moved back to {staged}, which is made again and again; try again")
 
 
 def undo_fenced(
@@ -166,15 +193,17 @@ def undo_fenced(
     aside = f"{staging.rstrip('/')}{_SET_ASIDE}"
     if absent is not None and not filesystem.exists(staging):
         absent()
-    # Set aside, or fenced, in an earlier pass: go on from there.
-    with contextlib.suppress(FileNotFoundError, FileExistsError):
+    # Set aside, or fenced, in an earlier pass: go on from there. A fence is a file, which this does not move.
+    with contextlib.suppress(FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError):
         if not _is_file(filesystem, staging):
-            filesystem.rename(staging, aside)
+            filesystem.rename_directory(staging, aside)
     try:
         filesystem.create_file(staging, note + "\n")
     except FileExistsError:
         if not _is_file(filesystem, staging):
             raise UnsafePathError(f"{staging} was created again while it was fenced; is its driver running?") from None
+    if not filesystem.exists(aside):
+        return True  # undone to the end before, and what is in place now is the next one's
     undo(filesystem, aside, manifest, location)
     filesystem.delete(aside, inside=location)
     return True
