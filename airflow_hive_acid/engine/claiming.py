@@ -47,6 +47,11 @@ class Once:
 class Freely:
     """A unit that nobody claims: a second try applies it again."""
 
+    @property
+    def key(self) -> str | None:
+        """What its tries have in common, for what they leave outside of the metastore; None: they have nothing."""
+        return None
+
     def begun(self, txn_id: int) -> None:
         """Its txn is open."""
 
@@ -62,8 +67,11 @@ class Freely:
         return None
 
     @contextlib.contextmanager
-    def changing(self, result: StatementResult) -> Iterator[None]:
-        """Around what changes the catalog only, and has this result."""
+    def changing(self, result: Callable[[], StatementResult]) -> Iterator[None]:
+        """Around what changes the catalog only.
+
+        :param result: what it has done; asked when all that is left is to commit it.
+        """
         yield
 
     def done(self, result: StatementResult) -> None:
@@ -80,6 +88,12 @@ class Applying(Freely):
         self._context = context
         self._claim = claim
         self._txn_id: int | None = None
+
+    @property
+    def key(self) -> str | None:
+        """A digest of scope, unit and life."""
+        wish = self._claim.wish
+        return digest_of([*wish.scope, str(wish.unit), wish.life])
 
     @property
     def claim(self) -> Claim:
@@ -100,23 +114,28 @@ class Applying(Freely):
         return self._context.client.claims.at_commit(self._claim, txn_id, documents)
 
     @contextlib.contextmanager
-    def changing(self, result: StatementResult) -> Iterator[None]:
+    def changing(self, result: Callable[[], StatementResult]) -> Iterator[None]:
         """Around what changes the catalog only: its change and the record that it is applied are one commit.
 
         :raises ClaimLostError: when another try has taken the unit over; nothing was changed.
         """
-        claims, documents = self._context.client.claims, [result.to_record()]
+        claims = self._context.client.claims
 
         def in_commit(txn_id: int | None) -> Callable[[Connection], None]:
-            if txn_id is None:
-                return claims.in_change(self._claim, documents)
-            return claims.at_commit(self._claim, txn_id, documents)
+            def mark(conn: Connection) -> None:
+                documents = [result().to_record()]
+                if txn_id is None:
+                    claims.in_change(self._claim, documents)(conn)
+                else:
+                    claims.at_commit(self._claim, txn_id, documents)(conn)
+
+            return mark
 
         unit = Unit(self.begun, in_commit)
         with claims.applying(unit):
             yield
         if not unit.committed:
-            self.done(result)
+            self.done(result())
 
     def done(self, result: StatementResult) -> None:
         """It needed no txn, and is applied.

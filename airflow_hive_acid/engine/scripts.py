@@ -283,12 +283,9 @@ def _concatenate(context: Context, statement: Concatenate, applying: Freely) -> 
 
 def _run_ddl_once(context: Context, statement: Statement, applying: Freely) -> StatementResult:
     if isinstance(statement, ReplicationStatement):
-        rows = transfer(context, statement)
-        result = StatementResult(statement.text, kind_of(statement), rows=rows)
-        applying.done(result)
-        return result
+        return transfer(context, statement, applying)
     result = StatementResult(statement.text, kind_of(statement))
-    with applying.changing(result):
+    with applying.changing(lambda: result):
         _run_without_result(context, statement)
     return result
 

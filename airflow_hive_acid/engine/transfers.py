@@ -1,6 +1,7 @@
 """EXPORT, IMPORT and the drops FOR REPLICATION as statements: what they did is their row.
 
-Repeating one does no harm: state ids refuse what is not newer, and the row says so (HiveReplicationDevelopment).
+Repeating one does no harm: state ids refuse what is not newer, and the row says so (HiveReplicationDevelopment). A task
+that is tried again has the row of the try that did it, which is recorded with the commit (R14).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.blocks import kind_of
 from airflow_hive_acid.engine.locking import is_legacy
-from airflow_hive_acid.engine.results import Rows
+from airflow_hive_acid.engine.results import Rows, StatementResult
 from airflow_hive_acid.errors import NoSuchObjectError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
@@ -28,7 +29,12 @@ from airflow_hive_acid.sql.transfers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_hive_acid.engine.claiming import Freely
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.replication.dropping import DropResult
+    from airflow_hive_acid.replication.import_results import ImportResult
     from airflow_hive_acid.sql.transfers import TransferStatement
 
 _EXPORTED = (
@@ -47,47 +53,58 @@ def site_of(context: Context, name: str = "here") -> Site:
     return Site(context.client, context.filesystem, lambda spec: context.application.ready().run(spec), name)
 
 
-def transfer(context: Context, statement: TransferStatement) -> Rows:
+def transfer(context: Context, statement: TransferStatement, applying: Freely) -> StatementResult:
     """Run one of them.
 
+    :param applying: the claim under which it is done once, if it is.
     :raises UnsupportedStatementError: with DummyTxnManager, which has no txns.
     """
     if is_legacy(context):
         raise UnsupportedStatementError(
             f"{kind_of(statement).replace('_', ' ').upper()} needs transactions; set hive.txn.manager to DbTxnManager"
         )
+    told: list[Rows] = []
+
+    def result() -> StatementResult:
+        return StatementResult(statement.text, kind_of(statement), rows=told[-1])
+
     site = site_of(context)
-    match statement:
-        case ExportTable():
-            return _export(site, statement)
-        case ImportTable():
-            return _import(site, statement)
-        case DropTableForReplication(table=table, event_id=event_id):
-            _require(context, str(table), if_exists=statement.if_exists)
-            done = drop_table(site, str(table), event_id)
-            return _dropped(done.dropped, done.kept)
-        case DropPartitionsForReplication(table=table, event_id=event_id):
-            _require(context, str(table), if_exists=statement.if_exists)
-            names = _chosen(context, statement)
-            done = drop_partitions(site, str(table), names, event_id)
-            return _dropped(done.dropped, done.kept)
+    with applying.changing(result):
+        match statement:
+            case ExportTable():
+                told.append(_export(site, statement, applying.key))
+            case ImportTable():
+                told.append(_imported(_import(site, statement, lambda done: told.append(_imported(done)))))
+            case DropTableForReplication(table=table, event_id=event_id):
+                _require(context, str(table), if_exists=statement.if_exists)
+                gone = drop_table(site, str(table), event_id, lambda done: told.append(_dropped(done)))
+                told.append(_dropped(gone))
+            case DropPartitionsForReplication(table=table, event_id=event_id):
+                _require(context, str(table), if_exists=statement.if_exists)
+                names = _chosen(context, statement)
+                gone = drop_partitions(site, str(table), names, event_id, lambda done: told.append(_dropped(done)))
+                told.append(_dropped(gone))
+    return result()
 
 
-def _export(site: Site, statement: ExportTable) -> Rows:
+def _export(site: Site, statement: ExportTable, once: str | None) -> Rows:
     scope = Scope.NONE if statement.event_id is None else Scope.METADATA if statement.metadata_only else Scope.ALL
     done = export_table(
         site, str(statement.table), statement.location, [dict(p) for p in statement.partitions] or None, scope=scope,
-        event_id=statement.event_id,
+        event_id=statement.event_id, once=once,
     )  # fmt: skip
     row = [done.uri, done.table, done.state_id, done.partitions, done.files, done.bytes, done.noop]
     return _rows(_EXPORTED, [row])
 
 
-def _import(site: Site, statement: ImportTable) -> Rows:
+def _import(site: Site, statement: ImportTable, tell: Callable[[ImportResult], object]) -> ImportResult:
     table = None if statement.table is None else TableName(statement.table.database, statement.table.name)
     names = tuple(partition_name(spec) for spec in statement.partitions)
     asked = Asked(table, names or None, statement.external, statement.location)
-    done = import_table(site, statement.source, asked)
+    return import_table(site, statement.source, asked, tell=tell)
+
+
+def _imported(done: ImportResult) -> Rows:
     row = [done.table, done.action, done.state_id, len(done.partitions), done.files, done.bytes, done.reason]
     return _rows(_IMPORTED, [row])
 
@@ -110,9 +127,9 @@ def _chosen(context: Context, statement: DropPartitionsForReplication) -> list[s
     return list(dict.fromkeys(found))
 
 
-def _dropped(dropped: tuple[str, ...], kept: tuple[tuple[str, str], ...]) -> Rows:
-    rows: list[list[Any]] = [[name, True, None] for name in dropped]
-    return _rows(_DROPPED, rows + [[name, False, reason] for name, reason in kept])
+def _dropped(done: DropResult) -> Rows:
+    rows: list[list[Any]] = [[name, True, None] for name in done.dropped]
+    return _rows(_DROPPED, rows + [[name, False, reason] for name, reason in done.kept])
 
 
 def _rows(columns: tuple[tuple[str, str], ...], rows: list[list[Any]]) -> Rows:

@@ -27,7 +27,7 @@ from airflow_hive_acid.replication.presence import require_place
 from airflow_hive_acid.replication.state_ids import ObjectState, may_drop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -60,9 +60,12 @@ class DropResult:
         return bool(self.dropped)
 
 
-def drop_table(site: Site, table: str, event_id: int) -> DropResult:
+def drop_table(
+    site: Site, table: str, event_id: int, tell: Callable[[DropResult], object] = bool
+) -> DropResult:  # fmt: skip
     """Drop a table, unless its state id is not older than the event.
 
+    :param tell: called inside the commit with the result that it has.
     :raises LockTimeoutError: when its readers do not end in time; nothing was dropped.
     """
     name = table_name(table)
@@ -81,7 +84,9 @@ def drop_table(site: Site, table: str, event_id: int) -> DropResult:
             site.require_allowed(conn)
             now, again = _judge(site, conn, name, event_id, lock=True)
             if now is None or not again.accepted:
+                tell(DropResult(str(name), event_id, kept=((str(name), again.reason),)))
                 return (), again.reason
+            tell(DropResult(str(name), event_id, dropped=(str(name),)))
             dropped = site.client.catalog.drop_table_in(conn, name)
             return tuple(at for at in dropped.locations if dropped.delete_data and at in going), None
 
@@ -107,10 +112,17 @@ def drop_table(site: Site, table: str, event_id: int) -> DropResult:
     return DropResult(str(name), event_id, dropped=(str(name),))
 
 
-def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec], event_id: int) -> DropResult:
+def drop_partitions(
+    site: Site,
+    table: str,
+    partitions: Sequence[PartitionSpec],
+    event_id: int,
+    tell: Callable[[DropResult], object] = bool,
+) -> DropResult:
     """Drop partitions, all that are older than the event at once.
 
     :param partitions: names, values, or values by column.
+    :param tell: called inside the commit with the result that it has.
     """
     name = table_name(table)
     found = site.client.database.read(lambda conn: _tables(site).find_tables(conn, [name]).get(name))
@@ -128,7 +140,17 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
         fence_dead_jobs_of(site, name)
         shared = _shared_partitions(site, name, [s.object.name for s in doomed]) if _files_go(found) else {}
 
-        def change(conn: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
+        def result_of(gone: Sequence[StoredPartition], stayed: Sequence[tuple[str, str]]) -> DropResult:
+            went = tuple(stored.object.name for stored in gone)
+            return DropResult(str(name), event_id, went, tuple(k for k in (*kept, *stayed) if k[0] not in went))
+
+        def change(conn: Connection) -> DropResult:
+            gone, stayed = take_out(conn)
+            left[:] = gone
+            tell(done := result_of(gone, stayed))
+            return done
+
+        def take_out(conn: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
             site.require_allowed(conn)
             now = _tables(site).find_tables(conn, [name], lock=True).get(name)
             if now is None:
@@ -142,13 +164,13 @@ def drop_partitions(site: Site, table: str, partitions: Sequence[PartitionSpec],
                 forget_object(conn, *name, stored.object.name)
             return going, staying
 
-        gone, stayed = ddl.commit(change)
+        left: list[StoredPartition] = []
+        result = ddl.commit(change)
     if _files_go(found):
-        for stored in gone:
+        for stored in left:
             if stored.object.storage.location and stored.object.storage.location not in shared:
                 _remove(site, stored.object.storage.location)
-    names_gone = tuple(stored.object.name for stored in gone)
-    return DropResult(str(name), event_id, names_gone, tuple(k for k in (*kept, *stayed) if k[0] not in names_gone))
+    return result
 
 
 def kept_drops(site: Site, drops: Sequence[tuple[TableName, str | None, int]]) -> list[str | None]:

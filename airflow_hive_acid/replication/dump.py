@@ -262,9 +262,14 @@ class Mark:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, metadata: str, files: str, dump: Dump) -> Mark:
-        """The mark of documents that were just written."""
+    def of(cls, metadata: str, files: str, dump: Dump, once: str | None = None) -> Mark:
+        """The mark of documents that were just written.
+
+        :param once: what the tries of the task have in common that has written them.
+        """
         about = {"table": str(dump.name), "state_id": dump.state_id, "scope": dump.scope.value}
+        if once is not None:
+            about["once"] = once
         return cls(digest(metadata), digest(files), len(dump.files), dump.bytes, about=about)
 
     def text(self) -> str:
@@ -280,12 +285,15 @@ def digest(text: str) -> str:
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_documents(filesystem: Filesystem, uri: str, dump: Dump) -> None:
-    """Write the documents of a dump whose files are there; the mark last."""
+def write_documents(filesystem: Filesystem, uri: str, dump: Dump, once: str | None = None) -> None:
+    """Write the documents of a dump whose files are there; the mark last.
+
+    :param once: what the tries of one task have in common, if it is one that is tried again (R14).
+    """
     metadata, files = metadata_text(dump), file_list_text(dump.files)
     filesystem.write_text(f"{uri}/{METADATA}", metadata)
     filesystem.write_text(f"{uri}/{FILE_LIST}", files)
-    filesystem.write_text(f"{uri}/{COMPLETE}", Mark.of(metadata, files, dump).text())
+    filesystem.write_text(f"{uri}/{COMPLETE}", Mark.of(metadata, files, dump, once).text())
 
 
 def read_dump(filesystem: Filesystem, uri: str, *, unmarked: bool = False) -> Dump:

@@ -29,7 +29,8 @@ from airflow_hive_acid.metastore.txns.jobs import tables_with_unfenced_jobs
 from airflow_hive_acid.replication.dump import Dump, DumpFile, Scope
 from airflow_hive_acid.replication.exporting import MATERIALIZED_VIEW, is_transactional, plain_files, tagged
 from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, outline, plan_import
-from airflow_hive_acid.replication.importing import STAGING_PREFIX, ImportResult, result_of
+from airflow_hive_acid.replication.import_results import ImportResult, result_of
+from airflow_hive_acid.replication.importing import STAGING_PREFIX
 from airflow_hive_acid.replication.presence import require_listed
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.model import Table
     from airflow_hive_acid.replication.acid_report import TableReport
     from airflow_hive_acid.replication.dropping import DropResult
-    from airflow_hive_acid.replication.importing import ImportResult
+    from airflow_hive_acid.replication.import_results import ImportResult
     from airflow_hive_acid.replication.policies import Policy
     from airflow_hive_acid.replication.rereading import Reread
     from airflow_hive_acid.replication.site import Site

@@ -26,7 +26,8 @@ from airflow_hive_acid.metastore.catalog.reader import no_such_table, read_owner
 from airflow_hive_acid.metastore.catalog.thrift.writer import ObjectRows
 from airflow_hive_acid.metastore.names.objects import TableName, table_name
 from airflow_hive_acid.replication.copying import FileCopy
-from airflow_hive_acid.replication.dump import BEGUN, COMPLETE, Dump, DumpFile, Scope, write_documents
+from airflow_hive_acid.replication.dump import Dump, DumpFile, Scope, write_documents
+from airflow_hive_acid.replication.export_places import ExportPlace
 from airflow_hive_acid.replication.moving import copy
 from airflow_hive_acid.replication.open_files import settled
 from airflow_hive_acid.replication.presence import require_listed
@@ -154,6 +155,7 @@ def export_table(
     *,
     scope: Scope = Scope.NONE,
     event_id: str | None = None,
+    once: str | None = None,
 ) -> ExportResult:
     """Write a dump to a directory.
 
@@ -161,28 +163,59 @@ def export_table(
 
     :param uri: a directory that does not exist, is empty, or holds a dump of this table that was begun and not ended.
     :param scope: NONE for a dump for anybody, else for replication.
+    :param once: what the tries of one task have in common: a dump that one of them has completed is the result of all.
     :raises AlreadyExistsError: when there is something else.
     :raises UnsafePathError: when it is the directory of a table, around or inside of one.
     """
     uri = check_location(uri)
     _require_own_place(site, uri)
-    with open_export(site, table, partitions, scope=scope, event_id=event_id) as dump:
-        _begin(site, uri, table, dump)
-        copies = [FileCopy(str(f.source), f"{uri}/{f.place}", f.size, beginning=f.beginning) for f in dump.files]
-        report = copy(site, site.filesystem, site.filesystem, copies)
-        files = [
-            replace(f, checksum=report.checksums[f"{uri}/{f.place}"], source=None, beginning=False) for f in dump.files
-        ]
-        dump = replace(dump, files=tuple(files))
-        _remove_strays(site, uri, dump)
-        write_documents(site.filesystem, uri, dump)
-        site.filesystem.delete(f"{uri}/{BEGUN}", inside=uri)
+    place = ExportPlace(site, uri, table, scope, once)
+    done = place.finished()
+    if done is not None:
+        return _exported(uri, table, done, len(done.files))
+    try:
+        with open_export(site, table, partitions, scope=scope, event_id=event_id) as dump:
+            place.begin()
+            dump, reused = _fill(site, place.work, dump, once)
+            place.publish()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        place.failed()
+        raise place.taken_over() from error
+    except AlreadyExistsError:
+        place.failed()
+        done = place.finished()
+        if done is None:
+            raise
+        return _exported(uri, table, done, len(done.files))
+    except BaseException:
+        place.failed()
+        raise
+    return _exported(uri, table, dump, reused)
+
+
+def _fill(site: Site, work: str, dump: Dump, once: str | None) -> tuple[Dump, int]:
+    """Copy the files of a dump and write its documents.
+
+    :return: the dump as it was written, and how many files an attempt before had copied.
+    """
+    copies = [FileCopy(str(f.source), f"{work}/{f.place}", f.size, beginning=f.beginning) for f in dump.files]
+    report = copy(site, site.filesystem, site.filesystem, copies)
+    files = [
+        replace(f, checksum=report.checksums[f"{work}/{f.place}"], source=None, beginning=False) for f in dump.files
+    ]
+    dump = replace(dump, files=tuple(files))
+    _remove_strays(site, work, dump)
+    write_documents(site.filesystem, work, dump, once)
+    return dump, report.reused
+
+
+def _exported(uri: str, table: str, dump: Dump, reused: int) -> ExportResult:
     noop = None
     if dump.is_noop:
         noop = f"{table} does not exist any more" if dump.table is None else "the partitions do not exist any more"
     return ExportResult(
-        uri, table, dump.state_id, len(dump.partitions), len(dump.files), dump.bytes, report.reused, noop
-    )
+        uri, table, dump.state_id, len(dump.partitions), len(dump.files), dump.bytes, reused, noop
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,25 +406,13 @@ def _require_own_place(site: Site, uri: str) -> None:
         raise UnsafePathError(f"{uri} would share files with table {owner}; choose a directory of its own")
 
 
-def _begin(site: Site, uri: str, table: str, dump: Dump) -> None:
-    """Take the directory, or go on in one that an export of the same table has begun."""
-    filesystem = site.filesystem
-    wanted = json.dumps({"table": table, "scope": dump.scope.value})
-    try:
-        names = {info.name for info in filesystem.list_files(uri)}
-    except FileNotFoundError:
-        names = set()
-    if COMPLETE in names:
-        raise AlreadyExistsError(f"{uri} holds a dump already; choose another directory, or remove it")
-    if names and not (BEGUN in names and filesystem.read_text(f"{uri}/{BEGUN}") == wanted):
-        raise AlreadyExistsError(f"{uri} holds something that no export of {table} has begun; choose another directory")
-    filesystem.make_directory(uri)
-    filesystem.write_text(f"{uri}/{BEGUN}", wanted)
-
-
 def _remove_strays(site: Site, uri: str, dump: Dump) -> None:
-    """Files that an attempt before has copied and that are not part of the table any more."""
+    """Files that an attempt before has copied and that are not part of the table any more, and their directories."""
     wanted = {file.place for file in dump.files}
-    for info in site.filesystem.list_files(uri, recursive=True):
+    listed = site.filesystem.list_files(uri, recursive=True)
+    for info in listed:
         if not info.is_dir and "/" in info.relative and info.relative not in wanted:
             site.filesystem.delete(info.path, inside=uri)
+    for info in sorted(listed, key=lambda info: -info.relative.count("/")):
+        if info.is_dir and not any(place.startswith(f"{info.relative}/") for place in wanted):
+            site.filesystem.delete_empty(info.path, inside=uri)

@@ -56,10 +56,11 @@ from airflow_hive_acid.replication.dump import check_files as check_dump_files
 from airflow_hive_acid.replication.fencing import fence_dead_jobs_of
 from airflow_hive_acid.replication.graves import bury, remove_dropped
 from airflow_hive_acid.replication.import_plan import Asked, Existing, ImportPlan, outline, plan_import
+from airflow_hive_acid.replication.import_results import ImportResult, result_of
 from airflow_hive_acid.replication.moving import copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -72,37 +73,6 @@ STAGING_PREFIX = "_repl_"
 _NOTHING = Asked()
 
 
-@dataclass(frozen=True, slots=True)
-class ImportResult:
-    """What an import has done.
-
-    :param table: ``db.table`` at the destination.
-    :param state_id: of the dump; None outside of replication.
-    :param action: ``created``, ``replaced`` (the table), ``partitions`` (of a table that stayed as it was), or
-        ``unchanged``.
-    :param reason: why.
-    :param partitions: that were added or replaced; ``unchanged`` those that were as new already, ``dropped`` those
-        that the source has no more.
-    :param reused: files that an attempt before had copied.
-    """
-
-    table: str
-    state_id: int | None
-    action: str
-    reason: str
-    partitions: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    files: int = 0
-    bytes: int = 0
-    reused: int = 0
-
-    @property
-    def done(self) -> bool:
-        """Whether anything was changed."""
-        return self.action != "unchanged"
-
-
 def import_table(
     site: Site,
     uri: str,
@@ -110,10 +80,12 @@ def import_table(
     *,
     dump_filesystem: StreamingFilesystem | None = None,
     unmarked: bool = False,
+    tell: Callable[[ImportResult], object] = bool,
 ) -> ImportResult:
     """Import a dump.
 
     :param uri: its directory.
+    :param tell: called with the result when all that is left is to commit it.
     :param dump_filesystem: where it lies, if that is not the filesystem of the warehouse.
     :param unmarked: see :func:`~airflow_hive_acid.replication.dump.read_dump`.
     :raises NoSuchObjectError: when the database does not exist: it is never created (the seed's security rule).
@@ -121,22 +93,36 @@ def import_table(
     """
     filesystem = dump_filesystem or site.filesystem
     dump = read_dump(filesystem, uri, unmarked=unmarked)
-    return import_dump(site, dump, filesystem, replace(asked, dump_uri=uri.rstrip("/")))
+    return import_dump(site, dump, filesystem, replace(asked, dump_uri=uri.rstrip("/")), tell)
 
 
-def import_metadata(site: Site, dumps: Sequence[Dump], names: Sequence[TableName | None] = ()) -> list[ImportResult]:
+def import_metadata(
+    site: Site,
+    dumps: Sequence[Dump],
+    names: Sequence[TableName | None] = (),
+    tell: Callable[[ImportResult], object] = bool,
+) -> list[ImportResult]:
     """Import dumps of metadata, all in one database transaction.
 
     :param names: of the tables at the destination, one for each dump, or none for those of the source.
+    :param tell: called with each result when all that is left is to commit it.
     """
+    unit = site.client.claims.current
 
     def operation(conn: Connection) -> list[ImportResult]:
         site.require_allowed(conn)
         results = import_metadata_in(conn, site, dumps, names)
+        for result in results:
+            tell(result)
+        if unit is not None:
+            unit.in_commit(None)(conn)
         site.client.notifications.write(conn, [])
         return results
 
-    return site.client.database.run(operation)
+    results = site.client.database.run(operation)
+    if unit is not None:
+        unit.committed = True
+    return results
 
 
 def import_metadata_in(
@@ -166,10 +152,17 @@ def import_metadata_in(
     return [result for result in results if result is not None]
 
 
-def import_dump(site: Site, dump: Dump, filesystem: StreamingFilesystem, asked: Asked = _NOTHING) -> ImportResult:
+def import_dump(
+    site: Site,
+    dump: Dump,
+    filesystem: StreamingFilesystem,
+    asked: Asked = _NOTHING,
+    tell: Callable[[ImportResult], object] = bool,
+) -> ImportResult:
     """Import a dump that was read, or one that is still open at the source (``open_export``).
 
     :param filesystem: where its files lie.
+    :param tell: called with the result when all that is left is to commit it.
     """
     if dump.is_noop:
         name = target_of(dump, asked)
@@ -178,9 +171,9 @@ def import_dump(site: Site, dump: Dump, filesystem: StreamingFilesystem, asked: 
             str(name or "?"), dump.state_id, "unchanged", f"{what} did not exist any more at the source"
         )
     if dump.scope is Scope.METADATA:
-        return import_metadata(site, [dump], [asked.table])[0]
+        return import_metadata(site, [dump], [asked.table], tell)[0]
     check_dump_files(dump)
-    return _Import(site, dump, filesystem, asked).run()
+    return _Import(site, dump, filesystem, asked, tell).run()
 
 
 def target_of(dump: Dump, asked: Asked) -> TableName | None:
@@ -218,29 +211,14 @@ def _import_round(
     rows.write_partitions(conn, [(tables[plan.name], plan.partitions) for plan in plans if plan.partitions])
 
 
-def result_of(plan: ImportPlan, dump: Dump, files: int = 0, bytes_: int = 0, reused: int = 0) -> ImportResult:
-    """What is told of an import that went as planned."""
-    reason = plan.reason
-    if plan.is_noop:
-        action = "unchanged"
-        if plan.unchanged:
-            reason = "; ".join(f"{name}: {why}" for name, why in plan.unchanged[:3])
-    elif plan.table is None:
-        action = "partitions"
-    else:
-        action = "created" if plan.table.before is None else "replaced"
-    return ImportResult(
-        str(plan.name), dump.state_id, action, reason, tuple(w.after.name for w in plan.partitions),
-        tuple(name for name, _ in plan.unchanged), tuple(stored.object.name for stored in plan.dropped), files, bytes_,
-        reused,
-    )  # fmt: skip
-
-
 class _Import:
     """One import of a dump with data."""
 
-    def __init__(self, site: Site, dump: Dump, source: StreamingFilesystem, asked: Asked) -> None:
+    def __init__(
+        self, site: Site, dump: Dump, source: StreamingFilesystem, asked: Asked, tell: Callable[[ImportResult], object]
+    ) -> None:
         self._site = site
+        self._tell = tell
         self._client = site.client
         self._filesystem = site.filesystem
         self._dump = dump
@@ -273,15 +251,21 @@ class _Import:
                 self._fence_dead(plan.location)
                 self._require_free(plan)
             files = self._files(plan)
-            staged = self._copy(ddl, plan, files)
-            response = self._client.lock(
-                [table_lock(self._name, LockType.EXCLUSIVE)], txn_id=ddl.txn_id, agent_info=agent
-            )
-            wait_until_granted(self._client, response, ddl.txn_id, f"exclusive lock of {self._name}")
-            self._publish(ddl, plan, staged, aborted)
+            try:
+                staged = self._copy(ddl, plan, files)
+                response = self._client.lock(
+                    [table_lock(self._name, LockType.EXCLUSIVE)], txn_id=ddl.txn_id, agent_info=agent
+                )
+                wait_until_granted(self._client, response, ddl.txn_id, f"exclusive lock of {self._name}")
+                result = result_of(plan, self._dump, len(files), staged.bytes, staged.reused)
+                self._tell(result)
+                self._publish(ddl, plan, staged, aborted)
+            except BaseException:
+                self._leave(ddl.txn_id, plan.location)
+                raise
         self._remove_dropped(plan)
         self._compact_aborted(plan)
-        return result_of(plan, self._dump, len(files), staged.bytes, staged.reused)
+        return result
 
     @contextlib.contextmanager
     def _aborted_txns(self, count: int, agent: str) -> Iterator[list[int]]:
@@ -323,11 +307,16 @@ class _Import:
         if plan.location and self._dump.state_id is not None:
             remove_dropped(self._site, plan.location, str(self._name))
             bury(self._site, plan.location, str(self._name))
-        # A directory is no rows (one that was killed may have left it), but in an ACID table it says something.
-        plain = self._dump.write_ids is None
-        found = list_many(self._filesystem, [plan.location], plain, descend=lambda i: not is_hidden(i.name))
-        there = (info for info in found[plan.location] or () if not is_hidden(info.name))
-        if taken := [info.relative for info in there if not (plain and info.is_dir)]:
+        found = list_many(self._filesystem, [plan.location], descend=lambda i: not is_hidden(i.name))
+        there = [info for info in found[plan.location] or () if not is_hidden(info.name)]
+        taken = [info.relative for info in there if not info.is_dir]
+        if not taken and self._dump.write_ids is not None:
+            # Directories alone are no rows: an import that was undone has left them. In an ACID table they would say
+            # something, so they go, from below.
+            for info in sorted(there, key=lambda info: -info.relative.count("/")):
+                if not self._filesystem.delete_empty(info.path, inside=plan.location):
+                    taken.append(info.relative)
+        if taken:
             raise AlreadyExistsError(
                 f"{plan.location} is not empty: it holds {taken[0]}, which would become rows of {self._name}; move it "
                 "away, or choose another LOCATION"
@@ -388,6 +377,15 @@ class _Import:
                 taken = True
             else:
                 self._filesystem.delete(info.path, inside=location)
+
+    def _leave(self, txn_id: int, location: str) -> None:
+        """After a failure: what was copied is for the next try, unless that has begun and taken it already.
+
+        Then the txn was ended by somebody else, and what was copied after that is of no use to anybody.
+        """
+        with contextlib.suppress(HiveAcidError, OSError):
+            if self._client.give_up_txns([txn_id], "its import failed", ended_only=True).given_up:
+                self._filesystem.delete(f"{location}/{STAGING_PREFIX}{txn_id}", inside=location)
 
     # --- putting into place ---------------------------------------------------------------------------------------
 

@@ -2,8 +2,16 @@
 
 import pytest
 
-from airflow_hive_acid.errors import CorruptDumpError, NoSuchObjectError, UnsupportedStatementError
+from airflow_hive_acid.engine.claiming import Once
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    CorruptDumpError,
+    NoSuchObjectError,
+    UnsupportedStatementError,
+)
 from airflow_hive_acid.filesystem import AnyFilesystem
+from airflow_hive_acid.metastore.records.claim_rules import Rerun
+from airflow_hive_acid.metastore.records.claims import Claims
 
 pytestmark = pytest.mark.backends("sqlite")
 PLAIN = "TBLPROPERTIES ('transactional'='false')"
@@ -56,6 +64,44 @@ def test_metadata_alone_is_a_dump_without_files(engine, client, table, tmp_path)
     assert only_row(engine, f"IMPORT TABLE copy.files FROM '{tmp_path}/meta'")["action"] == "replaced"
     assert client.catalog.get_table("copy.files").property("about") == "birds"
     assert [p.name for p in client.catalog.list_partitions("copy.files")] == ["ds=1", "ds=2"]
+
+
+@pytest.mark.rule("R14")
+def test_a_try_whose_process_died_behind_the_commit_has_told_the_next_one_what_it_did(
+    engine, client, table, tmp_path, monkeypatch
+):
+    """What is done and that it is done are one commit: nothing that comes behind it is needed."""
+
+    def dies(*_):
+        raise AssertionError("the process is dead")
+
+    monkeypatch.setattr(Claims, "done", dies)
+    statements = [
+        f"IMPORT TABLE copy.files FROM '{tmp_path}/all'",
+        f"IMPORT TABLE copy.files FROM '{tmp_path}/meta'",
+        "ALTER TABLE copy.files DROP PARTITION (ds='1') FOR REPLICATION('9999')",
+        "DROP TABLE copy.files FOR REPLICATION('9999')",
+    ]
+    engine.run(f"EXPORT TABLE w.files TO '{tmp_path}/all' FOR REPLICATION('1')")
+    engine.run("ALTER TABLE w.files SET TBLPROPERTIES ('about'='birds')")
+    engine.run(f"EXPORT TABLE w.files TO '{tmp_path}/meta' FOR METADATA REPLICATION('2')")
+    for unit, sql in enumerate(statements):
+        once = Once(("a task", str(unit)), "1")
+        first = engine.run(sql, once=once)[-1].rows.to_dicts()
+        assert engine.run(sql, once=once)[-1].rows.to_dicts() == first
+        assert first[0].get("action", "dropped") in ("created", "replaced", "dropped")
+    assert client.catalog.list_tables("copy") == []
+
+
+@pytest.mark.rule("R14")
+def test_a_dump_that_another_task_has_completed_is_not_this_ones(engine, client, table, tmp_path):
+    sql = f"EXPORT TABLE w.files TO '{tmp_path}/dump'"
+    engine.run(sql, once=Once(("a task",), "1"))
+    client.claims.acknowledge(("a task",))
+    for other in (Once(("another",), "1"), Once(("a task",), "2", Rerun.APPLY), None):
+        with pytest.raises(AlreadyExistsError, match="holds a dump already"):
+            engine.run(sql, once=other)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("_")] == []
 
 
 def test_what_cannot_be_says_so(engine, table, tmp_path):
