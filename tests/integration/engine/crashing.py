@@ -1,9 +1,10 @@
 """One process of the engine as a thread that is killed, or falls asleep, in front of its n-th effect.
 
-An effect is a database transaction that may write (which happens or does not), something done to files, or a Spark job.
-Nothing happens between two effects that anybody else could see, so to stop in front of each, and behind the last, is
-to stop everywhere. A killed thread can do nothing more: every further effect, and every look, ends it again, also while
-it cleans up. One that sleeps holds no database transaction, and goes on when it is woken.
+An effect is a database transaction that may write (which happens or does not), something done to files, a sync of a
+file or directory, or a Spark job. Nothing happens between two effects that anybody else could see, so to stop in front
+of each, and behind the last, is to stop everywhere. A killed thread can do nothing more: every further effect, and
+every look, ends it again, also while it cleans up. One that sleeps holds no database transaction, and goes on when it
+is woken.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.filesystem import syncing
 from airflow_hive_acid.filesystem.local import LocalFilesystem
 from airflow_hive_acid.metastore.database.database import Database
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 _CHANGES = (
     "create_file", "make_directory", "rename", "rename_directory", "replace_file", "write_text", "delete",
-    "delete_empty", "open_output",
+    "delete_empty",
 )  # fmt: skip
 _LOOKS = ("list_files", "exists", "read_text", "read_range", "open_input")
 _PATIENCE = 120
@@ -110,8 +112,47 @@ def effects_counted(monkeypatch: Any) -> Iterator[None]:
             patch.setattr(LocalFilesystem, verb, _counting(verb, getattr(LocalFilesystem, verb)))
         for verb in _LOOKS:
             patch.setattr(LocalFilesystem, verb, _looking(getattr(LocalFilesystem, verb)))
+        patch.setattr(LocalFilesystem, "open_output", _opening(LocalFilesystem.open_output))
         patch.setattr(Database, "_retrying", _transacting(Database._retrying))
+        # One after the other, in the thread of the process: threads of a pool are nobody's.
+        patch.setattr(syncing, "in_threads", lambda call, items, _name: [call(item) for item in items])
+        patch.setattr(syncing, "_sync", _syncing(syncing._sync))
         yield
+
+
+class _Stream:
+    """A file that is written: opening it and putting bytes into it are effects, each write one."""
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self._inner, self._name = inner, name
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._inner.close()
+
+    def write(self, piece: Any) -> Any:
+        return effect(f"write {self._name}", lambda: self._inner.write(piece))
+
+    def fileno(self) -> Any:
+        """Asked for in front of a copy by the kernel."""
+        return effect(f"write {self._name}", self._inner.fileno)
+
+
+def _opening(inner: Any) -> Any:
+    def open_output(self: Any, uri: str) -> Any:
+        name = uri.rpartition("/")[2]
+        return _Stream(effect(f"open_output {name}", lambda: inner(self, uri)), name)
+
+    return open_output
+
+
+def _syncing(inner: Any) -> Any:
+    def sync(path: str) -> Any:
+        return effect(f"sync {path.rpartition('/')[2]}", lambda: inner(path))
+
+    return sync
 
 
 def _counting(verb: str, inner: Any) -> Any:
