@@ -211,7 +211,15 @@ def test_cancel_kills_everything_the_driver_started(session, tmp_path):
     wait_for(lambda: not is_running(child))
 
 
-def test_ctrl_c_stops_the_application(session, tmp_path):
+@pytest.fixture
+def interruptible():
+    """SIGINT as in the foreground: a shell makes what it starts in the background deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_stops_the_application(session, tmp_path, interruptible):
     """
     t1  the main thread waits for a step
     t2  SIGINT arrives
