@@ -8,8 +8,9 @@ JAR    := airflow_hive_acid/jars/.built
 export PATH := $(abspath $(BIN)):$(PATH)
 # Airflow and Spark start Python many times: without cached bytecode each start compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests of one file stay together: they share a Spark application and a database server with each other.
-PARALLEL ?= -n 2 --dist loadfile
+# Tests of one file stay together: they share a Spark application and a database server with each other. Many tests wait,
+# for a lease to end or for a process to start, so there are more workers than two cores.
+PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: histories install accelerator dist demo test test-unit test-mariadb test-mysql test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long mutants soak mariadb libaio ui test-browser chromium lint format bench clean lock help
 
