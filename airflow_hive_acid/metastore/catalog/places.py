@@ -8,10 +8,11 @@ No index of Hive's helps, and only CREATE, RENAME, DROP and LOCATION ask.
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, func, literal, or_, select
+from sqlalchemy import BindParameter, Integer, String, and_, bindparam, func, literal, or_, select
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format.paths import spellings, spellings_around
@@ -20,10 +21,11 @@ from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS, DBS, PARTITIO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Select
 
 SHARED = "hive.acid.shared.locations"
 _CATALOG = "hive"
+_BESIDES = "besides"
 
 
 def lock_places(connection: Connection) -> None:
@@ -40,7 +42,7 @@ def require_own_place(connection: Connection, what: str, location: str, *, table
     :param table_id: its id, when it is there already: its own partitions may lie in it.
     :raises InvalidArgumentsError: naming the other, and the remedy.
     """
-    other = read_sharer(connection, location, besides=table_id) or _database_in(connection, location)
+    other = _read_other(connection, location, table_id)
     if other is not None:
         raise InvalidArgumentsError(
             f"{what} cannot lie at {location}: it would share files with {other}; choose a directory of its own, or "
@@ -105,55 +107,156 @@ def read_sharer_of_partition(connection: Connection, location: str, table_id: in
 
 def read_owner(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
     """A table whose own directory fulfils conditions, as ``db.table``."""
-    tables = (
-        select(DBS.c.NAME, TBLS.c.TBL_NAME)
-        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-        .join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
-        .where(*conditions)
-    )
-    row = connection.execute(tables.limit(1)).first()
+    row = connection.execute(_TABLES.where(*conditions).limit(1)).first()
     return None if row is None else f"{row[0]}.{row[1]}"
 
 
 def _read_partition(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
     """A partition whose directory fulfils conditions, as text."""
-    parts = (
-        select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
-        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-        .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
-        .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
-        .where(*conditions)
-    )
-    row = connection.execute(parts.limit(1)).first()
+    row = connection.execute(_PARTITIONS.where(*conditions).limit(1)).first()
     return None if row is None else f"partition {row[2]} of {row[0]}.{row[1]}"
 
 
 def _database_in(connection: Connection, location: str) -> str | None:
     """A database whose directory is a directory or lies in it, or the warehouse."""
-    homes = (DBS.c.DB_LOCATION_URI, DBS.c.DB_MANAGED_LOCATION_URI)
-    here = or_(*(shares_files(home, location, around=False, inside=True) for home in homes))
-    database = connection.execute(select(DBS.c.NAME).where(here).limit(1)).scalar()
+    spelled = _spelled((location,), around=False, inside=True)
+    of_database, of_warehouse = _questions_of_homes(_Shape.of(spelled))
+    return _read_home(connection, of_database, of_warehouse, spelled.parameters())
+
+
+def _read_other(connection: Connection, location: str, besides: int | None) -> str | None:
+    """Who shares files with a directory that a table is to have; every CREATE asks, so its questions are kept."""
+    spelled = _spelled((location,), around=True, inside=True)
+    of_table, of_partition = _questions_of_tables(_Shape.of(spelled))
+    given = {**spelled.parameters(), _BESIDES: -1 if besides is None else besides}
+    row = connection.execute(of_table, given).first()
+    if row is not None:
+        return f"table {row[0]}.{row[1]}"
+    row = connection.execute(of_partition, given).first()
+    if row is not None:
+        return f"partition {row[2]} of {row[0]}.{row[1]}"
+    return _database_in(connection, location)
+
+
+def _read_home(
+    connection: Connection, of_database: Select[Any], of_warehouse: Select[Any], given: dict[str, Any]
+) -> str | None:
+    database = connection.execute(of_database, given).scalar()
     if database is not None:
         return f"the tables of database {database}"
-    warehouse = shares_files(CTLGS.c.LOCATION_URI, location, around=False, inside=True)
-    found = connection.execute(select(CTLGS.c.NAME).where(CTLGS.c.NAME == _CATALOG, warehouse)).scalar()
-    return None if found is None else "the warehouse"
+    return None if connection.execute(of_warehouse, given).scalar() is None else "the warehouse"
+
+
+@functools.lru_cache(maxsize=256)
+def _questions_of_tables(shape: _Shape) -> tuple[Select[Any], Select[Any]]:
+    """Which table, and which partition of one, but for one table."""
+    counts = and_(_shares(SDS.c.LOCATION, shape), TBLS.c.TBL_ID != bindparam(_BESIDES, type_=Integer))
+    return _TABLES.where(counts).limit(1), _PARTITIONS.where(counts).limit(1)
+
+
+@functools.lru_cache(maxsize=256)
+def _questions_of_homes(shape: _Shape) -> tuple[Select[Any], Select[Any]]:
+    """Which database, and whether the warehouse."""
+    homes = (DBS.c.DB_LOCATION_URI, DBS.c.DB_MANAGED_LOCATION_URI)
+    of_database = select(DBS.c.NAME).where(or_(*(_shares(home, shape) for home in homes))).limit(1)
+    of_warehouse = select(CTLGS.c.NAME).where(CTLGS.c.NAME == _CATALOG, _shares(CTLGS.c.LOCATION_URI, shape))
+    return of_database, of_warehouse
+
+
+_TABLES = (
+    select(DBS.c.NAME, TBLS.c.TBL_NAME).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+)
+_PARTITIONS = (
+    select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
+    .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+)
+
+
+class _Spelled(NamedTuple):
+    """Texts that mean some directories.
+
+    :param written: how a column may hold one of them, or one around them.
+    :param below: how a column may begin that holds one of them, or one inside.
+    :param usual: the same as ``written`` with every slash once, and
+    :param usual_below: the same as ``below``.
+    """
+
+    written: list[str]
+    below: list[str]
+    usual: list[str]
+    usual_below: list[str]
+
+    def parameters(self) -> dict[str, Any]:
+        """Values of the parameters of :func:`_shares`."""
+        given: dict[str, Any] = {"written": self.written, "usual": self.usual}
+        for name, texts in (("below", self.below), ("usual_below", self.usual_below)):
+            for number, text in enumerate(texts):
+                given[f"{name}_{number}"] = text
+                given[f"{name}_{number}_length"] = len(text)
+        return given
+
+
+class _Shape(NamedTuple):
+    """What of the texts a statement depends on."""
+
+    below: int
+    usual_below: int
+
+    @classmethod
+    def of(cls, spelled: _Spelled) -> _Shape:
+        return cls(len(spelled.below), len(spelled.usual_below))
+
+
+def _spelled(locations: Sequence[str], *, around: bool, inside: bool) -> _Spelled:
+    here = [place for location in locations for place in spellings(location)]
+    wanted = {*here, *(place for location in locations if around for place in spellings_around(location))}
+    written = sorted({text for place in wanted for text in _as_written(place)})
+    below = sorted({text for place in here for text in _as_written(place)})
+    ended = [*written, *(text.removesuffix("/") for text in written if len(text) > 1)]
+    return _Spelled(ended, below if inside else [], sorted(wanted), here if inside else [])
 
 
 def shares_files(column: Any, *locations: str, around: bool, inside: bool) -> ColumnElement[bool]:
     """Whether a column holds one of some directories, however it is spelled, or one around it, or one inside of it."""
-    here = [place for location in locations for place in spellings(location)]
-    wanted = {*here, *(place for location in locations if around for place in spellings_around(location))}
-    written = sorted({text for place in wanted for text in _as_written(place)})
+    spelled = _spelled(locations, around=around, inside=inside)
+    return _condition(
+        column,
+        spelled.written,
+        [(text, len(text)) for text in spelled.below],
+        spelled.usual,
+        [(text, len(text)) for text in spelled.usual_below],
+    )
+
+
+def _shares(column: Any, shape: _Shape) -> ColumnElement[bool]:
+    """:func:`shares_files` with parameters in place of the texts."""
+    return _condition(
+        column,
+        bindparam("written", expanding=True, type_=String),
+        _prefixes("below", shape.below),
+        bindparam("usual", expanding=True, type_=String),
+        _prefixes("usual_below", shape.usual_below),
+    )
+
+
+def _prefixes(name: str, number: int) -> list[tuple[BindParameter[str], BindParameter[int]]]:
+    names = [f"{name}_{n}" for n in range(number)]
+    return [(bindparam(each, type_=String), bindparam(f"{each}_length", type_=Integer)) for each in names]
+
+
+def _condition(
+    column: Any, written: Any, below: Sequence[tuple[Any, Any]], usual: Any, usual_below: Sequence[tuple[Any, Any]]
+) -> ColumnElement[bool]:
     # Not LIKE: it takes upper for lower case on SQLite, and signs of names for patterns.
-    below = sorted({text for place in here for text in _as_written(place)}) if inside else []
-    usual = column + literal("/")
+    slashed = column + literal("/")
     for _ in range(3):  # eight slashes in a row become one
-        usual = func.replace(usual, "//", "/")
-    of_usual = or_(usual.in_(sorted(wanted)), *(func.substr(usual, 1, len(p)) == p for p in here if inside))
+        slashed = func.replace(slashed, "//", "/")
+    of_usual = or_(slashed.in_(usual), *(func.substr(slashed, 1, length) == text for text, length in usual_below))
     return or_(
-        column.in_([*written, *(text.removesuffix("/") for text in written if len(text) > 1)]),
-        *(func.substr(column, 1, len(text)) == text for text in below),
+        column.in_(written),
+        *(func.substr(column, 1, length) == text for text, length in below),
         and_(column.like("%/%//%"), of_usual),  # rare, and dear
     )
 
