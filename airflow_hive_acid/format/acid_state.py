@@ -191,29 +191,28 @@ def state_directories(listing: Iterable[FileEntry]) -> list[StateDirectory]:
 def _gather(listing: Iterable[FileEntry]) -> tuple[list[StateDirectory], list[FileEntry]]:
     """Sort a listing into ACID directories (by name) and files outside of them (by path)."""
     files: dict[str, list[FileEntry]] = {}
+    parsed: dict[str, AcidDirectory] = {}
     originals: list[FileEntry] = []
     for entry in map(FileEntry._make, listing):
         segments = entry.path.split("/")
         if any(is_hidden(segment) for segment in segments):
             continue
         top = segments[0]
-        if len(segments) == 1 or not looks_like_acid_directory(top):
+        if len(segments) == 1 or (top not in files and not looks_like_acid_directory(top)):
             if segments[-1] and not segments[-1].startswith("_"):
                 originals.append(entry)
-        elif parse_directory(top) is None:
-            raise CorruptTableError(
-                f"directory {top!r} is called like a base or delta, but its name cannot be read; "
-                "move it out of the table if it is not part of it"
-            )
-        else:
-            files.setdefault(top, [])
-            if segments[-1]:
-                files[top].append(entry)
-    directories = []
-    for name, entries in sorted(files.items()):
-        parsed = parse_directory(name)
-        if parsed is not None:
-            directories.append(_found(name, parsed, tuple(sorted(entries))))
+            continue
+        if top not in files:
+            directory = parse_directory(top)
+            if directory is None:
+                raise CorruptTableError(
+                    f"directory {top!r} is called like a base or delta, but its name cannot be read; "
+                    "move it out of the table if it is not part of it"
+                )
+            files[top], parsed[top] = [], directory
+        if segments[-1]:
+            files[top].append(entry)
+    directories = [_found(name, parsed[name], tuple(sorted(entries))) for name, entries in sorted(files.items())]
     return directories, sorted(originals)
 
 

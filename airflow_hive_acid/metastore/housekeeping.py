@@ -85,6 +85,11 @@ _NO_LIVE_JOB = or_(
     TXNS.c.TXN_STATE == "c",
     ~exists().where(HIVE_ACID_JOB.c.HAJ_TXNID == TXNS.c.TXN_ID, HIVE_ACID_JOB.c.HAJ_STATE.in_(("r", "p"))),
 )
+_EMPTY_BY_TABLES = {
+    (registered, jobs): _EMPTY.where(*(_NOT_REGISTERED,) * registered, *(_NO_LIVE_JOB,) * jobs)
+    for registered in (False, True)
+    for jobs in (False, True)
+}
 _LIVE_JOBS = select(func.count()).where(
     HIVE_ACID_JOB.c.HAJ_TXNID == bindparam("txn_id", type_=sa.BigInteger), HIVE_ACID_JOB.c.HAJ_STATE.in_(("r", "p"))
 )
@@ -315,12 +320,9 @@ class Housekeeping:
 
     def _clean_some(self, conn: Connection, batch: int) -> int:
         features = self._database.features(conn)
-        statement = _EMPTY
+        statement = _EMPTY_BY_TABLES[features.min_history_write_id, features.extensions]
         if features.min_history_write_id:
             conn.execute(_DELETE_LEFT_BEHIND)
-            statement = statement.where(_NOT_REGISTERED)
-        if features.extensions:
-            statement = statement.where(_NO_LIVE_JOB)
         bound = low_boundary(conn, self._gap)
         ids = list(conn.execute(statement, {"bound": bound, "limit": batch}).scalars())
         if ids:

@@ -48,6 +48,12 @@ _BATCH = 1000
 _SELECT_PARTITIONS = select(
     PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.WRITE_ID, SDS.c.LOCATION, SDS.c.INPUT_FORMAT
 ).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+_SELECT_NAMED = _SELECT_PARTITIONS.where(
+    PARTITIONS.c.TBL_ID == bindparam("table"), PARTITIONS.c.PART_NAME.in_(bindparam("names", expanding=True))
+)
+_SELECT_PROPERTIES = select(PARTITION_PARAMS.c.PARAM_KEY, PARTITION_PARAMS.c.PARAM_VALUE).where(
+    PARTITION_PARAMS.c.PART_ID == bindparam("partition")
+)
 _SELECT_EXISTING = select(PARTITIONS.c.PART_NAME).where(
     PARTITIONS.c.TBL_ID == bindparam("table"), PARTITIONS.c.PART_NAME.in_(bindparam("names", expanding=True))
 )
@@ -104,19 +110,15 @@ def find_partitions(connection: Connection, table: Table, names: Sequence[str]) 
     """Those of the partitions that exist, by name."""
     found: dict[str, Partition] = {}
     for batch in chunks(names):
-        rows = connection.execute(
-            _SELECT_PARTITIONS.where(PARTITIONS.c.TBL_ID == table.id, PARTITIONS.c.PART_NAME.in_(batch))
-        )
+        rows = connection.execute(_SELECT_NAMED, {"table": table.id, "names": list(batch)})
         found |= {partition.name: partition for partition in map(_partition, rows)}
     return found
 
 
 def read_partition_properties(connection: Connection, part_id: int) -> dict[str, str]:
     """The parameters of a partition."""
-    own = select(PARTITION_PARAMS.c.PARAM_KEY, PARTITION_PARAMS.c.PARAM_VALUE).where(
-        PARTITION_PARAMS.c.PART_ID == part_id
-    )
-    return {str(key): str(value or "") for key, value in connection.execute(own)}
+    found = connection.execute(_SELECT_PROPERTIES, {"partition": part_id})
+    return {str(key): str(value or "") for key, value in found}
 
 
 def add_partitions(

@@ -21,7 +21,7 @@ from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_CLEANING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.database.database import Database
 
@@ -37,6 +37,17 @@ _COLUMNS = (
     _C.HCL_DETAILS, _C.HCL_SINCE, _C.HCL_UNTIL,
 )  # fmt: skip
 _NEWEST = select(*_COLUMNS).order_by(_C.HCL_SINCE.desc(), _C.HCL_ID)
+_ABOUT = (_C.HCL_DATABASE == bindparam("db"), _C.HCL_TABLE == bindparam("tbl"))
+_LAST = {
+    (partition, request): _NEWEST.where(
+        *_ABOUT,
+        _C.HCL_PARTITION == bindparam("part") if partition else _C.HCL_PARTITION.is_(None),
+        _C.HCL_REQUEST_ID == bindparam("request") if request else _C.HCL_REQUEST_ID.is_(None),
+    ).limit(1)
+    for partition in (False, True)
+    for request in (False, True)
+}
+"""By whether it was about a partition, and about a request."""
 _PURGE = delete(HIVE_ACID_CLEANING).where(_C.HCL_UNTIL < clock_ms() - bindparam("age"))
 
 
@@ -112,14 +123,12 @@ class CleaningRecords:
 
     @staticmethod
     def _last(connection: Connection, resource: Resource, request_id: int | None) -> CleaningRecord | None:
-        partition: ColumnElement[bool] = _C.HCL_PARTITION.is_(None)
+        given: dict[str, Any] = {"db": resource.database, "tbl": resource.table}
         if resource.partition is not None:
-            partition = _C.HCL_PARTITION == resource.partition
-        request: ColumnElement[bool] = _C.HCL_REQUEST_ID.is_(None)
+            given["part"] = resource.partition
         if request_id is not None:
-            request = _C.HCL_REQUEST_ID == request_id
-        of_it = (_C.HCL_DATABASE == resource.database, _C.HCL_TABLE == resource.table, partition, request)
-        row = connection.execute(_NEWEST.where(*of_it).limit(1)).first()
+            given["request"] = request_id
+        row = connection.execute(_LAST["part" in given, "request" in given], given).first()
         return None if row is None else _record(row)
 
 

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 _cc = COMPLETED_COMPACTIONS.c
 _PURGE = delete(COMPLETED_COMPACTIONS).where(_cc.CC_ID.in_(bindparam("ids", expanding=True)))
+_FAILED = (
+    select(_cc.CC_DATABASE, _cc.CC_TABLE, _cc.CC_PARTITION)
+    .distinct()
+    .where(_cc.CC_STATE == CompactionState.FAILED.value)
+)
 _UNSUCCESSFUL = (CompactionState.DID_NOT_INITIATE, CompactionState.FAILED, CompactionState.REFUSED)
 
 
@@ -125,9 +130,7 @@ def last_finished(connection: Connection, resource: Resource, limit: int) -> lis
 
 def failed_resources(connection: Connection) -> set[Resource]:
     """Tables and partitions with a failed compaction in their history; few, and only they can be failing."""
-    statement = select(_cc.CC_DATABASE, _cc.CC_TABLE, _cc.CC_PARTITION).distinct()
-    failed = statement.where(_cc.CC_STATE == CompactionState.FAILED.value)
-    return {Resource(*row) for row in connection.execute(failed)}
+    return {Resource(*row) for row in connection.execute(_FAILED)}
 
 
 def is_failing(newest: Sequence[Compaction], threshold: int, retry_ms: int, now_ms: int) -> bool:

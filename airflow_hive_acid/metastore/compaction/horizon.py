@@ -50,6 +50,7 @@ _REGISTERED = (
     .order_by(MIN_HISTORY_WRITE_ID.c.MH_WRITEID, TXNS.c.TXN_ID)
     .limit(_HOLDERS)
 )
+_REGISTERED_NOT_PINNED = _REGISTERED.where(TXNS.c.TXN_ID.not_in(PINNED))
 _OLDEST_BUT = (
     select(*_who)
     .where(TXNS.c.TXN_STATE == "o", TXNS.c.TXN_ID.not_in(bindparam("pinned", expanding=True)))
@@ -204,7 +205,7 @@ def read_registered(connection: Connection, features: Features, table: TableName
     """Who registered history of a table, pins apart."""
     if not features.min_history_write_id:
         return RegisteredReaders()
-    statement = _REGISTERED if not features.pins else _REGISTERED.where(TXNS.c.TXN_ID.not_in(PINNED))
+    statement = _REGISTERED_NOT_PINNED if features.pins else _REGISTERED
     rows = connection.execute(statement, {"db": table.database, "tbl": table.name}).all()
     return RegisteredReaders(rows[0][4], tuple(_holder(row) for row in rows)) if rows else RegisteredReaders()
 

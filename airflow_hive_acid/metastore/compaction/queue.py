@@ -71,6 +71,13 @@ _FREE_IN_POOL = _FREE.where(_cq.CQ_POOL_NAME == bindparam("pool"))
 _FREE_FOR_ALL = _FREE.where(
     or_(_cq.CQ_POOL_NAME.is_(None), _cq.CQ_ENQUEUE_TIME < clock_ms() - bindparam("pool_timeout"))
 )
+_IN_WORK = QUEUE.where(_cq.CQ_STATE.in_([state.value for state in _ACTIVE])).order_by(_cq.CQ_ID)
+_OPEN_TXN = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == _cq.CQ_TXN_ID, TXNS.c.TXN_STATE == "o").exists()
+_OF_SILENT = (
+    select(_cq.CQ_ID)
+    .where(_cq.CQ_STATE == CompactionState.WORKING.value, _cq.CQ_START < clock_ms() - bindparam("timeout"), ~_OPEN_TXN)
+    .with_for_update()
+)
 _REQUEUE = {"CQ_STATE": CompactionState.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": None}
 
 
@@ -307,18 +314,14 @@ class CompactionQueue:
 
     def requeue_timed_out(self, timeout_ms: int) -> list[int]:
         """Give back requests whose worker has been silent too long, unless their txn is still open (revokeTimedout)."""
-        open_txn = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == _cq.CQ_TXN_ID, TXNS.c.TXN_STATE == "o").exists()
-        stale = select(_cq.CQ_ID).where(
-            _cq.CQ_STATE == CompactionState.WORKING.value, _cq.CQ_START < clock_ms() - timeout_ms, ~open_txn
-        )
-        return self._requeue(stale)
+        return self._requeue(_OF_SILENT, {"timeout": timeout_ms})
 
     def requeue_of_worker(self, worker_prefix: str) -> list[int]:
         """Give back what workers with this prefix hold, for example after their host was restarted."""
         prefix = free_text(worker_prefix, "worker id", 128)
         return self._requeue(select(_cq.CQ_ID).where(
             _cq.CQ_STATE == CompactionState.WORKING.value, _cq.CQ_WORKER_ID.startswith(prefix, autoescape=True)
-        ))  # fmt: skip
+        ).with_for_update(), {})  # fmt: skip
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -343,8 +346,7 @@ class CompactionQueue:
 
     def active(self) -> list[Compaction]:
         """Requests that are initiated or being worked on."""
-        statement = QUEUE.where(_cq.CQ_STATE.in_([state.value for state in _ACTIVE])).order_by(_cq.CQ_ID)
-        return self._read_queue(statement)
+        return self._read_queue(_IN_WORK)
 
     def get(self, request_id: int) -> Compaction:
         """A request or a finished compaction by its id.
@@ -463,9 +465,9 @@ class CompactionQueue:
         statement = update(COMPACTION_QUEUE).where(_cq.CQ_ID == request.id).values(**values)
         self._database.run(lambda connection: connection.execute(statement))
 
-    def _requeue(self, stale: Select[Any]) -> list[int]:
+    def _requeue(self, stale: Select[Any], parameters: dict[str, int]) -> list[int]:
         def operation(connection: Connection) -> list[int]:
-            ids = [int(request_id) for request_id in connection.execute(stale.with_for_update()).scalars()]
+            ids = [int(request_id) for request_id in connection.execute(stale, parameters).scalars()]
             for batch in chunks(ids):
                 connection.execute(update(COMPACTION_QUEUE).where(_cq.CQ_ID.in_(batch)).values(**_REQUEUE))
             return sorted(ids)

@@ -70,6 +70,15 @@ _CANCELLED = (
     .join(COMPACTION_QUEUE, _cq.CQ_ID == _hcn.HCN_ID)
     .where(_hcn.HCN_ID == bindparam("id"))
 )
+_OPEN_OF_WORKER = (
+    select(TXNS.c.TXN_ID)
+    .where(
+        TXNS.c.TXN_STATE == "o",
+        TXNS.c.TXN_AGENT_INFO.startswith("compaction ", autoescape=True),
+        TXNS.c.TXN_AGENT_INFO.endswith(bindparam("end"), escape="/"),
+    )
+    .order_by(TXNS.c.TXN_ID)
+)
 _OPEN = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID == bindparam("txn_id"), TXNS.c.TXN_STATE == "o")
 _FORGET_OLD = delete(HIVE_ACID_COMPACTION_CANCEL).where(
     _hcn.HCN_REQUESTED < clock_ms() - bindparam("age", type_=BigInteger)
@@ -114,13 +123,8 @@ def of_worker(connection: Connection, worker_id: str) -> list[Compaction]:
 
 def open_txns_of(connection: Connection, worker_id: str) -> list[int]:
     """The open txns in which a worker compacts; their agent information ends with its id."""
-    agent = TXNS.c.TXN_AGENT_INFO
-    statement = select(TXNS.c.TXN_ID).where(
-        TXNS.c.TXN_STATE == "o",
-        agent.startswith("compaction ", autoescape=True),
-        agent.endswith(f" by {worker_id}", autoescape=True),
-    )
-    return [int(txn_id) for txn_id in connection.execute(statement.order_by(TXNS.c.TXN_ID)).scalars()]
+    end = f" by {worker_id}".replace("/", "//").replace("%", "/%").replace("_", "/_")
+    return [int(txn_id) for txn_id in connection.execute(_OPEN_OF_WORKER, {"end": end}).scalars()]
 
 
 def retake(connection: Connection, request: Compaction, version: str) -> Compaction | None:

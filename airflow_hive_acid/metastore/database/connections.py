@@ -1,9 +1,12 @@
-"""Connections that are kept for the verbs in whose path every microsecond counts (PostgreSQL).
+"""Connections that stay checked out between transactions, because taking them from SQLAlchemy's pool costs too much.
 
-Taking a connection from SQLAlchemy's pool and giving it back costs a third of what a client spends on a verb, so a few
-stay checked out, and a verb takes one of those. Their statements are prepared, and the server plans them once: often
-while TXNS holds a handful of rows, when reading all of them is the cheapest way. That plan stays, while the table
-grows to thousands of rows. So these connections, whose statements all look up single rows, are told to prefer indexes.
+PostgreSQL (``KeptConnections``): for the verbs in whose path every microsecond counts. Taking a connection and giving
+it back costs a third of what a client spends on a verb, so a few stay checked out, and a verb takes one of those. Their
+statements are prepared, and the server plans them once: often while TXNS holds a handful of rows, when reading all of
+them is the cheapest way. That plan stays, while the table grows to thousands of rows. So these connections, whose
+statements all look up single rows, are told to prefer indexes.
+
+SQLite (``IdleConnections``): for all operations; there a statement is a call of a function, and the pool dearer.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
+
+from airflow_hive_acid.metastore.database.engines import READING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +29,51 @@ _IDLE = 0
 """libpq's PQTRANS_IDLE."""
 _INHERITED: list[Connection] = []
 """Of a parent process: never used, and never collected either, which would reset them on the parent's socket."""
+
+
+class IdleConnections:
+    """Connections of an embedded metastore; one that met an error goes back to the pool, which makes it sound.
+
+    :param most: how many stay checked out.
+    """
+
+    def __init__(self, engine: Engine, most: int) -> None:
+        self._engine = engine
+        self._most = most
+        self._idle: list[Connection] = []
+
+    @contextlib.contextmanager
+    def connected(self, *, reading: bool) -> Iterator[Connection]:
+        """A connection outside a transaction."""
+        try:
+            conn = self._idle.pop()
+        except IndexError:
+            conn = self._engine.connect()
+        try:
+            if reading:
+                conn.info[READING] = True
+            yield conn
+            if reading:
+                del conn.info[READING]
+        except BaseException:
+            if not conn.invalidated:  # such a one has lost its info with the connection
+                conn.info.pop(READING, None)
+            conn.close()
+            raise
+        if len(self._idle) < self._most:
+            self._idle.append(conn)
+        else:
+            conn.close()
+
+    def close(self) -> None:
+        """Give all back to the pool."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def inherit(self) -> None:
+        """After a fork: let go of the parent's connections without touching them."""
+        _INHERITED.extend(self._idle)
+        self._idle = []
 
 
 class Pin:

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import event
 
 from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 from airflow_hive_acid.metastore.database import pipeline
-from airflow_hive_acid.metastore.database.connections import KeptConnections, Pin
-from airflow_hive_acid.metastore.database.engines import READING, make_engine, read_only
+from airflow_hive_acid.metastore.database.connections import IdleConnections, KeptConnections, Pin
+from airflow_hive_acid.metastore.database.engines import make_engine, read_only
 from airflow_hive_acid.metastore.database.failures import Failure, FailureRules, explain, is_unsendable
 from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_LOCK_TBL
@@ -120,8 +119,9 @@ class Database:
         self._look_again = 0.0
         self.engine = make_engine(self.url, pool_size, patient=patient)
         self._kept: KeptConnections | None = None
+        self._idle: IdleConnections | None = None
         if self.dialect == "sqlite":
-            event.listen(self.engine, "begin", _begin_sqlite)
+            self._idle = IdleConnections(self.engine, pool_size)
         elif self.dialect == "postgresql":
             self._kept = KeptConnections(self.engine, pool_size, _PREFER_INDEXES, _AS_USUAL)
 
@@ -134,6 +134,8 @@ class Database:
         """Close all connections."""
         if self._kept is not None:
             self._kept.close()
+        if self._idle is not None:
+            self._idle.close()
         self.engine.dispose()
 
     @contextlib.contextmanager
@@ -290,15 +292,17 @@ class Database:
     @contextlib.contextmanager
     def _connected(self, *, reading: bool = False) -> Iterator[Connection]:
         self._leave_parent()
+        if self._idle is not None:
+            with self._idle.connected(reading=reading) as conn:
+                self._was_connected = True
+                yield conn
+            return
         with self.engine.connect() as conn:
             self._was_connected = True
             if not reading:
                 yield conn
                 return
-            options: dict[str, Any] = {READING: True}
-            if self.dialect != "sqlite":
-                options["isolation_level"] = "REPEATABLE READ"
-            conn = conn.execution_options(**options)
+            conn = conn.execution_options(isolation_level="REPEATABLE READ")
             if self.dialect != "postgresql":
                 yield conn
                 return
@@ -311,6 +315,8 @@ class Database:
             self.engine.dispose(close=False)
             if self._kept is not None:
                 self._kept.inherit()
+            if self._idle is not None:
+                self._idle.inherit()
             self._process = os.getpid()
 
     @contextlib.contextmanager
@@ -333,11 +339,6 @@ def _is_database_error(error: BaseException) -> bool:
         "psycopg",
         "pymysql",
     )
-
-
-def _begin_sqlite(conn: Connection) -> None:
-    reads = conn.get_execution_options().get(READING)
-    conn.exec_driver_sql("BEGIN") if reads else conn.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 # --- statements that wait, and nothing else (R3) ------------------------------------------------------------------

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
 READING = "hive_acid_reading"
-"""Execution option of connections that only read."""
+"""In the ``info`` of an SQLite connection while it only reads."""
 _CONNECT_SECONDS = 10
 _HURRIED_CONNECT_SECONDS = 3
 _HURRY_POSTGRESQL = "-c statement_timeout=20000"
@@ -98,7 +98,14 @@ def _sqlite_engine(url: sa.URL, pool_size: int) -> Engine:
         return connection
 
     options = {"compiled_cache": CompiledStatements()}
-    return sa.create_engine(url, creator=connect, pool_size=pool_size, max_overflow=20, execution_options=options)
+    engine = sa.create_engine(url, creator=connect, pool_size=pool_size, max_overflow=20, execution_options=options)
+    # Not the event "begin": an engine that has one event asks for all of them, many times for each statement.
+    setattr(engine.dialect, "do_begin", _begin_sqlite)  # noqa: B010 - mypy knows it as a method
+    return engine
+
+
+def _begin_sqlite(connection: Any) -> None:
+    connection.driver_connection.execute("BEGIN" if READING in connection.info else "BEGIN IMMEDIATE")
 
 
 @contextlib.contextmanager

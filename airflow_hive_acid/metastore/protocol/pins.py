@@ -68,11 +68,20 @@ _PINS = select(
 ).outerjoin(TXNS, TXNS.c.TXN_ID == _P.HPN_TXNID).order_by(_P.HPN_ID)  # fmt: skip
 _NAMES = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE).order_by(_T.HPT_DATABASE, _T.HPT_TABLE)
 _SEEN = select(_T.HPT_PIN, _T.HPT_DATABASE, _T.HPT_TABLE, _T.HPT_WRITE_IDS, _T.HPT_PARTITIONS)
+_SEEN_HERE = _SEEN.where(_T.HPT_DATABASE == bindparam("db"), _T.HPT_TABLE == bindparam("tbl"))
+_ACTIVE_PINS = _PINS.where(_P.HPN_STATE == PinState.ACTIVE.value)
+_FORGETTABLE = select(_P.HPN_ID).where(
+    _P.HPN_STATE == PinState.SETTLED.value, _P.HPN_ENDED < clock_ms() - bindparam("age")
+)
 _LOCK = select(_P.HPN_ID, _P.HPN_EXPIRES, _P.HPN_TXNID).where(_P.HPN_LIVE == bindparam("name")).with_for_update()
 _GRACE_MS = 600_000
 """So long after a pin has expired a Hive's reaper ends its txn, if nobody of ours has and its time-out is ours."""
 _STATE = select(_P.HPN_STATE).where(_P.HPN_ID == bindparam("pin")).with_for_update()
 _KEPT = _P.HPN_STATE != PinState.SETTLED.value
+_PINS_HERE = _PINS.where(
+    _KEPT,
+    _P.HPN_ID.in_(select(_T.HPT_PIN).where(_T.HPT_DATABASE == bindparam("db"), _T.HPT_TABLE == bindparam("tbl"))),
+)
 _OLDER_OPEN = (
     select(TXNS.c.TXN_ID)
     .where(TXNS.c.TXN_STATE == "o", TXNS.c.TXN_ID <= bindparam("end"), TXNS.c.TXN_ID.not_in(PINNED))
@@ -86,10 +95,9 @@ _KEEP_ALL = (
 
 def pins_on(conn: Connection, table: TableName) -> list[PinnedTable]:
     """What all pins see of a table for which something is still kept."""
-    here = (_T.HPT_DATABASE == table.database, _T.HPT_TABLE == table.name)
-    ids = select(_T.HPT_PIN).where(*here)
-    found = {pin.id: (pin, txns) for pin, txns in _read(conn, _PINS.where(_KEPT, _P.HPN_ID.in_(ids)))}
-    return [_pinned(row, *found[row[0]]) for row in conn.execute(_SEEN.where(*here)) if row[0] in found]
+    here = {"db": table.database, "tbl": table.name}
+    found = {pin.id: (pin, txns) for pin, txns in _read(conn, _PINS_HERE, here)}
+    return [_pinned(row, *found[row[0]]) for row in conn.execute(_SEEN_HERE, here) if row[0] in found]
 
 
 class Pins:
@@ -214,7 +222,7 @@ class Pins:
         """
         if not self._has_tables():
             return []
-        wanted = _PINS if ended else _PINS.where(_P.HPN_STATE == PinState.ACTIVE.value)
+        wanted = _PINS if ended else _ACTIVE_PINS
         return [pin for pin, _ in self._database.read(lambda conn: _read(conn, wanted))]
 
     def get(self, name: str) -> Pin:
@@ -423,14 +431,11 @@ class Pins:
 
     def forget(self, age_ms: int) -> int:
         """Forget pins that were settled longer ago than this; returns how many."""
-        old = select(_P.HPN_ID).where(
-            _P.HPN_STATE == PinState.SETTLED.value, _P.HPN_ENDED < clock_ms() - bindparam("age")
-        )
 
         def run(conn: Connection) -> int:
             if not self._database.features(conn).pins:
                 return 0
-            ids = list(conn.execute(old, {"age": age_ms}).scalars())
+            ids = list(conn.execute(_FORGETTABLE, {"age": age_ms}).scalars())
             for pin in ids:
                 conn.execute(delete(HIVE_ACID_PIN_TABLE).where(_T.HPT_PIN == pin))
                 conn.execute(delete(HIVE_ACID_PIN).where(_P.HPN_ID == pin))
@@ -444,8 +449,8 @@ class Pins:
             raise NoSuchPinError(f"{pin} has ended meanwhile")
 
 
-def _read(conn: Connection, wanted: Any) -> list[tuple[Pin, str]]:
-    rows = conn.execute(wanted).all()
+def _read(conn: Connection, wanted: Any, parameters: Mapping[str, str] | None = None) -> list[tuple[Pin, str]]:
+    rows = conn.execute(wanted, parameters).all()
     now = now_ms(conn) if rows else 0
     tables: dict[int, list[str]] = {row[0]: [] for row in rows}
     for pin, database, table in conn.execute(_NAMES) if rows else ():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -309,6 +311,55 @@ def test_a_kept_connection_survives_an_error_and_is_replaced_after_a_loss(
     txn_id = client.open_txn()
     assert process() != first
     client.commit_txn(txn_id)
+
+
+def _is_locked(database: Database) -> bool:
+    assert database.path is not None
+    with contextlib.closing(sqlite3.connect(database.path, timeout=0, isolation_level=None)) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        return False
+
+
+def _fail(conn: Connection) -> None:
+    raise ZeroDivisionError
+
+
+def _stop(conn: Connection) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("broken", [None, _fail, _stop])
+def test_a_connection_that_has_only_read_takes_the_lock_as_soon_as_it_is_to_write(tmp_path: Path, broken: Any) -> None:
+    """SQLite's connections stay open, and begin as the next operation needs it, however the one before has ended."""
+    url = f"sqlite:///{tmp_path / 'metastore.db'}"
+    with MetastoreClient(url) as client, MetastoreClient(url) as other:
+        client.create_schema()
+        database = client.database
+        for _ in range(2):
+            with other.database.transaction():  # has the one lock there is: who reads does not wait for it
+                assert database.read(now_ms) > 0
+                if broken is not None:
+                    with pytest.raises((ZeroDivisionError, KeyboardInterrupt)):
+                        database.read(broken)
+            with database.transaction():
+                assert _is_locked(database)
+            assert not _is_locked(database)
+
+
+def test_an_operation_inside_another_one_has_a_connection_of_its_own(metastore_url: str) -> None:
+    """Where one is kept idle, it is lent to one operation at a time."""
+    with MetastoreClient(metastore_url) as client:
+        database = client.database
+
+        def operation(conn: Connection) -> bool:
+            return database.read(
+                lambda inner: inner.connection.dbapi_connection is not conn.connection.dbapi_connection
+            )
+
+        assert [database.read(operation) for _ in range(3)] == [True] * 3
 
 
 def test_a_forked_process_opens_connections_of_its_own(
