@@ -56,7 +56,6 @@ class Model:
     committed: dict[int, dict[Place, Change]] = field(default_factory=dict)
     newest_txn: int = 0
     checks: int = 0
-    _version: int = -1
     _states: tuple[Any, ...] = ((), (), ())
 
     def declare(self, txn_id: int, changes: dict[Place, Change]) -> None:
@@ -71,10 +70,6 @@ class Model:
 
     def after_commit(self) -> None:
         """A transaction of the metastore was committed: what can be read changes with the states of txns alone."""
-        version = self.raw.execute("PRAGMA data_version").fetchone()[0]
-        if version == self._version:
-            return
-        self._version = version
         newest = self.raw.execute("SELECT MAX(TXN_ID) FROM TXNS").fetchone()[0]
         if newest < self.newest_txn:
             raise Violated(f"MAX(TXN_ID) shrank from {self.newest_txn} to {newest}: an id can be given out again")

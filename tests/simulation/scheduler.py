@@ -57,10 +57,12 @@ class Actor:
 
     def is_ready(self, now: int) -> bool:
         """Whether it can go on."""
-        if self.process.killed:
+        process = self.process
+        if process.killed:
             return True
-        waits = self.condition is not None and not self.condition()
-        return not waits and max(self.wake_at, self.process.frozen_until) <= now
+        if self.wake_at > now or process.frozen_until > now:
+            return False
+        return self.condition is None or self.condition()
 
 
 @dataclass
@@ -79,6 +81,7 @@ class Scheduler:
     before_step: Callable[[Actor], None] = lambda _: None
     _main: greenlet = field(default_factory=getcurrent)
     _by_greenlet: dict[greenlet, Actor] = field(default_factory=dict)
+    _to_wait_for: int = 0
 
     def spawn(self, name: str, process: Process, work: Callable[[], None], *, background: bool = False) -> Actor:
         """Begin an actor; one that works in the background does not keep the run from its end."""
@@ -90,11 +93,13 @@ class Scheduler:
                 self.note("is dead")
             finally:
                 self.actors.remove(actor)
+                self._to_wait_for -= not background
                 del self._by_greenlet[actor.greenlet]
 
         actor = Actor(name, process, greenlet(run, self._main), background=background)
         self._by_greenlet[actor.greenlet] = actor
         self.actors.append(actor)
+        self._to_wait_for += not background
         return actor
 
     @property
@@ -152,7 +157,7 @@ class Scheduler:
 
     def run(self) -> None:
         """Until all that do not work in the background are done."""
-        while any(not actor.background for actor in self.actors):
+        while self._to_wait_for:
             if self.steps > self.limit:
                 raise Stuck(
                     f"{', '.join(a.name for a in self.actors if not a.background)} not done: {self.limit} steps"
@@ -174,3 +179,4 @@ class Scheduler:
             while actor.greenlet:  # it has begun, and is not dead
                 actor.greenlet.switch()
         self.actors.clear()
+        self._to_wait_for = 0
