@@ -384,6 +384,10 @@ class _OpenBatch:
         if table.is_partitioned:
             # Whoever cleans up must know where rows of it may lie, also if this process gets no further (R12).
             name_partitions(context.client, txn_id, self._key, {d.partition for d in manifest.directories})
+        # New lengths take the place of those that committed txns rely on: they must not reach the disk as a name alone,
+        # nor before the rows that they vouch for.
+        appended = [f"{d.uri}/{name}" for d in manifest.directories for name, _ in d.files]
+        sync(context.client.settings, [f"{staging}/data", *appended], table.location)
         publish_batch(filesystem, staging, manifest, table.location, self._published)
         sync(context.client.settings, [d.uri for d in manifest.directories], table.location)
         for partition, values in new_partitions(target, [manifest]).items():

@@ -9,6 +9,9 @@ is woken.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,7 +21,8 @@ from airflow_hive_acid.filesystem.local import LocalFilesystem
 from airflow_hive_acid.metastore.database.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 _CHANGES = (
     "create_file", "make_directory", "rename", "rename_directory", "replace_file", "write_text", "delete",
@@ -40,6 +44,7 @@ class Process:
     :param stop: in front of which effect it stops, counted from 1; 0 for none.
     :param sleeps: it goes on when it is woken; otherwise it is dead.
     :ivar done: the effects it had, in order.
+    :ivar synced: bytes that were in files when it synced them, by inode.
     """
 
     def __init__(self, run: Callable[[], object], stop: int = 0, *, sleeps: bool = False) -> None:
@@ -51,6 +56,7 @@ class Process:
         self.failure: BaseException | None = None
         self.stopped = False
         self.in_transaction = False
+        self.synced: dict[int, int] = {}
 
     def start(self) -> None:
         """Run it until it stops or has ended."""
@@ -150,9 +156,35 @@ def _opening(inner: Any) -> Any:
 
 def _syncing(inner: Any) -> Any:
     def sync(path: str) -> Any:
-        return effect(f"sync {path.rpartition('/')[2]}", lambda: inner(path))
+        process: Process | None = getattr(_of_thread, "process", None)
+
+        def noted() -> None:
+            inner(path)
+            if process is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    now = os.stat(path)
+                    if stat.S_ISREG(now.st_mode):
+                        process.synced[now.st_ino] = now.st_size
+
+        return effect(f"sync {path.rpartition('/')[2]}", noted)
 
     return sync
+
+
+def sizes(root: Path) -> dict[int, int]:
+    """Bytes of all files below a directory, by inode."""
+    return {now.st_ino: now.st_size for now in (path.stat() for path in root.rglob("*") if path.is_file())}
+
+
+def lose_power(root: Path, before: Mapping[int, int], process: Process) -> None:
+    """The machine goes down with a process: what it has written and not synced is lost, the names are not.
+
+    :param before: bytes of the files that were on the disk when it began, by inode.
+    """
+    on_disk = {**before, **process.synced}
+    for path in root.rglob("*"):
+        if path.is_file() and path.stat().st_size > on_disk.get(path.stat().st_ino, 0):
+            os.truncate(path, on_disk.get(path.stat().st_ino, 0))
 
 
 def _counting(verb: str, inner: Any) -> Any:

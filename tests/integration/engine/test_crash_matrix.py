@@ -28,7 +28,7 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.engine.carried import CARRIED, batch_contents, check_compacted, check_dump
-from tests.integration.engine.crashing import Killed, Process, effects_counted
+from tests.integration.engine.crashing import Killed, Process, effects_counted, lose_power, sizes
 from tests.integration.engine.statements import ACID, PLAIN, REFUSED, contents, engine_of, strays
 from tests.integration.engine.statements import CASES as STATEMENTS
 
@@ -118,13 +118,19 @@ def world(metastore_url: str, warehouse: str, monkeypatch: Any) -> Iterator[Worl
     world.close()
 
 
-def cell(world: World, case: Case, stop: int, *, sleeps: bool) -> tuple[str | None, int]:
-    """One cell; where it stopped, None behind the last effect, and how often B had to wait for the reaper."""
+def cell(world: World, case: Case, stop: int, *, sleeps: bool, power: bool = False) -> tuple[str | None, int]:
+    """One cell; where it stopped, None behind the last effect, and how often B had to wait for the reaper.
+
+    :param power: it is killed because the machine loses its power: what A has not synced is lost.
+    """
     database = world.new_database(case)
+    before = sizes(world.root)
     first = Process(lambda: world.run(case, database), stop, sleeps=sleeps)
     first.start()
     where = f"{case.name}, {'asleep' if sleeps else 'killed'} in front of effect {stop}, behind {first.done[-3:]}"
     waited = 0
+    if power:
+        lose_power(world.root, before, first)
     if not first.stopped and first.failure is not None:
         raise AssertionError(where) from first.failure
     try:
@@ -146,6 +152,15 @@ def cell(world: World, case: Case, stop: int, *, sleeps: bool) -> tuple[str | No
     except (AssertionError, HiveAcidError, OSError) as failure:
         raise AssertionError(where) from failure
     return (where if first.stopped else None), waited
+
+
+def effects_of(world: World, case: Case) -> Process:
+    """A process that has run a statement to its end, undisturbed."""
+    database = world.new_database(case)
+    tried = Process(lambda: world.run(case, database))
+    tried.start()
+    assert tried.failure is None, tried.failure
+    return tried
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -184,6 +199,36 @@ def test_a_statement_is_applied_once_wherever_a_try_of_it_has_stopped(
     assert where is None or not every, "there are more effects than were tried"
     print(f"matrix: {case.name} | {'asleep' if sleeps else 'killed'} | {dict(run)}")  # noqa: T201
     record_property("cells", run["cells"])
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+def test_what_is_committed_survives_a_loss_of_power(
+    world: World, case: Case, request: pytest.FixtureRequest, record_property: Any
+) -> None:
+    """As killed, and the files that A has written and not synced are empty; the database syncs its commits itself."""
+    every = request.config.getoption("--crashes-every")
+    run: Counter[str] = Counter()
+    for stop in stops(every, case, sleeps=True):
+        where, _waited = cell(world, case, stop, sleeps=False, power=True)
+        if where is None:
+            break
+        run["cells"] += 1
+    assert where is None or not every, "there are more effects than were tried"
+    print(f"matrix: {case.name} | without power | {dict(run)}")  # noqa: T201
+    record_property("cells", run["cells"])
+
+
+@pytest.mark.backends("sqlite")
+def test_lengths_of_a_batch_are_on_the_disk_before_they_take_the_place_of_those_that_are_relied_on(
+    world: World,
+) -> None:
+    case = next(case for case in CASES if case.name == "batch")
+    tried = effects_of(world, case)
+    behind = [number + 1 for number, what in enumerate(tried.done, 1) if what.startswith("replace_file")]
+    assert behind, tried.done
+    for stop in behind:
+        cell(world, case, stop, sleeps=False, power=True)
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -238,8 +283,7 @@ def test_what_a_sleeper_does_to_directories_is_not_done_to_the_next_table_of_tha
     t3  A wakes up: the new table keeps its row
     """
     case = next(case for case in CASES if case.name == name)
-    tried = Process(lambda: world.run(case, world.new_database(case)))
-    tried.start()
+    tried = effects_of(world, case)
     of_files = [n for n, what in enumerate(tried.done, 1) if not what.startswith("transaction") or "commit" in what]
     assert len(of_files) >= 4, tried.done
     whole = request.config.getoption("--crashes-every") > 0
@@ -268,8 +312,7 @@ def test_a_sleeper_changes_nothing_in_the_dump_of_the_next_try(
     t3  A wakes up: the dump is what B has left
     """
     case = next(case for case in CASES if case.name == name)
-    tried = Process(lambda: world.run(case, world.new_database(case)))
-    tried.start()
+    tried = effects_of(world, case)
     whole = request.config.getoption("--crashes-every") > 0
     for stop in range(1, len(tried.done) + 1, 1 if whole else 6):
         database = world.new_database(case)
