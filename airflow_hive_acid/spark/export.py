@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.parsed_texts import rows_of
 from airflow_hive_acid.spark.select import Selected
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def export(spark: SparkSession, step: Export) -> Selected:
     """Write the files; their number of rows goes to where the step wants it."""
     counted = Observation()
-    rows = spark.sql(step.query).observe(counted, F.count(F.lit(1)).alias("rows"))
+    rows = rows_of(spark, step.query).observe(counted, F.count(F.lit(1)).alias("rows"))
     writer = rows.write.mode("error").format(step.format).options(**step.options)
     (writer.partitionBy(*step.partition_by) if step.partition_by else writer).save(step.uri)
     with HadoopFilesystem.of(spark).writer(step.rows_uri) as answer:

@@ -19,6 +19,7 @@ from airflow_hive_acid.spark.assign import assign_all
 from airflow_hive_acid.spark.bucketing import Buckets, buckets_of, spread
 from airflow_hive_acid.spark.events import insert_event, row_of
 from airflow_hive_acid.spark.output import Destination, start_directory, write_events
+from airflow_hive_acid.spark.parsed_texts import rows_of
 from airflow_hive_acid.spark.sink import sink_for
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def prepared(spark: SparkSession, step: Insert, given_rows: DataFrame | None = N
     static = _static_values(step, partition_columns)
     dynamic = [c for c in partition_columns if c.name not in static]
     filled = _filled_columns(step, columns, dynamic)
-    source = spark.sql(step.query) if given_rows is None else given_rows
+    source = rows_of(spark, step.query) if given_rows is None else given_rows
     given = {c.name for c in filled}
     missing = [null_as(c) for c in columns if c.name not in given]
     rows = assign_all(source, filled, table, more=missing, by_name=given_rows is not None)

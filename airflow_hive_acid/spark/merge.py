@@ -33,6 +33,7 @@ from airflow_hive_acid.spark.change import (
 from airflow_hive_acid.spark.failures import full_text
 from airflow_hive_acid.spark.insert import InsertWriter, null_as
 from airflow_hive_acid.spark.output import merged
+from airflow_hive_acid.spark.parsed_texts import rows_of
 from airflow_hive_acid.spark.reader import IDENTITY, open_table
 from airflow_hive_acid.spark.scan import PartitionValues
 from airflow_hive_acid.spark.sink import sink_for
@@ -77,7 +78,7 @@ def merge(spark: SparkSession, step: Merge, staging: Staging) -> MergeOutcome:
     """
     kept: list[DataFrame] = []
     try:
-        source = spark.sql(step.source)
+        source = rows_of(spark, step.source)
         small = _is_small(source)
         # Kept, because the numbers of its rows must not change between its uses.
         source = _keep(source.selectExpr("*", f"monotonically_increasing_id() as {_SOURCE_ROW}"), kept)

@@ -3,13 +3,16 @@
 The planner has read each text before, with another parser. Where the two parsers see different things in one text,
 Spark's counts, because Spark runs it. So a text is parsed here once more: a query must be a query (``spark.sql`` runs a
 command at once), every relation in it must be a view of the step, a query of a WITH clause or a function, and nothing
-may run a program of the operating system.
+may run a program of the operating system. What was looked at is what runs: a query is not parsed a second time.
 """
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Append, Delete, Export, Insert, Merge, Select, Update
@@ -17,14 +20,14 @@ from airflow_hive_acid.format.jobs import Append, Delete, Export, Insert, Merge,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
-
     from airflow_hive_acid.format.jobs import JobSpec, Step
 
 # Leaves of a parsed plan that bring no rows from anywhere; functions are the business of Spark's registry.
 _HARMLESS = ("OneRowRelation", "LocalRelation", "UnresolvedInlineTable", "UnresolvedTableValuedFunction")
 # A node of a printed plan, and not a word in somebody's text.
 _SCRIPT = re.compile(r"^[ :+'-]*ScriptTransformation\b", re.MULTILINE)
+_CHECKED: WeakKeyDictionary[SparkSession, dict[str, Any]] = WeakKeyDictionary()
+"""Plans of the queries of a step that were looked at and are still to run, by the step's session and text."""
 
 
 def check_texts(session: SparkSession, spec: JobSpec) -> None:
@@ -38,10 +41,31 @@ def check_texts(session: SparkSession, spec: JobSpec) -> None:
         return
     views, sources = ({named.name.lower() for named in names} for names in (spec.views, spec.sources))
     check = _Check(session, views | sources)
-    for query in queries:
-        check.query(query)
+    _CHECKED[session] = {query: check.query(query) for query in queries}
     for expression in expressions:
         check.expression(expression)
+
+
+def check_query(session: SparkSession, query: str, views: set[str]) -> None:
+    """Refuse a query that names anything but these views, in lower case.
+
+    :raises UnsupportedStatementError: names the relation.
+    :raises pyspark.errors.ParseException: for what is no query to Spark.
+    """
+    _Check(session, set(views)).query(query)
+
+
+def rows_of(session: SparkSession, query: str) -> DataFrame:
+    """The rows of a query of the step, from the plan that was checked; one that was not is parsed.
+
+    :param session: of the step, with its views.
+    """
+    plan = _CHECKED.get(session, {}).pop(query, None)
+    if plan is None:
+        return session.sql(query)
+    jvm: Any = session._jvm
+    java: Any = session._jsparkSession
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(java, plan), session)
 
 
 def _texts_of(step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -79,9 +103,14 @@ class _Check:
         self._window = patterns.WITH_WINDOW_DEFINITION()
         self._query = patterns.PLAN_EXPRESSION()
 
-    def query(self, text: str) -> None:
-        """A text that Spark is to run."""
-        self._plan(self._parser.parseQuery(text))
+    def query(self, text: str) -> Any:
+        """A text that Spark is to run.
+
+        :return: its plan, which names nothing but views.
+        """
+        plan = self._parser.parseQuery(text)
+        self._plan(plan)
+        return plan
 
     def expression(self, text: str) -> None:
         """A condition or a value, with queries in it or without."""

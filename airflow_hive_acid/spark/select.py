@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column as ResultColumn
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.parsed_texts import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +66,7 @@ class Bounded:
 
 def select(spark: SparkSession, step: Select) -> Selected:
     """Run a query and write its rows."""
-    return write_rows(spark, spark.sql(step.query), step)
+    return write_rows(spark, rows_of(spark, step.query), step)
 
 
 def write_rows(spark: SparkSession, found: DataFrame, step: Select) -> Selected:
