@@ -102,6 +102,11 @@ def check_sources(session: SparkSession, sources: Iterable[Source]) -> None:
             )
 
 
+def bounds_sources(session: SparkSession) -> bool:
+    """Whether the application says where sources may lie."""
+    return bool(_listed(session, SOURCES))
+
+
 def _is_below(uri: str, allowed: Iterable[str]) -> bool:
     try:
         return any(paths.is_inside(root, uri) for root in allowed)

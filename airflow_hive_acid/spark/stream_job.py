@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.jobs import Source
 from airflow_hive_acid.format.streams import JOB
 from airflow_hive_acid.spark import guards
+from airflow_hive_acid.spark.parsed_texts import check_query
 from airflow_hive_acid.spark.streaming import hive_acid_sink
 
 if TYPE_CHECKING:
@@ -41,8 +43,11 @@ def run_job(spark: SparkSession) -> None:
 def rows_of(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
     """The rows of the source, through the query if there is one.
 
-    :raises UnsupportedStatementError: when the query calls a function that the application refuses.
+    :raises UnsupportedStatementError: when the source is outside of what the application allows, or the query names
+        anything but the source then, and when it calls a function that the application refuses.
     """
+    options = {key: str(value) for key, value in (job.get("options") or {}).items()}
+    guards.check_sources(spark, [Source("of the stream", job["format"], options)])
     reader = spark.readStream.format(job["format"]).options(**job.get("options") or {})
     if job.get("schema"):
         reader = reader.schema(job["schema"])
@@ -50,7 +55,11 @@ def rows_of(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
     if not job.get("query"):
         return rows
     rows.createOrReplaceTempView(_SOURCE)
-    guards.refuse_functions(spark)
+    if guards.bounds_sources(spark):
+        check_query(spark, job["query"], {_SOURCE})
+        guards.guard(spark)
+    else:
+        guards.refuse_functions(spark)
     try:
         return spark.sql(job["query"])
     except AnalysisException as failure:
