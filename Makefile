@@ -44,6 +44,17 @@ demo: install
 test: install
 	@$(BIN)/python -m pytest -q -m "not interop and not storage and not zookeeper and not live and not browser" $(PARALLEL)
 
+## make test-all       the same with every test on both databases; make test has PostgreSQL where SQL or dying makes a difference
+.PHONY: test-all
+test-all: install
+	@$(BIN)/python -m pytest -q --every-database -m "not interop and not storage and not zookeeper and not live and not browser" $(PARALLEL)
+
+## make test-postgresql  what make test runs on SQLite alone, without Spark and Airflow, on PostgreSQL
+.PHONY: test-postgresql
+test-postgresql: install
+	@$(BIN)/python -m pytest -q --backend postgresql -k postgresql -m "not every_database and not spark" $(PARALLEL) \
+	  tests/integration/engine tests/integration/maintenance tests/integration/cli tests/unit/airflow tests/unit/engine
+
 ## make ui             Airflow with the page "Hive ACID", the demo's data and work that goes on; Ctrl-C stops it (PORT=8080)
 ui: install
 	@$(BIN)/python scripts/ui.py $(if $(PORT),--port $(PORT))

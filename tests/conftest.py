@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from tests import mysql_servers, postgresql_servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -36,6 +36,19 @@ if TYPE_CHECKING:
 FIXTURES = Path(__file__).parent / "fixtures"
 BACKENDS = ("sqlite", "postgresql", *mysql_servers.KINDS)
 DEFAULT_BACKENDS = ("sqlite", "postgresql")
+ROOMS_OF_SQL = tuple(
+    Path(__file__).parent / room
+    for room in (
+        "acceptance",
+        "integration/airflow",
+        "integration/catalog",
+        "integration/compaction_queue",
+        "integration/metastore",
+        "integration/replication",
+        "unit/metastore",
+    )
+)
+"""Where a database makes a difference. What is built above them runs on SQLite, but for ``every_database``."""
 
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a place for directories of their own, made by tempfile
@@ -84,7 +97,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--backend",
         action="append",
         choices=BACKENDS,
-        help="metastore database to test on; may be given more than once (default: sqlite and postgresql)",
+        help="metastore database to test on; may be given more than once (default: sqlite, and postgresql where the "
+        "database makes a difference)",
+    )
+    parser.addoption(
+        "--every-database",
+        action="store_true",
+        help="all tests on sqlite and postgresql, also those above the rooms of SQL (make test-all)",
     )
     parser.addoption(
         "--accelerator",
@@ -119,7 +138,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
-        metafunc.parametrize("backend", metafunc.config.getoption("--backend") or DEFAULT_BACKENDS, scope="session")
+        metafunc.parametrize("backend", _backends(metafunc), scope="session")
+
+
+def _backends(metafunc: pytest.Metafunc) -> Sequence[str]:
+    asked: list[str] | None = metafunc.config.getoption("--backend")
+    if asked:
+        return asked
+    everywhere = metafunc.config.getoption("--every-database") or metafunc.definition.get_closest_marker(
+        "every_database"
+    )
+    if everywhere or any(metafunc.definition.path.is_relative_to(room) for room in ROOMS_OF_SQL):
+        return DEFAULT_BACKENDS
+    only = metafunc.definition.get_closest_marker("backends")
+    named = [] if only is None else [name for name in only.args if name in DEFAULT_BACKENDS]
+    return named or DEFAULT_BACKENDS[:1]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

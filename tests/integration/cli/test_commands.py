@@ -10,6 +10,8 @@ from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.metastore.setup.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET, TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture
 def job(client):

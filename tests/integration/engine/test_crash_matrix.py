@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tests.integration.engine.statements import Case
 
-pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R14"), pytest.mark.rule("R17")]
+pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R14"), pytest.mark.rule("R17"), pytest.mark.every_database]
 
 SETTINGS = {
     "hive.compactor.abortedtxn.threshold": "0", "hive.lock.numretries": "2",

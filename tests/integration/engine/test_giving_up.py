@@ -20,7 +20,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.txns.withdrawals import GivenUp
 from tests.integration.engine.conftest import FakeSpark
 
-pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R17")]
+pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R17"), pytest.mark.every_database]
 
 TABLES = """
 CREATE EXTERNAL TABLE w.e (a INT) STORED AS PARQUET;

@@ -8,6 +8,8 @@ from airflow_hive_acid.errors import LeaseEndedError, SqlSyntaxError
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.schema.leases import HIVE_ACID_LEASE_AUDIT, HIVE_LEASE
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture
 def table(engine):

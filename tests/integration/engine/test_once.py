@@ -20,7 +20,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.metastore.records.claim_rules import Rerun
 from airflow_hive_acid.metastore.txns.aborts import AbortedTxns
 
-pytestmark = pytest.mark.rule("R14")
+pytestmark = [pytest.mark.rule("R14"), pytest.mark.every_database]
 
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
 UPDATE = "UPDATE w.t SET b = 'y' WHERE a = 1"

@@ -13,6 +13,8 @@ from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore.schema.hive_catalog import PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.txns.statistics import RowChange
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture
 def numbers(client):

@@ -34,6 +34,8 @@ from airflow_hive_acid.metastore.records.claim_rules import Rerun
 from airflow_hive_acid.metastore.records.shared_rules import NO_KEEPER, SharedState
 from airflow_hive_acid.metastore.schema.shared_txns import HIVE_ACID_SHARED_TXN
 
+pytestmark = pytest.mark.every_database
+
 TABLES = {"w.t": "update", "w.p": "insert"}
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
 UPDATE = "UPDATE w.t SET b = 'y' WHERE a = 1"

@@ -28,6 +28,8 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.spark.stream_channel import Conversation, LocalFiles
 
+pytestmark = pytest.mark.every_database
+
 WAIT = 60.0
 
 

@@ -20,6 +20,8 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.settings import Source
 
+pytestmark = pytest.mark.every_database
+
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
 UPDATE = "UPDATE w.t SET b = 'y' WHERE a = 1"
 

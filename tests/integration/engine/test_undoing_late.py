@@ -19,7 +19,7 @@ from tests.integration.engine.crashing import Process, effects_counted
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R17")]
+pytestmark = [pytest.mark.rule("R4"), pytest.mark.rule("R17"), pytest.mark.every_database]
 NAME = "000000_0"
 
 

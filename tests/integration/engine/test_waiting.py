@@ -15,7 +15,7 @@ from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.protocol.handover import Patience, hand_over
 from airflow_hive_acid.metastore.setup.schema import TXNS
 
-pytestmark = pytest.mark.rule("R9")
+pytestmark = [pytest.mark.rule("R9"), pytest.mark.every_database]
 
 INSERT = "INSERT INTO w.t VALUES (1, 'x')"
 OVERWRITE = "INSERT OVERWRITE TABLE w.t VALUES (2, 'y')"

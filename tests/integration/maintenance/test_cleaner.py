@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 from tests.integration.maintenance.steps import change, rows
 
+pytestmark = pytest.mark.every_database
+
 # --- readers ------------------------------------------------------------------------------------------------------
 
 

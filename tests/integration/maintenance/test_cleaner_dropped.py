@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 from tests.integration.maintenance.steps import soft_delete
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:

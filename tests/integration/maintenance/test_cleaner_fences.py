@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 from tests.integration.maintenance.steps import change, pass_time, rows, start_job
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture
 def settings(settings: dict[str, str]) -> dict[str, str]:

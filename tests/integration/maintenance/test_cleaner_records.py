@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient, ReaderSnapshot
 
+pytestmark = pytest.mark.every_database
+
 DAG_RUN = "dag sales, run manual__1, task report"
 DELTAS = ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.maintenance import CleaningOutcome, CompactionOutcome
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture
 def rival(metastore_url: str, settings: dict[str, str]) -> Iterator[MetastoreClient]:

@@ -21,6 +21,8 @@ from .steps import change, pass_time, rows
 if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.mark.backends("sqlite")
 @pytest.mark.parametrize(

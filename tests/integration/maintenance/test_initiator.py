@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import Filesystem
 
+pytestmark = pytest.mark.every_database
+
 T = Resource("default", "t")
 LOOK = """
 import sys

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
 
+pytestmark = pytest.mark.every_database
+
 HOSTILE = ["a b", "a'b", 'a"b', "100%", "a/b", "a=b", "a:b", "é", ".a", "a ", "a%2Fb", "plain"]
 SAME = ["day=1/hr=2", "hr=2/day=1", "day=1/hr=02", "HR=+2/Day=1"]
 ABOVE = ["day=1", "hr=2", "hr=02"]

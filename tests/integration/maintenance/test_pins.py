@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import Filesystem
 
+pytestmark = pytest.mark.every_database
+
 SCHEDULES = int(os.environ.get("HIVE_ACID_SCHEDULES", "6"))
 HOUR = 3600.0
 

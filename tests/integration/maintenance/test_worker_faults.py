@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     RunJob = Callable[[JobSpec], JobResult]
 
+pytestmark = pytest.mark.every_database
+
 
 class Killed(BaseException):
     """A process that ends here does nothing more."""

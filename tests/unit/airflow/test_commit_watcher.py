@@ -25,6 +25,8 @@ from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LO
 from airflow_hive_acid.triggers import commits as watching
 from airflow_hive_acid.triggers.commits import CommitProducer, HiveCommitTrigger, Look, Position
 
+pytestmark = pytest.mark.every_database
+
 TABLE, PARTITION, OTHER = "db.t", "db.t/k=a", "db.u"
 
 

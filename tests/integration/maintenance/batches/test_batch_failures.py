@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import JobSpec
     from airflow_hive_acid.metastore import MetastoreClient
 
+pytestmark = pytest.mark.every_database
+
 FENCE = re.compile("_tmp_[0-9a-f-]+")
 KILL_EVERY = int(os.environ.get("HIVE_ACID_BATCH_KILLS", "6"))
 """In front of every sixth change a writer is killed; 1 for every one."""
