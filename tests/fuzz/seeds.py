@@ -30,6 +30,7 @@ def specs() -> list[str]:
         (jobs.PartitionRef("p=1", "file:/w/t/p=1", ("1",)),), "db.t:3:2:2:1", "7:5:5:3",
         properties={"orc.compress": "ZLIB"},
         bucketing=jobs.Bucketing(("a",), 4, "2", (("a", True),)),
+        expected={"p=1": jobs.Expected(7, True, (("delta_0000001_0000001_0000", ("bucket_00000",)),))},
     )  # fmt: skip
     insert = jobs.Insert(table, "SELECT * FROM v", 3, 0, ("a",), (("p", "1"),))
     assignment = jobs.Assignment("a", "a + 1")
