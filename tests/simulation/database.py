@@ -89,6 +89,7 @@ class Metastore:
             f"sqlite:///{self._path}", Settings({Source.CONNECTION: self._settings}), user="ann", host=process.name
         )
         client.heartbeats = Beats(client)  # type: ignore[assignment]
+        client.database._sleep = self._scheduler.sleep
         self._hook(client.database.engine, process)
         return client
 
@@ -145,7 +146,9 @@ class Metastore:
         until = self._scheduler.now + BUSY_MS
         self._scheduler.wait_until(lambda: self._writer is None or self._scheduler.now > until)
         if self._writer is not None:
-            raise sqlite3.OperationalError("database is locked")
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY  # by which the product tells it from others
+            raise error
         self._writer, process.holds_database = connection, True
 
     def _give_back(self, connection: Any, process: Process) -> None:

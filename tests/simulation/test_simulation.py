@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import shutil
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -16,11 +18,14 @@ import pytest
 
 from airflow_hive_acid.maintenance import cleaning, fences
 from airflow_hive_acid.metastore.compaction.horizon import RegisteredReaders, read_horizon
+from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.protocol import begin as beginning
 from airflow_hive_acid.metastore.txns import commits
 from airflow_hive_acid.metastore.txns.history import MAX_ID
 
+from .database import BUSY_MS, Metastore
 from .plan import Op, Plan, Trouble, smallest
+from .scheduler import START_MS, Process, Scheduler
 from .world import make_template, simulate
 
 if TYPE_CHECKING:
@@ -127,6 +132,30 @@ def test_a_fault_that_is_put_in_is_found(run: Callable[[Plan], Report], name: st
         found = next((failure for failure in failures if failure is not None), None)
     assert found is not None
     assert "Violated" in found
+
+
+def test_who_waits_too_long_for_the_database_tries_again_as_with_a_real_sqlite(template: Path, tmp_path: Path) -> None:
+    path = tmp_path / "metastore.db"
+    shutil.copy(template, path)
+    scheduler = Scheduler(random.Random(1), 1000)
+    metastore = Metastore(path, scheduler, {})
+    holder, waiter = (metastore.client(Process(name)) for name in ("holder", "waiter"))
+    done: list[int] = []
+
+    def hold() -> None:
+        with holder.database.transaction():
+            scheduler.sleep(BUSY_MS / 1000 + 10)
+
+    scheduler.spawn("holder", Process("holder"), hold)
+    scheduler.spawn("waiter", Process("waiter"), lambda: done.append(waiter.database.run(now_ms)))
+    began = time.monotonic()
+    scheduler.run()
+    for client in (holder, waiter):
+        client.close()
+    metastore.close()
+    assert len(done) == 1
+    assert done[0] - START_MS > BUSY_MS
+    assert time.monotonic() - began < 5  # the pauses between its tries are the world's, too
 
 
 def test_a_failing_plan_is_made_smaller() -> None:
