@@ -7,7 +7,7 @@ aborted txn as cleaned, or a directory as gone. Readers, Hive's too, skip files 
 A place is the warehouse, a database directory outside of it, or a managed table's own directory outside of both. It is
 seen for the first time when it holds what the catalog says: then it is marked. What cannot be marked (no permission, a
 metastore without our table of places) is judged by that alone, each time. Directories of external tables elsewhere
-belong to somebody else and get no marker; they have to be there, no more.
+belong to somebody else and get no marker unless he has one made (:meth:`Places.accept`); they have to be there, no more.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Places:
         :return: its id.
         :raises InvalidArgumentsError: when there is no such directory, or the metastore keeps no places.
         """
-        root = location.rstrip("/")
+        root = check_location(location)
         if not self._client.places.is_kept():
             raise InvalidArgumentsError("this metastore has no table of places: run 'hive-acid schema upgrade' first")
         if self._filesystem.can_fence(root) and not self._filesystem.exists(root):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, delete, insert, select
 
-from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, check_location
+from airflow_hive_acid.metastore.catalog.model import check_location
 from airflow_hive_acid.metastore.catalog.reader import read_database, read_warehouse
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.schema.hive_catalog import SDS, TBLS
@@ -54,12 +54,13 @@ class PlaceRecords:
         return self._database.read(lambda conn: self._find(conn, root))
 
     def of_table(self, table: Table) -> str | None:
-        """The id that a managed table's own directory was seen with; None for one that lies in a warehouse.
+        """The id that a table's own directory was seen with; None for one that lies in a warehouse.
 
-        Asks for nothing when the table lies where its name says, as nearly all do.
+        An external table's has one when its owner had it marked. Asks for nothing when the table lies where its name
+        says, as nearly all do.
         """
         place = table.location.rstrip("/")
-        if table.type != MANAGED_TABLE or place.endswith(f"/{table.db}.db/{table.name}"):
+        if place.endswith(f"/{table.db}.db/{table.name}"):
             return None
         if table.db == "default" and place == f"{self._default_home()}/{table.name}":
             return None

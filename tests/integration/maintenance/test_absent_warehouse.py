@@ -248,6 +248,35 @@ def test_a_table_on_a_disk_of_its_own_is_known_by_its_marker(
     world.engine.run(insert)
 
 
+def test_an_external_table_at_a_mount_point_is_known_by_a_marker_that_was_asked_for(
+    client: MetastoreClient, tmp_path: Path
+) -> None:
+    world, disk = World(client, "acid", tmp_path), tmp_path / "disk"
+    disk.mkdir()
+    world.engine.run(f"CREATE EXTERNAL TABLE w.e (a INT) STORED AS ORC LOCATION '{disk}'")
+    world.engine.run("INSERT INTO w.e VALUES (1)")
+    assert not (disk / PLACE_MARKER).exists()
+    Places(client, AnyFilesystem()).accept(disk.as_uri())
+    world.engine.run("INSERT INTO w.e VALUES (2)")
+    world.fake.answer = [(1,), (2,)]
+    world.engine.run("SELECT a FROM w.e")
+    seen = world.fake.specs[-1].views[0].snapshot
+    assert list_partitions(LocalHadoop(), seen) != [[]]  # type: ignore[arg-type]
+    disk.rename(tmp_path / "the disk")
+    disk.mkdir()
+    with pytest.raises(WarehouseMissingError, match=f"it has no {PLACE_MARKER}"):
+        list_partitions(LocalHadoop(), seen)  # type: ignore[arg-type]
+    for statement in ("INSERT INTO w.e VALUES (3)", "INSERT OVERWRITE TABLE w.e VALUES (3)"):
+        with pytest.raises(WarehouseMissingError, match=f"no {PLACE_MARKER} was found"):
+            world.engine.run(statement)
+        assert files(disk) == [], statement
+    disk.rmdir()
+    (tmp_path / "the disk").rename(disk)
+    world.engine.run("INSERT OVERWRITE TABLE w.e VALUES (3)")
+    assert (disk / PLACE_MARKER).exists()
+    world.engine.run("INSERT INTO w.e VALUES (4)")
+
+
 @pytest.mark.parametrize("transactional", ["true", "false"])
 def test_a_partition_on_a_disk_that_is_away_is_neither_made_anew_nor_forgotten(
     transactional: str, client: MetastoreClient, tmp_path: Path
