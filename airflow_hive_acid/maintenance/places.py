@@ -7,7 +7,7 @@ aborted txn as cleaned, or a directory as gone. Readers, Hive's too, skip files 
 A place is the warehouse, a database directory outside of it, or a managed table's own directory outside of both. It is
 seen for the first time when it holds what the catalog says: then it is marked. What cannot be marked (no permission, a
 metastore without our table of places) is judged by that alone, each time. Directories of external tables elsewhere
-belong to somebody else and get no marker unless he has one made (:meth:`Places.accept`); they have to be there, no more.
+belong to somebody else and get no marker, unless it is asked for (:meth:`Places.accept`); they have to be there.
 """
 
 from __future__ import annotations

@@ -108,10 +108,18 @@ def bounds_sources(session: SparkSession) -> bool:
 
 
 def _is_below(uri: str, allowed: Iterable[str]) -> bool:
+    """Whether a path, which may be a pattern, is one of some directories or can name only what lies in them."""
+    if not _stays_below(uri):
+        return False
     try:
-        return any(paths.is_inside(root, uri) for root in allowed)
+        return any(paths.relative_to(root, uri) is not None for root in allowed)
     except (InvalidArgumentsError, ValueError):
         return False
+
+
+def _stays_below(pattern: str) -> bool:
+    """Whether Hadoop makes no ``..`` of a pattern that has none, as of ``\\.\\.`` and of braces around a slash."""
+    return "\\" not in pattern and all(part.count("{") == part.count("}") for part in pattern.split("/"))
 
 
 def _refused(session: SparkSession) -> list[str]:

@@ -197,9 +197,28 @@ def test_sources_outside_of_a_list_are_refused(table: Any, tmp_path: Path, monke
     )
     inside = Source("v", "csv", {"path": (tmp_path / "in" / "a.csv").as_uri()})
     table.run(Select("SELECT * FROM v", f"{table.location}/rows"), sources=[inside])
+    for number, here in enumerate(("in", "in/", "in/*.csv", "in/{a,b}.csv")):
+        source = Source("v", "csv", {"path": f"{tmp_path.as_uri()}/{here}"})
+        table.run(Select("SELECT * FROM v", f"{table.location}/rows{number}"), sources=[source])
     for options in ({"path": tmp_path.as_uri()}, {"path": f"{tmp_path.as_uri()}/in/../b"}, {"url": "jdbc:x"}, {}):
         with pytest.raises(UnsupportedStatementError, match="is outside of what"):
             table.run(Select("SELECT 1", f"{table.location}/no"), sources=[Source("v", "csv", options)])
+
+
+@pytest.mark.parametrize("pattern", ["in/\\.\\./secret.csv", "in/.\\./secret.csv", "in/{./.,b}./secret.csv"])
+def test_a_pattern_leads_nowhere_outside_of_a_list(
+    pattern: str, spark: SparkSession, table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark finds the file by it: Hadoop makes ``..`` of what has no such part."""
+    (tmp_path / "in" / "b").mkdir(parents=True)
+    (tmp_path / "secret.csv").write_text("1\n")
+    assert spark.read.text(f"{tmp_path.as_uri()}/{pattern}").count() == 1
+    monkeypatch.setattr(
+        guards, "_listed", lambda session, key: [(tmp_path / "in").as_uri()] if key == guards.SOURCES else []
+    )
+    outside = Source("v", "csv", {"path": f"{tmp_path.as_uri()}/{pattern}"})
+    with pytest.raises(UnsupportedStatementError, match="is outside of what"):
+        table.run(Select("SELECT * FROM v", f"{table.location}/no"), sources=[outside])
 
 
 def test_a_stream_reads_nothing_outside_of_a_list(
