@@ -11,6 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests of one file stay together: they share a Spark application and a database server with each other. Many tests wait,
 # for a lease to end or for a process to start, so there are more workers than two cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
+# A server of MariaDB or MySQL for each worker is more than two cores bear: clients would wait for longer than they allow.
+PARALLEL_SERVERS ?= -n 2 --dist loadfile
 
 .PHONY: histories install accelerator dist demo test test-unit test-mariadb test-mysql test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long mutants soak mariadb libaio ui test-browser chromium lint format bench clean lock help
 
@@ -71,11 +73,11 @@ test-unit: install
 MARIADB_TESTS := tests/integration/metastore tests/integration/catalog tests/integration/compaction_queue \
                  tests/integration/maintenance tests/integration/cli
 test-mariadb: install mariadb
-	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(PARALLEL) $(MARIADB_TESTS)
+	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(PARALLEL_SERVERS) $(MARIADB_TESTS)
 
 ## make test-mysql     the same on MySQL 8 (its server is fetched by Maven; needs Debian's package libaio1)
 test-mysql: install libaio
-	@$(BIN)/python -m pytest -q --backend mysql -m "not spark and not airflow and not interop" $(PARALLEL) $(MARIADB_TESTS)
+	@$(BIN)/python -m pytest -q --backend mysql -m "not spark and not airflow and not interop" $(PARALLEL_SERVERS) $(MARIADB_TESTS)
 
 ## make histories      20,000 txns of processes that are killed, on servers that crash, checked for anomalies (TXNS=…)
 TXNS ?= 20000

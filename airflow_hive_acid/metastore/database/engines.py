@@ -56,7 +56,7 @@ def _make_engine(url: sa.URL, pool_size: int, connect_seconds: int, *, patient: 
             if not patient:
                 arguments["options"] = _HURRY_POSTGRESQL
         case _:
-            arguments = {"connect_timeout": connect_seconds}
+            arguments = {"connect_timeout": connect_seconds, "conv": _mysql_literals()}
     given = {k: v for k, v in arguments.items() if k not in url.query}
     engine = sa.create_engine(
         url,
@@ -70,6 +70,19 @@ def _make_engine(url: sa.URL, pool_size: int, connect_seconds: int, *, patient: 
     if url.get_backend_name() == "mysql":
         event.listen(engine, "connect", _prepare_mysql)
     return engine
+
+
+def _mysql_literals() -> dict[Any, Any]:
+    """PyMySQL's ways to write values. Ids beyond 64 bits are refused, as other drivers do."""
+    from pymysql.converters import conversions
+
+    return {**conversions, int: _int_literal}
+
+
+def _int_literal(value: int, mapping: Any = None) -> str:
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError(f"{value} has more than 64 bits")
+    return str(value)
 
 
 def _prepare_mysql(connection: Any, record: Any) -> None:
