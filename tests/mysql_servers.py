@@ -163,14 +163,18 @@ def _running(command: list[str], home: Path) -> Iterator[str]:
         url = sa.URL.create(
             "mysql+pymysql", "root", host="localhost", database="mysql", query={"unix_socket": str(home / "socket")}
         )
-        _wait(process, home)
+        wait_for_server(process, home)
         yield url.render_as_string(hide_password=False)
     finally:
         process.terminate()
         process.wait(60)
 
 
-def _wait(process: subprocess.Popen[bytes], home: Path) -> None:
+def wait_for_server(process: subprocess.Popen[bytes], home: Path) -> None:
+    """Return when a server answers at its socket, ``socket`` in its home; its log is ``log`` there.
+
+    :raises RuntimeError: with the log, when it does not within a minute.
+    """
     deadline = time.monotonic() + 60
     while True:
         # Not with the driver, which leaves its socket open when it finds no server.

@@ -7,13 +7,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from airflow_hive_acid.metastore import MetastoreClient
+from tests.mysql_servers import wait_for_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,15 +47,8 @@ class Server:
     def _start(self) -> subprocess.Popen[bytes]:
         with (self._home / "log").open("ab") as log:
             process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
-        engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                with engine.connect():
-                    return process
-            except sa.exc.OperationalError:
-                assert time.monotonic() < deadline, (self._home / "log").read_text()[-2000:]
-                time.sleep(0.1)
+        wait_for_server(process, self._home)
+        return process
 
     def restart(self) -> None:
         """As a crash."""
