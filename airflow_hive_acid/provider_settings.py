@@ -52,7 +52,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.txn.xlock.ctas", "boolean", "Two CREATE TABLE AS SELECT of one name fail fast.", "true"),
     ("hive.txn.timeout", "string", "A txn without heartbeat for this long is aborted. On a shared metastore it must equal Hive's. A bare number is in s.", "300s"),
     ("hive.repl.txn.timeout", "string", "The same for txns opened by replication. A bare number is in d.", "11d"),
-    ("hive.txn.opentxn.timeout", "string", "An open that takes longer is undone and repeated. A bare number is in ms.", "1000ms"),
+    ("hive.txn.opentxn.timeout", "string", "An open that takes longer is undone and repeated. Not less than that of the Hives on this metastore. A bare number is in ms.", "1000ms"),
     ("hive.txn.heartbeat.threadpool.size", "integer", "Threads that send heartbeats.", "5"),
     ("hive.timedout.txn.reaper.start", "string", "Delay of the first look for timed-out txns. A bare number is in ms.", "100s"),
     ("hive.timedout.txn.reaper.interval", "string", "Time between two looks for timed-out txns. A bare number is in ms.", "180s"),

@@ -166,7 +166,7 @@ _ROWS = (
               "A txn without heartbeat for this long is aborted. On a shared metastore it must equal Hive's.",
               minimum=1000),
     _duration("hive.repl.txn.timeout", "11d", "d", "The same for txns opened by replication.", minimum=1000),
-    _duration("hive.txn.opentxn.timeout", "1000ms", "ms", "An open that takes longer is undone and repeated.",
+    _duration("hive.txn.opentxn.timeout", "1000ms", "ms", "An open that takes longer is undone and repeated. Not less than that of the Hives on this metastore.",
               minimum=1),
     _integer("hive.txn.heartbeat.threadpool.size", 5, "Threads that send heartbeats.", minimum=1),
     _duration("hive.timedout.txn.reaper.start", "100s", "ms", "Delay of the first look for timed-out txns."),
