@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JAR    := airflow_hive_acid/jars/.built
+CLASSES := build/spark-classes.jsa
 export PATH := $(abspath $(BIN)):$(PATH)
 # Airflow and Spark start Python many times: without cached bytecode each start compiles thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -42,13 +43,17 @@ dist: install
 demo: install
 	@$(BIN)/python scripts/run_dag.py hive_acid_demo
 
+# Spark's classes as an archive: with it a short Spark of the tests costs two thirds of the CPU.
+$(CLASSES): $(STAMP) scripts/class_archive.py
+	@$(BIN)/python scripts/class_archive.py $@
+
 ## make test           unit, integration and acceptance tests on SQLite and PostgreSQL, with real Spark jobs and DAG runs
-test: install
+test: install $(CLASSES)
 	@$(BIN)/python -m pytest -q -m "not interop and not storage and not zookeeper and not live and not browser" $(PARALLEL)
 
 ## make test-all       the same with every test on both databases; make test has PostgreSQL where SQL or dying makes a difference
 .PHONY: test-all
-test-all: install
+test-all: install $(CLASSES)
 	@$(BIN)/python -m pytest -q --every-database -m "not interop and not storage and not zookeeper and not live and not browser" $(PARALLEL)
 
 ## make test-postgresql  what make test runs on SQLite alone, without Spark and Airflow, on PostgreSQL
@@ -70,8 +75,7 @@ test-unit: install
 	@$(BIN)/python -m pytest -q tests/unit -m "not spark and not airflow and not interop"
 
 ## make test-mariadb   everything that needs a metastore but no Spark, on MariaDB (Debian's package mariadb-server)
-MARIADB_TESTS := tests/integration/metastore tests/integration/catalog tests/integration/compaction_queue \
-                 tests/integration/maintenance tests/integration/cli
+MARIADB_TESTS := tests/integration/metastore tests/integration/maintenance tests/integration/cli
 test-mariadb: install mariadb
 	@$(BIN)/python -m pytest -q --backend mariadb -m "not spark and not airflow and not interop" $(PARALLEL_SERVERS) $(MARIADB_TESTS)
 
@@ -85,7 +89,7 @@ histories: install mariadb
 	@$(BIN)/python -m tests.histories.run --txns $(TXNS) $(if $(SEED),--seed $(SEED))
 
 ## make test-object-store  tables on an S3 server (s3a://) and on an HDFS, both started by the tests (needs Maven)
-test-object-store: install
+test-object-store: install $(CLASSES)
 	@$(BIN)/python -m pytest -q -m storage tests/storage
 
 ## make test-zookeeper  the locks of the Hive Concurrency Model on a ZooKeeper of its own on loopback (its jars are Spark's)
@@ -93,7 +97,7 @@ test-zookeeper: install
 	@$(BIN)/python -m pytest -q --backend sqlite -m zookeeper tests/zookeeper
 
 ## make test-airflow   a whole Airflow in processes of its own, which are killed one after the other (three minutes)
-test-airflow: install
+test-airflow: install $(CLASSES)
 	@$(BIN)/python -m pytest -q --backend postgresql -m live --durations 5 tests/live
 
 ## make test-interventions  who intervenes x what a writer is doing x kinds of tables: every cell; make test has every pair
@@ -102,7 +106,7 @@ test-interventions: install
 	@$(BIN)/python -m pytest -q --interventions whole tests/integration/interventions
 
 ## make test-interop   the same tables and the same metastore shared with a real Apache Hive 4 (needs Maven)
-test-interop: install mariadb
+test-interop: install $(CLASSES) mariadb
 	@$(BIN)/python -m pytest -q -m interop tests/interop
 
 ## make test-interop-long   300 random programs shared with that Hive, half an hour or more (PROGRAMS=100: so many)
@@ -121,10 +125,10 @@ soak: install
 
 ## make test-crashes   every statement stopped in front of each of its effects, killed or asleep, and tried again
 test-crashes: install
-	@$(BIN)/python -m pytest -q -rP --crashes-every 1 $(PARALLEL) tests/integration/engine/test_crash_matrix.py
+	@$(BIN)/python -m pytest -q -rP --crashes-every 1 $(PARALLEL) tests/integration/engine/crashes/test_crash_matrix.py
 
 ## make test-programs  40 random programs of DML on our engine, beside a plain model in Python; make test has 8 of them
-test-programs: install
+test-programs: install $(CLASSES)
 	@$(BIN)/python -m pytest -q --backend sqlite --programs 40 tests/integration/sql/test_random_programs.py
 
 ## make test-programs-long  200 of them (PROGRAMS=500: so many)
@@ -181,7 +185,20 @@ format: install
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-## make bench          the figures of docs/performance.md (a quiet machine and an hour)
+## make docs           the documentation as a site, build/site/index.html, with search; a broken link fails
+DOCS_VENV := .venv-docs
+.PHONY: docs
+docs: $(DOCS_VENV)/.installed
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+	@echo "build/site/index.html is there; for the search, too: python3 -m http.server --directory build/site"
+
+# Apart from .venv/, so that who only runs tests does not install it. What mermaidx depends on is not locked: only its script is used.
+$(DOCS_VENV)/.installed: requirements/docs.txt
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements/docs.txt
+	@touch $@
+
+## make bench          the figures of docs/explanation/performance.md (a quiet machine and an hour)
 bench: install
 	@$(BIN)/python benchmarks/dml.py
 	@$(BIN)/python benchmarks/compaction.py
@@ -199,6 +216,9 @@ bench-peers: install
 lock:
 	@$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra dev pyproject.toml \
 	  --no-emit-package airflow-hive-acid --no-emit-index-url --no-emit-find-links --no-header --no-annotate -o requirements/lock.txt --upgrade
+	@$(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 requirements/docs.in \
+	  --no-emit-package novasvg --no-emit-package quickjs-ng --no-emit-package termaid \
+	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate -o requirements/docs.txt --upgrade
 
 ## make clean          remove what the other targets made, .venv/ excepted
 clean:

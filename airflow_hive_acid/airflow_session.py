@@ -19,16 +19,16 @@ from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import SECTION
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.replication import OPTION, configured_policies
-from airflow_hive_acid.maintenance.worker_jobs import Application
+from airflow_hive_acid.maintenance.worker.jobs import Application
 from airflow_hive_acid.settings import Source
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from airflow_hive_acid.engine.launcher import JobLauncher, JobSession
+    from airflow_hive_acid.engine.applications.launcher import JobLauncher, JobSession
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.replication.policies import Policy
+    from airflow_hive_acid.replication.policies.policy import Policy
     from airflow_hive_acid.settings import Settings
 
 _ANY = Application()

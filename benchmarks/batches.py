@@ -17,8 +17,8 @@ from pathlib import Path
 
 from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.sql.building import insert_statement
-from airflow_hive_acid.sql.records import rows_query
+from airflow_hive_acid.sql.parsing.builders import insert_statement
+from airflow_hive_acid.sql.parsing.records import rows_query
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true', 'NO_AUTO_COMPACTION'='true')"
 COLUMNS = "id INT, name STRING, price DECIMAL(10,2), at TIMESTAMP, flag BOOLEAN"

@@ -74,7 +74,7 @@ def run_bare(settings: Path | None = None) -> None:
 
     :param settings: a file of them, instead of Spark's own.
     """
-    from airflow_hive_acid.engine.java import find_spark_submit
+    from airflow_hive_acid.engine.applications.java import find_spark_submit
 
     script = HOME / "bare.py"
     script.write_text(BARE)
@@ -98,7 +98,7 @@ def run_operator(number: int) -> None:
 
 def starting(rounds: int) -> None:
     """What an operator needs beyond spark-submit."""
-    from airflow_hive_acid.engine.spark_conf import configuration, write_properties
+    from airflow_hive_acid.engine.applications.spark_conf import configuration, write_properties
     from airflow_hive_acid.operators import hive_acid  # noqa: F401 - a worker has parsed the DAG before it begins
 
     same = HOME / "same.properties"
@@ -128,7 +128,7 @@ def starting(rounds: int) -> None:
 def statements(client: MetastoreClient, number: int) -> None:
     """How soon the next statement of a shared application is worked on."""
     from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
-    from airflow_hive_acid.engine.spool import SpoolSession
+    from airflow_hive_acid.engine.applications.spool import SpoolSession
 
     at: list[tuple[str, float]] = []
     run = SpoolSession.run

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from showing import measure_showing
 
-from airflow_hive_acid.engine import explain as explaining
 from airflow_hive_acid.engine.context import Context
-from airflow_hive_acid.engine.explain import explain
-from airflow_hive_acid.engine.locking import locks_of
-from airflow_hive_acid.engine.partitions import KnownPartitions
+from airflow_hive_acid.engine.locking.planning import locks_of
+from airflow_hive_acid.engine.queries import explain as explaining
+from airflow_hive_acid.engine.queries.explain import explain
+from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.model import TableDefinition

@@ -4,7 +4,7 @@
 
 Three queries: an aggregate over all ten columns, ``count(*)``, and 0.1 % of the rows by id. Each snapshot is read
 through the optional jar and through Spark's own source; a ``SELECT count(*)`` that is a statement of its own does
-without either, see ``spark/counting.py``.
+without either, see ``spark/read/counts.py``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tables import AGGREGATE, BenchTable, build, session
 
 from airflow_hive_acid.format.jobs import Delete
 from airflow_hive_acid.spark.accelerator import SESSION_KEY, accelerator
-from airflow_hive_acid.spark.counting import live_rows
-from airflow_hive_acid.spark.reader import read_snapshot
+from airflow_hive_acid.spark.read.counts import live_rows
+from airflow_hive_acid.spark.read.reader import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -40,14 +40,14 @@ from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
-from airflow_hive_acid.replication.collapse import one_by_one
-from airflow_hive_acid.replication.copying import FileCopy, copy_files
-from airflow_hive_acid.replication.factories import create_tasks, load_factory
-from airflow_hive_acid.replication.policies import policy
-from airflow_hive_acid.replication.replicating import parts_of
-from airflow_hive_acid.replication.runner import run_cycle
+from airflow_hive_acid.replication.cycles.cycle import parts_of
+from airflow_hive_acid.replication.cycles.runner import run_cycle
+from airflow_hive_acid.replication.dumps.copies import FileCopy, copy_files
+from airflow_hive_acid.replication.events.collapse import one_by_one
+from airflow_hive_acid.replication.events.factories import create_tasks, load_factory
+from airflow_hive_acid.replication.events.tasks import TaskSettings
+from airflow_hive_acid.replication.policies.policy import policy
 from airflow_hive_acid.replication.site import Site
-from airflow_hive_acid.replication.tasks import TaskSettings
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.interop.oracle import oracle
@@ -55,7 +55,7 @@ from tests.interop.oracle import oracle
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from airflow_hive_acid.replication.runner import CycleReport
+    from airflow_hive_acid.replication.cycles.runner import CycleReport
 
 PARTS = ("copy", "events", "increment")
 MIB = 1 << 20
@@ -234,7 +234,7 @@ INCREMENT_GOAL = 0.03
 def increment(home: Path, rows: int) -> None:
     """Write a table, replicate it, update every hundredth row, replicate that."""
     from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
-    from airflow_hive_acid.replication.acid_sync import sync_tables
+    from airflow_hive_acid.replication.acid.sync import sync_tables
 
     with ExitStack() as stack:
         sites = []

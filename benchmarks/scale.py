@@ -26,7 +26,7 @@ from tables import BenchTable, generated, session, write_plain
 
 from airflow_hive_acid.format.jobs import Column, Insert, PartitionRef, TableSnapshot
 from airflow_hive_acid.spark.accelerator import SESSION_KEY, accelerator
-from airflow_hive_acid.spark.reader import read_snapshot
+from airflow_hive_acid.spark.read.reader import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -82,7 +82,7 @@ def measure_showing(url: str, rounds: int) -> None:
 
 def _once(url: str, case: str) -> tuple[float, float, float, float]:
     """Milliseconds to the first row and to the last, of CPU, and the process's largest memory in MB."""
-    from airflow_hive_acid.engine.shows import ShowRequest, stream
+    from airflow_hive_acid.engine.queries.shows import ShowRequest, stream
 
     with MetastoreClient(url) as client:
         client.check_schema()  # connected, and imported

@@ -25,14 +25,14 @@ import psutil
 
 from airflow_hive_acid import resources
 from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
-from airflow_hive_acid.engine.stream_server import StreamServer
+from airflow_hive_acid.engine.streams.server import StreamServer
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.maintenance.cleaner import run_cleaner
-from airflow_hive_acid.maintenance.initiator import look_once
+from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
+from airflow_hive_acid.maintenance.initiator.initiator import look_once
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.spark.session import session_builder
-from airflow_hive_acid.spark.streaming import hive_acid_sink
+from airflow_hive_acid.spark.streaming.sink import hive_acid_sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable

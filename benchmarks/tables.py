@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.format.jobs import Column, Insert, JobResult, JobSpec, PartitionRef, Source, TableSnapshot
 from airflow_hive_acid.resources import accelerator_jar
-from airflow_hive_acid.spark.run import run_step
+from airflow_hive_acid.spark.jobs.run import run_step
 from airflow_hive_acid.spark.session import session_builder
 
 if TYPE_CHECKING:

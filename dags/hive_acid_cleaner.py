@@ -1,6 +1,6 @@
 """The Cleaner of ACID tables; see ``airflow_hive_acid.dag_factories.maintenance``."""
 
-from airflow_hive_acid.dag_factories.maintenance import cleaner_dag
+from airflow_hive_acid.dag_factories import cleaner_dag
 
 # Airflow looks for a DAG in the globals of this file.
 dag = cleaner_dag()

@@ -1,6 +1,6 @@
 """The reaper of ACID tables; see ``airflow_hive_acid.dag_factories.maintenance``."""
 
-from airflow_hive_acid.dag_factories.maintenance import reaper_dag
+from airflow_hive_acid.dag_factories import reaper_dag
 
 # Airflow looks for a DAG in the globals of this file.
 dag = reaper_dag()

@@ -8,13 +8,13 @@ from decimal import Decimal
 
 from airflow.sdk import DAG
 
+from airflow_hive_acid.operators import HiveAcidOperator
 from airflow_hive_acid.operators.changes import (
     HiveAcidDeleteOperator,
     HiveAcidInsertOperator,
     HiveAcidMergeOperator,
     HiveAcidUpdateOperator,
 )
-from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 
 DATA = os.environ.get("EXAMPLE_DATA", "/data")
 TABLES = """

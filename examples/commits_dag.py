@@ -12,11 +12,10 @@ from datetime import datetime
 
 from airflow.sdk import DAG, task
 
-from airflow_hive_acid.hooks.assets import commits
-from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
-from airflow_hive_acid.sensors.commits import HiveTableCommitSensor
-from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
-from airflow_hive_acid.triggers.commits import watched_table
+from airflow_hive_acid.hooks import commits
+from airflow_hive_acid.operators import HiveAcidOperator
+from airflow_hive_acid.sensors import HiveAcidLockReleasedSensor, HiveAcidTableCommitSensor
+from airflow_hive_acid.triggers import watched_table
 
 ORDERS = watched_table("sales.orders", operations=["insert", "update", "delete"])
 
@@ -37,7 +36,7 @@ with DAG(
     "orders_report", start_date=datetime(2026, 1, 1), schedule=None, catchup=False, tags=["hive-acid"]
 ) as orders_report:
     # Today's partition has been loaded three times: by three shops, each with a tool of its own.
-    loaded = HiveTableCommitSensor(
+    loaded = HiveAcidTableCommitSensor(
         task_id="loaded",
         table="sales.orders",
         partition="day={{ ds }}",
@@ -47,7 +46,7 @@ with DAG(
         timeout=6 * 3600,
     )
     # Nobody may be rewriting it while the report reads. An hour later there is no report, and that is no failure.
-    free = HiveLockReleasedSensor(
+    free = HiveAcidLockReleasedSensor(
         task_id="free",
         table="sales.orders",
         lock_types=["EXCL_WRITE", "EXCLUSIVE"],

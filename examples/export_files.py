@@ -6,7 +6,7 @@ import os
 
 from airflow.sdk import DAG
 
-from airflow_hive_acid.operators.export import HiveAcidExportOperator
+from airflow_hive_acid.operators import HiveAcidExportOperator
 
 DATA = os.environ.get("EXAMPLE_DATA", "/data")
 

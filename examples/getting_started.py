@@ -1,15 +1,14 @@
-"""The first ten minutes (docs/getting-started.md): wait for a commit by anybody, change rows, sum them up."""
+"""The first ten minutes (docs/tutorials/getting-started.md): wait for a commit by anybody, change rows, sum them up."""
 
 from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from airflow_hive_acid.operators.changes import HiveAcidUpdateOperator
-from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
-from airflow_hive_acid.sensors.commits import HiveTableCommitSensor
+from airflow_hive_acid.operators import HiveAcidOperator, HiveAcidUpdateOperator
+from airflow_hive_acid.sensors import HiveAcidTableCommitSensor
 
 with DAG("getting_started", schedule=None) as dag:
-    visited = HiveTableCommitSensor(task_id="visited", table="shop.visits", after_write_id=0)
+    visited = HiveAcidTableCommitSensor(task_id="visited", table="shop.visits", after_write_id=0)
     correct = HiveAcidUpdateOperator(
         task_id="correct", table="shop.visits", set={"page": "lower(page)"}, everything=True
     )

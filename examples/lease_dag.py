@@ -13,15 +13,14 @@ from datetime import datetime
 
 from airflow.sdk import DAG, task
 
-from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
-from airflow_hive_acid.operators.leases import DropLeaseOperator, GrabLeaseOperator, lease_on
-from airflow_hive_acid.sensors.leases import HiveLeaseSensor
+from airflow_hive_acid.operators import HiveAcidDropLeaseOperator, HiveAcidGrabLeaseOperator, HiveAcidOperator, lease_on
+from airflow_hive_acid.sensors import HiveAcidLeaseSensor
 
 TABLES = ["sales.orders", "sales.returns"]
 
 with DAG("sales_rebuild", start_date=datetime(2026, 1, 1), schedule=None, catchup=False, tags=["hive-acid"]) as dag:
     # All of the tables or none; waits up to two hours, without a worker slot.
-    grab = GrabLeaseOperator(task_id="grab", objects=TABLES, duration=1800, wait=7200)
+    grab = HiveAcidGrabLeaseOperator(task_id="grab", objects=TABLES, duration=1800, wait=7200)
 
     # They pass the lease, commit only while it is held, and extend it while they run.
     orders = HiveAcidOperator(
@@ -30,7 +29,7 @@ with DAG("sales_rebuild", start_date=datetime(2026, 1, 1), schedule=None, catchu
     returns = HiveAcidOperator(task_id="returns", lease=grab.output, sql="DELETE FROM sales.returns WHERE id < 0")
 
     # A teardown: it runs as well when one of the tasks failed.
-    drop = DropLeaseOperator(task_id="drop", lease=grab.output)
+    drop = HiveAcidDropLeaseOperator(task_id="drop", lease=grab.output)
     grab >> orders >> returns >> drop.as_teardown(setups=grab)
 
     @task
@@ -40,5 +39,5 @@ with DAG("sales_rebuild", start_date=datetime(2026, 1, 1), schedule=None, catchu
         return {"fencing_token": lease.lease_id}
 
     # Nobody may be at work on the report's partitions when the next DAG reads them.
-    free = HiveLeaseSensor(task_id="free", objects="sales.report", type="s", poke_interval=10)
+    free = HiveAcidLeaseSensor(task_id="free", objects="sales.report", type="s", poke_interval=10)
     returns >> report() >> free

@@ -1,4 +1,4 @@
-"""A reader of Hive ACID tables that uses nothing but docs/format.md: standard library and pyarrow.
+"""A reader of Hive ACID tables that uses nothing but docs/explanation/format.md: standard library and pyarrow.
 
 It answers the question "is that page enough?", and is a start for readers in other languages. It reads one
 unpartitioned table, or one partition, into memory: no push-down, no schema evolution, no streaming deltas.

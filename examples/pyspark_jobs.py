@@ -6,7 +6,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, task
 
-from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
+from airflow_hive_acid.operators import HiveAcidSparkOperator
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS shop.totals (total DECIMAL(20,2), orders BIGINT) PARTITIONED BY (day DATE) STORED AS ORC

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
-from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
-from airflow_hive_acid.operators.stream import HiveAcidStreamOperator
+from airflow_hive_acid.operators import HiveAcidOperator, HiveAcidStreamOperator
 
 DATA = os.environ.get("EXAMPLE_DATA", "/data")
 

@@ -3,7 +3,7 @@
 import pytest
 from airflow.sdk import DAG
 
-from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
+from airflow_hive_acid.operators import HiveAcidOperator
 from airflow_hive_acid.testing import HiveAcidTestbed, assert_at_rest, assert_committed, assert_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.airflow]

@@ -11,10 +11,13 @@ from datetime import datetime, timedelta
 
 from airflow.sdk import DAG, task
 
-from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.operators.changes import HiveAcidInsertOperator, HiveAcidUpdateOperator
-from airflow_hive_acid.operators.retries import HiveAcidRetryPolicy
-from airflow_hive_acid.operators.transaction_groups import hive_acid_transaction
+from airflow_hive_acid.hooks import HiveAcidHook
+from airflow_hive_acid.operators import (
+    HiveAcidInsertOperator,
+    HiveAcidRetryPolicy,
+    HiveAcidUpdateOperator,
+    hive_acid_transaction,
+)
 
 with DAG(
     "interest",

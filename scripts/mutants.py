@@ -3,7 +3,8 @@
     python scripts/mutants.py [ROOM …] [--show] [--at-least 90]
 
 Works on a copy of the tree in ``build/mutants/ROOM`` with mutmut, on one core and at low priority; a run that was
-interrupted goes on where it was. docs/mutants.md says what the figures mean and why each survivor may live.
+interrupted goes on where it was. docs/explanation/mutants.md says what the figures mean and why each survivor may
+live.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ROOMS = {
         tuple(
             f"maintenance/{name}"
             for name in (
-                "cleaner_rules", "initiator_rules", "doctor_rules", "worker_rules", "decisions", "thresholds",
+                "cleaner/rules", "initiator/rules", "doctor/rules", "worker/rules", "decisions", "thresholds",
             )
         ),
         ("tests/unit/maintenance",),
@@ -61,16 +62,16 @@ ROOMS = {
             "metastore/cache/rules", "metastore/locks/compatibility",
         ),
         (
-            "tests/unit/metastore/test_claim_rules.py", "tests/unit/metastore/test_pin_rules.py",
-            "tests/unit/metastore/test_shared_rules.py", "tests/unit/metastore/test_cache_rules.py",
-            "tests/unit/metastore/test_lock_compatibility.py",
+            "tests/unit/metastore/records/test_claim_rules.py", "tests/unit/metastore/txns/test_pin_rules.py",
+            "tests/unit/metastore/records/test_shared_rules.py", "tests/unit/metastore/cache/test_cache_rules.py",
+            "tests/unit/metastore/locks/test_lock_compatibility.py",
         ),
     ),
     "format": Room(
         ("format/*",),
         (
             "tests/unit/format", "tests/unit/engine/test_stream_rules.py",
-            "tests/unit/metastore/test_partition_values.py", "tests/unit/maintenance/test_worker_rules.py",
+            "tests/unit/metastore/catalog/test_partition_values.py", "tests/unit/maintenance/test_worker_rules.py",
         ),
         conftest=True,
     ),

@@ -28,7 +28,7 @@ from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_COMPACTIONS, NEXT_COMPACTION_QUEUE_ID
 from airflow_hive_acid.metastore.schema.ours import HIVE_ACID_MEASURE
-from airflow_hive_acid.replication.state import ObjectState, Phase, PolicyRecord
+from airflow_hive_acid.replication.policies.state import ObjectState, Phase, PolicyRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

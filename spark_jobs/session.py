@@ -2,15 +2,16 @@
 
     spark-submit … session.py --spool file:///tmp/hive-acid/spool [--idle-seconds 60]
 
-The protocol is described in ``airflow_hive_acid.spark.spool``; the control plane's end is ``engine/spool.py``.
+The protocol is described in ``airflow_hive_acid.spark.jobs.spool``; the control plane's end is
+``engine/applications/spool.py``.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from airflow_hive_acid.spark.jobs.spool import Spool
 from airflow_hive_acid.spark.session import session_builder
-from airflow_hive_acid.spark.spool import Spool
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ settings travel in a file that only its owner can read.
 from __future__ import annotations
 
 from airflow_hive_acid.spark.session import session_builder
-from airflow_hive_acid.spark.stream_job import run_job
+from airflow_hive_acid.spark.streaming.job import run_job
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_hive_acid import __version__
-from airflow_hive_acid.cli import (
+from airflow_hive_acid.cli.commands import (
     changes,
     cleaning,
     compaction,
@@ -176,7 +176,7 @@ def run(
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in _STORAGE_CLIENTS:
             raise
-        say(f"error: the storage cannot be used: {error} ({type(error).__name__}); see docs/operations.md")
+        say(f"error: the storage cannot be used: {error} ({type(error).__name__}); see docs/how-to/storage.md")
         sys.exit(1)
     except SystemExit as end:
         if end.code != _TYPER_INTERRUPTED:

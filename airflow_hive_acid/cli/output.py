@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
-    from airflow_hive_acid.engine.results import Rows
+    from airflow_hive_acid.engine.outcomes.results import Rows
 
 
 _LOOK_AHEAD = 1000

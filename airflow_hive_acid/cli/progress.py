@@ -9,7 +9,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.events import (
+from airflow_hive_acid.engine.outcomes.events import (
     JobFinished,
     Published,
     SparkReady,
@@ -22,7 +22,7 @@ from airflow_hive_acid.engine.events import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.outcomes.events import Event
 
 
 @contextlib.contextmanager

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from airflow_hive_acid.engine import Engine
-    from airflow_hive_acid.engine.events import Event
-    from airflow_hive_acid.engine.launcher import JobLauncher
+    from airflow_hive_acid.engine.applications.launcher import JobLauncher
+    from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.replication.policies import Policy
+    from airflow_hive_acid.replication.policies.policy import Policy
     from airflow_hive_acid.settings import Settings
 
 AGENT = "hive-acid CLI"
@@ -123,7 +123,7 @@ class CliSession:
     def launcher(self) -> JobLauncher:
         """What starts Spark applications."""
         from airflow_hive_acid.engine import SparkSubmitLauncher
-        from airflow_hive_acid.engine.job_environment import names_of
+        from airflow_hive_acid.engine.applications.job_environment import names_of
 
         settings = self.settings()
         return SparkSubmitLauncher(
@@ -169,7 +169,7 @@ class CliSession:
 
     def policies(self, path: Path | None) -> tuple[Policy, ...]:
         """Replication policies of a file."""
-        from airflow_hive_acid.replication.policies import read_policy_file
+        from airflow_hive_acid.replication.policies.policy import read_policy_file
 
         if path is None:
             raise InvalidArgumentsError("name the file of the replication policies: --policies policies.toml")

@@ -1,1 +1,33 @@
-"""Builders of the DAGs that come with the package; the files in ``dags/`` only call them."""
+"""Builders of the DAGs that come with the package; the files in ``dags/`` only call them.
+
+The names of ``__all__`` are public; each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.faces import lazily
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.dag_factories.maintenance import (
+        cleaner_dag,
+        history_purge_dag,
+        initiator_dag,
+        reaper_dag,
+        worker_dag,
+    )
+    from airflow_hive_acid.dag_factories.replication import replication_dags
+
+__all__ = ["cleaner_dag", "history_purge_dag", "initiator_dag", "reaper_dag", "replication_dags", "worker_dag"]
+
+_HOMES = {
+    "cleaner_dag": "maintenance",
+    "history_purge_dag": "maintenance",
+    "initiator_dag": "maintenance",
+    "reaper_dag": "maintenance",
+    "replication_dags": "replication",
+    "worker_dag": "maintenance",
+}
+
+__getattr__ = lazily(__name__, _HOMES)

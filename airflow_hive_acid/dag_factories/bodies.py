@@ -31,7 +31,7 @@ def initiate(conn_id: str) -> list[Decision]:
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.maintenance.decisions import Kind
-    from airflow_hive_acid.maintenance.initiator import look_once
+    from airflow_hive_acid.maintenance.initiator.initiator import look_once
 
     requests: list[Decision] = []
     with HiveAcidHook(conn_id) as hook, stats.cycle("initiator", conn_id):
@@ -90,7 +90,7 @@ def clean(conn_id: str) -> list[CleaningOutcome]:
     :return: what was done about each finished compaction and each place with aborted writes.
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.maintenance.cleaner import run_cleaner
+    from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 
     with HiveAcidHook(conn_id) as hook, stats.cycle("cleaner", conn_id):
         outcomes = run_cleaner(hook.get_conn(), hook.get_filesystem())
@@ -102,7 +102,7 @@ def clean(conn_id: str) -> list[CleaningOutcome]:
 def reap(conn_id: str) -> None:
     """Abort txns and release locks whose heartbeat has stopped."""
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.maintenance.reaper import run_reaper
+    from airflow_hive_acid.maintenance.reaper.reaper import run_reaper
 
     with HiveAcidHook(conn_id) as hook, stats.cycle("reaper", conn_id):
         report = run_reaper(hook.get_conn(), hook.get_filesystem())
@@ -117,7 +117,7 @@ def measure(conn_id: str) -> list[str]:
     :return: the warnings and errors, with what to do.
     """
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.maintenance.health import findings, read_health
+    from airflow_hive_acid.maintenance.measures.health import findings, read_health
 
     with HiveAcidHook(conn_id) as hook:
         readings = read_health(hook.get_conn())
@@ -128,7 +128,7 @@ def measure(conn_id: str) -> list[str]:
 def purge_history(conn_id: str) -> None:
     """Forget old compactions, as many as the retention settings allow."""
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.maintenance.history import run_history_purge
+    from airflow_hive_acid.maintenance.reaper.history import run_history_purge
 
     with HiveAcidHook(conn_id) as hook:
         _tell([run_history_purge(hook.get_conn())])

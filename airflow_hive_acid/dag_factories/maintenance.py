@@ -23,9 +23,9 @@ from airflow_hive_acid.dag_factories.schedules import (
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, worker_pools
 from airflow_hive_acid.operators.worker import (
     CLEANED,
-    CleanOperator,
-    CompactionWorkerOperator,
-    PlanWorkersOperator,
+    HiveAcidCleanOperator,
+    HiveAcidCompactionWorkerOperator,
+    HiveAcidPlanWorkersOperator,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def worker_dag() -> DAG:
     pools = worker_pools()
     with _dag("hive_acid_worker", rule, assets=(COMPACTION_REQUESTS, WORKER_SERVED), wait=wait_of(rule)) as dag:
         dag.doc_md = worker_dag.__doc__
-        plan = PlanWorkersOperator(task_id="plan", pools=pools, wait_seconds=_WAIT, hive_acid_conn_id=_CONN)
+        plan = HiveAcidPlanWorkersOperator(task_id="plan", pools=pools, wait_seconds=_WAIT, hive_acid_conn_id=_CONN)
 
         @task(outlets=[WORKER_SERVED], trigger_rule="none_failed_min_one_success", retries=0)
         def report(done: Any) -> int:
@@ -80,11 +80,11 @@ def worker_dag() -> DAG:
         for pool in (None, *pools):
             planned = plan
             if pool is not None:
-                planned = PlanWorkersOperator(
+                planned = HiveAcidPlanWorkersOperator(
                     task_id=f"plan_{pool}", pools=pools, compaction_pool=pool, hive_acid_conn_id=_CONN
                 )
                 plan >> planned
-            workers = CompactionWorkerOperator.partial(
+            workers = HiveAcidCompactionWorkerOperator.partial(
                 task_id="compact" if pool is None else f"compact_{pool}",
                 pool=airflow_pool(pool),
                 compaction_pool=pool,
@@ -107,7 +107,7 @@ def cleaner_dag() -> DAG:
     rule = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval", shortest=WAITING_RUN)
     with _dag("hive_acid_cleaner", rule, assets=(CLEANED,), wait=wait_of(rule)) as dag:
         dag.doc_md = cleaner_dag.__doc__
-        CleanOperator(task_id="clean", wait_seconds=_WAIT, hive_acid_conn_id=_CONN)
+        HiveAcidCleanOperator(task_id="clean", wait_seconds=_WAIT, hive_acid_conn_id=_CONN)
     return dag
 
 

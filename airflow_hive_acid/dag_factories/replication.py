@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from airflow_hive_acid.dag_factories.schedules import Schedule
-    from airflow_hive_acid.replication.policies import Policy
+    from airflow_hive_acid.replication.policies.policy import Policy
 
 DAG_ID = "hive_acid_replication"
 _RULE = ScheduleRule("replication_schedule", "hive.acid.repl.interval")
@@ -47,7 +47,7 @@ def replication_dags(found: Sequence[Policy] | Sequence[Mapping[str, Any]] | Non
 
 def _policies(found: Sequence[Policy] | Sequence[Mapping[str, Any]] | None) -> tuple[Policy, ...]:
     from airflow_hive_acid.hooks.replication import policy_of
-    from airflow_hive_acid.replication.policies import check_together
+    from airflow_hive_acid.replication.policies.policy import check_together
 
     if found is None:
         return configured_policies()
@@ -108,7 +108,7 @@ def _doc(policies: Sequence[Policy]) -> str:
     if not policies:
         return (
             f"There are no replication policies: write some into a file and name it in `[{SECTION}] {OPTION}`; see "
-            "docs/replication.md."
+            "docs/how-to/replication.md."
         )
     lines = ["Replicates tables from one metastore and warehouse to another.", "", "| policy | from | to | tables |",
              "|---|---|---|---|"]  # fmt: skip

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.bases.decorator import TaskDecorator
 
-    from airflow_hive_acid.engine.programs import Call
+    from airflow_hive_acid.engine.statements.programs import Call
 
 _HEAD = "from __future__ import annotations\n\n"
 
@@ -96,7 +96,7 @@ class _SparkDecorated(DecoratedOperator, HiveAcidSparkOperator):
 
     def call(self) -> Call:
         """The function's own text, without its decorators."""
-        from airflow_hive_acid.engine.programs import Call
+        from airflow_hive_acid.engine.statements.programs import Call
 
         name = self.python_callable.__name__
         given = inspect.signature(self.python_callable).bind(*self.op_args, **self.op_kwargs)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.changes import checked_range
-from airflow_hive_acid.metastore.names.objects import table_name
-from airflow_hive_acid.sql.building import quoted_column, quoted_table
+from airflow_hive_acid.metastore.names import table_name
+from airflow_hive_acid.sql.parsing.builders import quoted_column, quoted_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hive_acid.engine.engine import Engine
-    from airflow_hive_acid.engine.results import Rows
+    from airflow_hive_acid.engine.outcomes.results import Rows
     from airflow_hive_acid.metastore import MetastoreClient
 
 

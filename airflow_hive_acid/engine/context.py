@@ -10,13 +10,13 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.engine.applications import SharedApplication
-    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.applications.shared_application import SharedApplication
+    from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog.model import Table, TableDefinition
-    from airflow_hive_acid.metastore.protocol.handover import Patience
+    from airflow_hive_acid.metastore.catalog import Table, TableDefinition
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.settings import Settings
 
 

@@ -12,41 +12,41 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hive_acid.engine.applications import SharedApplication
-from airflow_hive_acid.engine.blocks import blocks, needs_spark
-from airflow_hive_acid.engine.compactions import run_compactions
+from airflow_hive_acid.engine.applications.shared_application import SharedApplication
 from airflow_hive_acid.engine.context import Context
-from airflow_hive_acid.engine.exports import run_export
-from airflow_hive_acid.engine.programs import operations_of, run_call, run_call_inside
-from airflow_hive_acid.engine.scripts import Script, declared_operations
-from airflow_hive_acid.engine.shared import begin_shared, commit_shared, joined
-from airflow_hive_acid.engine.transactions import StatementTransaction
+from airflow_hive_acid.engine.definitions.compactions import run_compactions
+from airflow_hive_acid.engine.statements.blocks import blocks, needs_spark
+from airflow_hive_acid.engine.statements.exports import run_export
+from airflow_hive_acid.engine.statements.programs import operations_of, run_call, run_call_inside
+from airflow_hive_acid.engine.statements.scripts import Script, declared_operations
+from airflow_hive_acid.engine.transactions.shared import begin_shared, commit_shared, joined
+from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
-from airflow_hive_acid.metastore.protocol.handover import withdraw
+from airflow_hive_acid.metastore.protocol import withdraw
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.statements import Select
+from airflow_hive_acid.sql.model.statements import Select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
-    from airflow_hive_acid.engine.batches import TransactionBatch
-    from airflow_hive_acid.engine.claiming import Once
-    from airflow_hive_acid.engine.events import Event
-    from airflow_hive_acid.engine.exports import Destination, Exported
-    from airflow_hive_acid.engine.launcher import JobLauncher
-    from airflow_hive_acid.engine.members import Membership
-    from airflow_hive_acid.engine.programs import Call
-    from airflow_hive_acid.engine.results import Rows, StatementResult
+    from airflow_hive_acid.engine.applications.launcher import JobLauncher
+    from airflow_hive_acid.engine.outcomes.events import Event
+    from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
+    from airflow_hive_acid.engine.statements.exports import Destination, Exported
+    from airflow_hive_acid.engine.statements.programs import Call
+    from airflow_hive_acid.engine.streams.batches import TransactionBatch
+    from airflow_hive_acid.engine.transactions.claims import Once
+    from airflow_hive_acid.engine.transactions.members import Membership
     from airflow_hive_acid.format.jobs import JobResult, JobSpec, Source
     from airflow_hive_acid.maintenance.decisions import CompactionOutcome
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.leases.model import Lease
-    from airflow_hive_acid.metastore.protocol.handover import Patience
-    from airflow_hive_acid.metastore.records.shared_rules import SharedTxn
+    from airflow_hive_acid.metastore.leases import Lease
+    from airflow_hive_acid.metastore.protocol import Patience
+    from airflow_hive_acid.metastore.records import SharedTxn
     from airflow_hive_acid.replication.site import Site
     from airflow_hive_acid.settings import Settings
-    from airflow_hive_acid.sql.statements import Statement
+    from airflow_hive_acid.sql.model.statements import Statement
 
 
 class Engine:
@@ -213,9 +213,12 @@ class Engine:
         most_bytes: int | None = None,
         patience: Patience | None = None,
     ) -> SharedTxn | list[StatementResult]:
-        """Begin a transaction in which several tasks work; see :func:`~airflow_hive_acid.engine.shared.begin_shared`.
+        """Begin a transaction in which several tasks work.
 
-        :param tables: what may be done to each table, as of :class:`~airflow_hive_acid.engine.programs.Call`.
+        See :func:`~airflow_hive_acid.engine.transactions.shared.begin_shared`.
+
+        :param tables: what may be done to each table, as of
+            :class:`~airflow_hive_acid.engine.statements.programs.Call`.
         :param max_age: seconds after which it is given up; by default ``hive.acid.shared.txn.max.age``.
         :param most_bytes: so many bytes may it hold back from cleaning; by default
             ``hive.acid.shared.txn.max.held.bytes``; 0 for any number.
@@ -238,7 +241,7 @@ class Engine:
         is_final: Callable[[BaseException], bool] = lambda _failure: True,
     ) -> Iterator[Membership]:
         """Let what this engine runs be part of a transaction of several tasks; see
-        :func:`~airflow_hive_acid.engine.shared.joined`."""
+        :func:`~airflow_hive_acid.engine.transactions.shared.joined`."""
         with joined(self._context, txn_id, name, patience=patience, is_final=is_final) as membership:
             self._member = membership
             try:
@@ -247,7 +250,7 @@ class Engine:
                 self._member = None
 
     def commit_shared(self, txn_id: int) -> tuple[SharedTxn, list[dict[str, Any]]]:
-        """Commit a transaction of several tasks; see :func:`~airflow_hive_acid.engine.shared.commit_shared`."""
+        """Commit a transaction of several tasks, see :mod:`~airflow_hive_acid.engine.transactions.shared`."""
         return commit_shared(self._context, txn_id)
 
     def _inside(self, transaction: StatementTransaction, statements: Sequence[Statement]) -> list[StatementResult]:
@@ -264,8 +267,8 @@ class Engine:
         stream: str | None = None,
     ) -> TransactionBatch:
         """Write records in many small txns that share their files; see
-        :class:`~airflow_hive_acid.engine.batches.TransactionBatch`."""
-        from airflow_hive_acid.engine.batches import TransactionBatch
+        :class:`~airflow_hive_acid.engine.streams.batches.TransactionBatch`."""
+        from airflow_hive_acid.engine.streams.batches import TransactionBatch
 
         if self._member is not None:
             raise UnsupportedStatementError(

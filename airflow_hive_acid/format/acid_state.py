@@ -152,7 +152,7 @@ def acid_state(listing: Iterable[FileEntry], write_ids: ValidWriteIdList, txns: 
             if txns.is_aborted(named.visibility_txn_id):
                 aborted.append(found)
         elif named.kind is DirectoryKind.BASE:
-            if oldest_base is None or named.max_write_id < oldest_base.directory.max_write_id:
+            if oldest_base is None or _base_age(found) < _base_age(oldest_base):
                 oldest_base = found
             if write_ids.is_aborted(named.max_write_id) and not found.compacted:
                 aborted.append(found)
@@ -231,6 +231,11 @@ def _is_valid_base(found: StateDirectory, write_ids: ValidWriteIdList) -> bool:
     if write_id == _LONG_MIN:
         return True
     return write_ids.is_valid_base(write_id) if found.compacted else write_ids.is_valid(write_id)
+
+
+def _base_age(found: StateDirectory) -> tuple[int, bool]:
+    """Lowest write id first; on a tie the compactor's base, which says that history is gone."""
+    return (found.directory.max_write_id, not found.compacted)
 
 
 def _base_rank(found: StateDirectory) -> tuple[int, bool, int]:

@@ -111,7 +111,8 @@ def heads(location: str) -> tuple[str, ...]:
     hosts = [parsed.authority]
     if (port := _DEFAULT_PORTS.get(parsed.scheme)) is not None and parsed.authority:
         host = parsed.authority.lower().removesuffix(f":{port}")
-        hosts = [host, f"{host}:{port}", parsed.authority]
+        other_port = re.search(r":[0-9]+\Z", host) is not None
+        hosts = [host, parsed.authority] if other_port else [host, f"{host}:{port}", parsed.authority]
     return tuple(dict.fromkeys(f"{scheme}:/{host}" if host else f"{scheme}:" for scheme in schemes for host in hosts))
 
 

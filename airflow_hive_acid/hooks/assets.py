@@ -44,7 +44,7 @@ def table_asset(table: str, conn_id: str = DEFAULT_CONN_ID, partition: str | Non
     :param partition: name of a partition, ``k1=v1/k2=v2``, or of the first keys of several.
     :raises InvalidArgumentsError: for a name that is none.
     """
-    from airflow_hive_acid.metastore.names.objects import (  # not needed by the API server
+    from airflow_hive_acid.metastore.names import (  # not needed by the API server
         canonical_partition,
         table_name,
     )
@@ -104,8 +104,8 @@ def tell_commits(
     txn_ids = {one["txn_id"] for one in document.get("statements", ()) if one["txn_id"] is not None}
     if not txn_ids or hook.settings.string(EVENTS_SETTING) != OPERATORS:
         return 0
-    from airflow_hive_acid.metastore.database.clock import now_ms
-    from airflow_hive_acid.metastore.listing.commit_facts import commits_of_txns
+    from airflow_hive_acid.metastore.database import now_ms
+    from airflow_hive_acid.metastore.listing import commits_of_txns
 
     database, conn_id = hook.get_conn().database, hook.hive_acid_conn_id
     found = database.read(

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import DEFAULT_SPARK_CONN_ID
-from airflow_hive_acid.metastore.database.urls import parse_url
+from airflow_hive_acid.metastore.database import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

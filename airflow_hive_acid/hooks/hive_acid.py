@@ -16,7 +16,7 @@ from airflow.sdk import BaseHook, conf
 from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.log import mask_secret
 
-from airflow_hive_acid.engine.job_environment import names_of
+from airflow_hive_acid.engine.applications.job_environment import names_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.hooks import stats
@@ -24,9 +24,8 @@ from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection, require_warehouse
 from airflow_hive_acid.hooks.spark_launcher import AirflowSparkLauncher, spark_target
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.database.codes import TxnState
-from airflow_hive_acid.metastore.database.urls import safe_url
-from airflow_hive_acid.metastore.listing import show
+from airflow_hive_acid.metastore.database import TxnState, safe_url
+from airflow_hive_acid.metastore.listing import stream_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,17 +35,17 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_hive_acid.engine import Engine
-    from airflow_hive_acid.engine.batches import TransactionBatch
     from airflow_hive_acid.engine.changes import ChangeRange
-    from airflow_hive_acid.engine.claiming import Once
-    from airflow_hive_acid.engine.events import Event
-    from airflow_hive_acid.engine.results import Rows
+    from airflow_hive_acid.engine.outcomes.events import Event
+    from airflow_hive_acid.engine.outcomes.results import Rows
+    from airflow_hive_acid.engine.streams.batches import TransactionBatch
+    from airflow_hive_acid.engine.transactions.claims import Once
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
     from airflow_hive_acid.hooks.lineage import Collected
     from airflow_hive_acid.hooks.transactions import JoinedTransaction
-    from airflow_hive_acid.metastore.leases.keeper import KeptLease
-    from airflow_hive_acid.metastore.protocol.pins import Pins
+    from airflow_hive_acid.metastore.leases import KeptLease
+    from airflow_hive_acid.metastore.protocol import Pins
     from airflow_hive_acid.replication.site import Site
     from airflow_hive_acid.settings import Settings
 
@@ -217,7 +216,7 @@ class HiveAcidHook(BaseHook):
         :raises LeaseEndedError: at the end of the block, when it was lost meanwhile.
         """
         from airflow_hive_acid.hooks.leases import objects_of
-        from airflow_hive_acid.metastore.leases.keeper import kept
+        from airflow_hive_acid.metastore.leases import kept
 
         leases = self.get_conn().leases
         taken = leases.grab_lease(objects_of(objects), duration, wait, lease_type=type, user=user, secret=secret)
@@ -263,7 +262,7 @@ class HiveAcidHook(BaseHook):
 
         ``with hook.batch("sales.orders", partition={"day": "2026-11-22"}) as batch: batch.write(records);
         batch.commit()``. At a clean end of the block what is left is committed, at an exception it is dropped; see
-        :class:`~airflow_hive_acid.engine.batches.TransactionBatch`.
+        :class:`~airflow_hive_acid.engine.streams.batches.TransactionBatch`.
 
         :param partition: value by partition column for all records; those of other partition columns are in them.
         :param transactions: how many txns are opened at once, by default ``hive.acid.batch.transactions``.
@@ -293,14 +292,14 @@ class HiveAcidHook(BaseHook):
 
         :return: the txns that were aborted.
         """
-        from airflow_hive_acid.maintenance.fences import end_txns
+        from airflow_hive_acid.maintenance.warehouse.fences import end_txns
 
         own = set() if self._client is None else set(self._client.own_txns)
         with MetastoreClient(self.connection.metastore_url, settings=self.settings) as client:
             mine = client.database.read(
                 lambda conn: [
                     txn.txn_id
-                    for txn in show.stream_transactions(conn)
+                    for txn in stream_transactions(conn)
                     if txn.state is TxnState.OPEN and txn.agent_info == agent_info and txn.txn_id in own
                 ]
             )
@@ -324,7 +323,7 @@ class HiveAcidHook(BaseHook):
 
         :return: what became of each request, by its id.
         """
-        from airflow_hive_acid.maintenance.worker import release_worker
+        from airflow_hive_acid.maintenance.worker.worker import release_worker
 
         with MetastoreClient(self.connection.metastore_url, settings=self.settings) as client:
             return release_worker(client, self.get_filesystem(), worker_id, reason)

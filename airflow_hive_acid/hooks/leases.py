@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.log import mask_secret
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, LeaseAlreadyExistsError, LeaseEndedError
-from airflow_hive_acid.metastore.leases.model import Lease, new_secret
+from airflow_hive_acid.metastore.leases import Lease, new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from airflow_hive_acid.hooks.interface import ConnectedHook
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.leases.keeper import KeptLease
+    from airflow_hive_acid.metastore.leases import KeptLease
 
 _SALT_BYTES, _SECRET_BYTES = 16, 32
 _COST = 2**14
@@ -58,7 +58,7 @@ def open_lease(client: MetastoreClient, sealed: object) -> Lease:
         lease = Lease.from_document({**document, "token": f"{int(document['lease_id'])}.{secret}"})
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgumentsError(
-            "lease is not what GrabLeaseOperator returns; give it that operator's output (lease=grab.output)"
+            "lease is not what HiveAcidGrabLeaseOperator returns; give it that operator's output (lease=grab.output)"
         ) from error
     _mask(lease)
     return lease
@@ -117,7 +117,7 @@ def kept_lease(hook: ConnectedHook, sealed: object) -> Iterator[KeptLease | None
     :raises LeaseEndedError: before the block, when the lease is not held; after it, when it failed because the lease
         was lost.
     """
-    from airflow_hive_acid.metastore.leases.keeper import KeptLease
+    from airflow_hive_acid.metastore.leases import KeptLease
 
     if sealed in (None, "", "None"):
         yield None
@@ -168,7 +168,8 @@ def _read(sealed: object) -> Mapping[str, Any]:
     if isinstance(found, Mapping):
         return found
     raise InvalidArgumentsError(
-        f"lease is of type {type(sealed).__name__}; give it the output of a GrabLeaseOperator (lease=grab.output)"
+        f"lease is of type {type(sealed).__name__}; give it the output of a HiveAcidGrabLeaseOperator "
+        "(lease=grab.output)"
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow_hive_acid.engine.events import (
+from airflow_hive_acid.engine.outcomes.events import (
     JobFinished,
     Published,
     StatementFinished,
@@ -26,10 +26,10 @@ from airflow_hive_acid.hooks.assets import table_asset
 if TYPE_CHECKING:
     from airflow.sdk import BaseHook
 
-    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.hooks.connection import HiveAcidConnection
     from airflow_hive_acid.settings import Settings
-    from airflow_hive_acid.sql.lineage_values import Lineage
+    from airflow_hive_acid.sql.lineage.values import Lineage
 
 log = logging.getLogger(__name__)
 URIS = "hive.metastore.uris"
@@ -123,8 +123,8 @@ class Collected:
 
     def lineages(self) -> list[Lineage]:
         """Column lineage, one for each table that was written and one for all queries."""
-        from airflow_hive_acid.sql.lineage import lineage_of  # the SQL parser, which only lineage needs here
-        from airflow_hive_acid.sql.lineage_values import merged
+        from airflow_hive_acid.sql.lineage.statements import lineage_of  # the SQL parser, which only lineage needs here
+        from airflow_hive_acid.sql.lineage.values import merged
 
         found = []
         for told in self.planned:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.replication.policies import Policy
+    from airflow_hive_acid.replication.policies.policy import Policy
     from airflow_hive_acid.replication.site import Site
 
 OPTION = "replication_policies"
@@ -39,7 +39,7 @@ def configured_policies() -> tuple[Policy, ...]:
 
     :raises InvalidArgumentsError: when they cannot be read or be in force together; names the place.
     """
-    from airflow_hive_acid.replication.policies import read_policies, read_policy_file
+    from airflow_hive_acid.replication.policies.policy import read_policies, read_policy_file
 
     text = (conf.get(SECTION, OPTION, fallback=None) or "").strip()
     where = f"[{SECTION}] {OPTION}"
@@ -61,7 +61,7 @@ def policy_of(given: str | Mapping[str, Any] | Policy) -> Policy:
 
     :raises InvalidArgumentsError: when it is none.
     """
-    from airflow_hive_acid.replication.policies import Policy, named, policy
+    from airflow_hive_acid.replication.policies.policy import Policy, named, policy
 
     if isinstance(given, Policy):
         return given

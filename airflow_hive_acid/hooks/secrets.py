@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.log import mask_secret
+# Airflow's own compatibility provider takes it from there as well, though no stub says that it may be taken.
+from airflow.sdk.log import mask_secret, redact  # type: ignore[attr-defined]
 
-from airflow_hive_acid.sql.masking import is_secret, secrets_in
+from airflow_hive_acid.sql.text.masking import is_secret, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+__all__ = ["mask_secrets", "redact"]
 
 
 def mask_secrets(fields: Iterable[Any]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from airflow_hive_acid.engine.launcher import JobSession
+    from airflow_hive_acid.engine.applications.launcher import JobSession
     from airflow_hive_acid.format.jobs import JobResult, JobSpec
 
 _lock = threading.Lock()
@@ -52,7 +52,7 @@ def close_all() -> None:
 
 
 class SharedSession:
-    """A :class:`~airflow_hive_acid.engine.launcher.JobSession` that is given back instead of closed."""
+    """A :class:`~airflow_hive_acid.engine.applications.launcher.JobSession` that is given back instead of closed."""
 
     def __init__(self, key: Hashable, session: JobSession) -> None:
         self._key = key

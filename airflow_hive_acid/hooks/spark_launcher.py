@@ -28,21 +28,21 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from airflow_hive_acid import resources
-from airflow_hive_acid.engine.java import find_spark_submit, require_java
-from airflow_hive_acid.engine.job_environment import job_environment
-from airflow_hive_acid.engine.launcher import make_spool, require_driver_place, session_of
-from airflow_hive_acid.engine.packages import cluster_package
-from airflow_hive_acid.engine.spark_conf import configuration, is_local, with_application, write_properties
-from airflow_hive_acid.engine.spark_defaults import old_spark_submit, require_upload_path
+from airflow_hive_acid.engine.applications.java import find_spark_submit, require_java
+from airflow_hive_acid.engine.applications.job_environment import job_environment
+from airflow_hive_acid.engine.applications.launcher import make_spool, require_driver_place, session_of
+from airflow_hive_acid.engine.applications.package_zip import cluster_package
+from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
+from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, require_upload_path
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks import shared_spark
-from airflow_hive_acid.maintenance.worker_jobs import QUEUE, Application
+from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from airflow_hive_acid.engine.launcher import JobSession
-    from airflow_hive_acid.engine.spool import SpoolSession
+    from airflow_hive_acid.engine.applications.launcher import JobSession
+    from airflow_hive_acid.engine.applications.spool import SpoolSession
 
 _LOG_TAIL_LINES = 30
 _ANY = Application()
@@ -55,7 +55,7 @@ _PROPERTIES = "spark.properties"
 
 @dataclass(frozen=True, slots=True)
 class AirflowSparkLauncher:
-    """A :class:`~airflow_hive_acid.engine.launcher.JobLauncher` over a Spark connection.
+    """A :class:`~airflow_hive_acid.engine.applications.launcher.JobLauncher` over a Spark connection.
 
     :param spark_conn_id: the Spark connection; must exist.
     :param conf: Spark settings; handed over in a file, so they may hold secrets.
@@ -245,7 +245,7 @@ def spark_target(conn_id: str) -> SparkTarget:
 
 
 class HookDriver:
-    """A running ``SparkSubmitHook.submit`` (a :class:`~airflow_hive_acid.engine.spool.Driver`).
+    """A running ``SparkSubmitHook.submit`` (a :class:`~airflow_hive_acid.engine.applications.spool.Driver`).
 
     :param program: the file to submit.
     """

@@ -23,11 +23,11 @@ from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.maintenance.decisions import CleaningOutcome, CompactionOutcome
-    from airflow_hive_acid.maintenance.health import Reading
-    from airflow_hive_acid.metastore.cache.statistics import CacheStatistics
-    from airflow_hive_acid.replication.runner import CycleReport
+    from airflow_hive_acid.maintenance.measures.health import Reading
+    from airflow_hive_acid.metastore.cache import CacheStatistics
+    from airflow_hive_acid.replication.cycles.runner import CycleReport
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from airflow_hive_acid.engine import Engine
-    from airflow_hive_acid.engine.claiming import Once
+    from airflow_hive_acid.engine.transactions.claims import Once
     from airflow_hive_acid.errors import HiveAcidError
-    from airflow_hive_acid.metastore.protocol.handover import Patience
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.settings import Settings
 
 
@@ -44,9 +44,9 @@ def agent_info(context: Mapping[str, Any]) -> str:
 def worker_id(context: Mapping[str, Any]) -> str:
     """Who claims a compaction request. The try is not part of it: a retry is the same worker.
 
-    The id is no host's: see :func:`~airflow_hive_acid.maintenance.worker.worker_name`.
+    The id is no host's: see :func:`~airflow_hive_acid.maintenance.worker.worker.worker_name`.
     """
-    from airflow_hive_acid.maintenance.worker import worker_name  # not needed to parse a DAG file
+    from airflow_hive_acid.maintenance.worker.worker import worker_name  # not needed to parse a DAG file
 
     instance = context["ti"]
     task = f"{instance.dag_id}-{instance.run_id}-{instance.task_id}{_mapped(instance)}"
@@ -69,9 +69,9 @@ def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
 
     :param on_rerun: ``apply`` or ``skip``.
     """
-    from airflow_hive_acid.engine.claiming import Once  # the SQL parser; triggers and sensors do without
+    from airflow_hive_acid.engine.transactions.claims import Once  # the SQL parser; triggers and sensors do without
     from airflow_hive_acid.hooks.lives import deployment_id, run_life
-    from airflow_hive_acid.metastore.records.claim_rules import Rerun
+    from airflow_hive_acid.metastore.records import Rerun
 
     unique = ".".join(part for part in (deployment_id(), run_life(context)) if part)
     scope = task_scope(context) + ((unique,) if unique else ())
@@ -80,14 +80,14 @@ def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
 
 def patience(settings: Settings, waiting: Mapping[str, Any] | None) -> Patience:
     """How long a task waits for locks itself, and what a trigger has waited for on its behalf."""
-    from airflow_hive_acid.metastore.protocol.handover import Patience  # not needed to parse a DAG file
+    from airflow_hive_acid.metastore.protocol import Patience  # not needed to parse a DAG file
 
     return Patience(settings.seconds("hive.acid.lock.defer.after"), waiting)
 
 
 def longest_wait(settings: Settings) -> float:
     """Seconds after which a wait for locks is given up, as Hive's clients do."""
-    from airflow_hive_acid.metastore.protocol.back_off import total_ms  # not needed to parse a DAG file
+    from airflow_hive_acid.metastore.protocol import total_ms  # not needed to parse a DAG file
 
     tries = settings.integer("hive.lock.numretries")
     return total_ms(tries, settings.milliseconds("hive.lock.sleep.between.retries")) / 1000

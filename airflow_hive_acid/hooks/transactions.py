@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from airflow_hive_acid.engine import Engine, StatementResult
-    from airflow_hive_acid.engine.members import Membership
-    from airflow_hive_acid.engine.results import Rows
+    from airflow_hive_acid.engine.outcomes.results import Rows
+    from airflow_hive_acid.engine.transactions.members import Membership
     from airflow_hive_acid.hooks.interface import ConnectedHook
-    from airflow_hive_acid.metastore.records.shared_rules import SharedTxn
+    from airflow_hive_acid.metastore.records import SharedTxn
 
 DOCUMENT_VERSION = 1
 EMPTY = (None, False, "", "None", "null")
@@ -75,7 +75,7 @@ def member_name(context: Mapping[str, Any]) -> tuple[str, ...]:
 
 def member_key(context: Mapping[str, Any]) -> str:
     """The key of a task instance in the transaction's record."""
-    from airflow_hive_acid.engine.shared import member_id  # the SQL parser; not needed to parse a DAG file
+    from airflow_hive_acid.engine.transactions.shared import member_id  # the SQL parser; not needed to parse a DAG file
 
     return member_id(member_name(context))
 

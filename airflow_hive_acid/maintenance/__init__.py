@@ -6,12 +6,12 @@ decision and hands it back.
 
 from __future__ import annotations
 
-from airflow_hive_acid.maintenance.cleaner import run_cleaner
+from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, CompactionOutcome, Decision
-from airflow_hive_acid.maintenance.history import run_history_purge
-from airflow_hive_acid.maintenance.initiator import run_initiator
-from airflow_hive_acid.maintenance.reaper import ReaperReport, run_reaper
-from airflow_hive_acid.maintenance.worker import run_worker
+from airflow_hive_acid.maintenance.initiator.initiator import run_initiator
+from airflow_hive_acid.maintenance.reaper.history import run_history_purge
+from airflow_hive_acid.maintenance.reaper.reaper import ReaperReport, run_reaper
+from airflow_hive_acid.maintenance.worker.worker import run_worker
 
 __all__ = [
     "CleaningOutcome",

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_hive_acid.metastore.compaction.horizon import Holder
-    from airflow_hive_acid.metastore.compaction.model import CompactionType, Resource
+    from airflow_hive_acid.metastore.compaction import CompactionType, Holder, Resource
 
 Number = int | float | str
 _SHOWN = 200

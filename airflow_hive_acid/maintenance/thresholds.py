@@ -37,13 +37,6 @@ def job_defaults(database: Mapping[str, str], table: Mapping[str, str]) -> dict[
     return {k: v for k, v in database.items() if k.lower().startswith(JOB_PREFIX) and k.lower() not in own}
 
 
-def property_of(properties: Mapping[str, str], key: str) -> str | None:
-    """A property by its name in any case; the exact spelling wins."""
-    if key in properties:
-        return properties[key]
-    return next((value for name, value in properties.items() if name.lower() == key), None)
-
-
 @dataclass(frozen=True, slots=True)
 class InitiatorThresholds:
     """When a table or partition is compacted."""

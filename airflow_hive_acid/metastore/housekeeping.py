@@ -109,6 +109,11 @@ _DEDUPLICATE = delete(_CTC).where(exists().where(_IS_OUTDONE))
 _DEDUPLICATE_JOINED = delete(_CTC).where(_IS_OUTDONE)
 
 
+#: Hive's own ``hive.txn.opentxn.timeout``, in milliseconds. A Hive that opens a txn looks for the newest row of TXNS
+#: older than that and fails when there is none: here nothing younger counts as old, however short our time-out is.
+HIVES_OPEN_TIMEOUT_MS = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class TimeOuts:
     """What time-outs took away.
@@ -140,7 +145,7 @@ class Housekeeping:
         self._database = database
         self._notifications = notifications
         self._mutexes = mutexes
-        self._gap = settings.milliseconds("hive.txn.opentxn.timeout")
+        self._gap = max(settings.milliseconds("hive.txn.opentxn.timeout"), HIVES_OPEN_TIMEOUT_MS)
         self._timeout = settings.milliseconds("hive.txn.timeout")
         self._repl_timeout = settings.milliseconds("hive.repl.txn.timeout")
         self._events_interval = settings.milliseconds("hive.metastore.event.db.listener.clean.interval")

@@ -2,8 +2,8 @@
 
 Each makes one statement of its arguments and runs it as ``HiveAcidOperator`` does:
 the same plan, the same locks, applied once (R14). Names are checked and quoted, values are rendered as literals, and
-what is SQL must be one expression or one query by itself (``sql/building.py``); so a value from a DAG run's conf is
-safe in ``values``, ``rows``, ``partition`` and ``parameters``, and nowhere else.
+what is SQL must be one expression or one query by itself (``sql/parsing/builders.py``); so a value from a DAG run's
+conf is safe in ``values``, ``rows``, ``partition`` and ``parameters``, and nowhere else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.sql.building import MergeClause
+    from airflow_hive_acid.sql.parsing.builders import MergeClause
 
 _COMMON = ("lease", "transaction", "hive_acid_conn_id", "spark_conn_id")
 _FORMAT = re.compile(r"[A-Za-z0-9_.]{1,200}")
@@ -95,8 +95,8 @@ class HiveAcidInsertOperator(HiveAcidOperator):
             for source in self.lineage_views().values():
                 engine.define_view(source)
             return self._insert(self._query(), columns)
-        from airflow_hive_acid.sql.building import table_name
-        from airflow_hive_acid.sql.records import filled, rows_query
+        from airflow_hive_acid.sql.parsing.builders import table_name
+        from airflow_hive_acid.sql.parsing.records import filled, rows_query
 
         table = hook.get_conn().catalog.get_table(str(table_name(self.table)))
         fixed = [str(c).lower() for c, value in (self.partition or {}).items() if value is not None]
@@ -118,7 +118,7 @@ class HiveAcidInsertOperator(HiveAcidOperator):
 
     def _query(self) -> str:
         """What is inserted, if it is not given as rows."""
-        from airflow_hive_acid.sql.building import bound_query
+        from airflow_hive_acid.sql.parsing.builders import bound_query
 
         if self.query is not None:
             return bound_query(self.query, "query", self.parameters)
@@ -126,7 +126,7 @@ class HiveAcidInsertOperator(HiveAcidOperator):
         return f"SELECT * FROM {name}"  # noqa: S608 - a name of our own making
 
     def _insert(self, rows: str, columns: list[str]) -> str:
-        from airflow_hive_acid.sql.building import insert_statement
+        from airflow_hive_acid.sql.parsing.builders import insert_statement
 
         return insert_statement(
             self.table, rows, partition=self.partition, columns=columns, overwrite=self.overwrite
@@ -170,7 +170,7 @@ class HiveAcidUpdateOperator(HiveAcidOperator):
 
     def lineage_script(self) -> str:
         """The UPDATE."""
-        from airflow_hive_acid.sql.building import update_statement
+        from airflow_hive_acid.sql.parsing.builders import update_statement
 
         where = _where(self.where, self.everything)
         return update_statement(self.table, self.set, self.values, where, self.parameters)
@@ -207,7 +207,7 @@ class HiveAcidDeleteOperator(HiveAcidOperator):
 
     def lineage_script(self) -> str:
         """The DELETE."""
-        from airflow_hive_acid.sql.building import delete_statement
+        from airflow_hive_acid.sql.parsing.builders import delete_statement
 
         return delete_statement(self.table, _where(self.where, self.everything), self.parameters)
 
@@ -218,8 +218,8 @@ class HiveAcidMergeOperator(HiveAcidOperator):
     :param target: ``[db.]table``. (templated)
     :param source: ``[db.]table``, or a query. (templated)
     :param on: which rows belong together. (templated)
-    :param clauses: what becomes of them, see :class:`~airflow_hive_acid.sql.building.MergeClause`; the first clause
-        whose condition holds decides. (templated)
+    :param clauses: what becomes of them, see :class:`~airflow_hive_acid.sql.parsing.builders.MergeClause`; the first
+        clause whose condition holds decides. (templated)
     :param target_alias: name of the target in the expressions; ``source_alias`` that of the source.
     :param parameters: values for ``:name`` in queries and expressions. (templated)
     """
@@ -251,7 +251,7 @@ class HiveAcidMergeOperator(HiveAcidOperator):
 
     def lineage_script(self) -> str:
         """The MERGE."""
-        from airflow_hive_acid.sql.building import merge_statement
+        from airflow_hive_acid.sql.parsing.builders import merge_statement
 
         return merge_statement(
             self.target,
@@ -272,7 +272,7 @@ def files_source(
     :raises InvalidArgumentsError: for a format that is no word, and a column or type that is none.
     """
     from airflow_hive_acid.format.jobs import Source
-    from airflow_hive_acid.sql.building import columns_of_schema
+    from airflow_hive_acid.sql.parsing.builders import columns_of_schema
 
     name = checked_format(format)
     if files is not None and (not isinstance(files, str) or not files.strip()):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.maintenance.initiator_by_hand import Asked
+    from airflow_hive_acid.maintenance.initiator.by_hand import Asked
     from airflow_hive_acid.metastore import MetastoreClient
 
 
@@ -41,8 +41,8 @@ class HiveAcidCompactOperator(BaseOperator):
     :param number_of_buckets: of a rebalance: files that are made; by default as many as there are.
     :param properties: of this compaction alone: ``compactor.*`` for its job, ``tblprops.*`` over the table's
         properties, ``compactorthreshold.*`` over the thresholds. (templated)
-    :param lease: the output of a GrabLeaseOperator: the request is made only while it is held, and a wait in the worker
-        slot extends it. The compaction itself is the Worker's, and goes on without it. (templated)
+    :param lease: the output of a HiveAcidGrabLeaseOperator: the request is made only while it is held, and a wait in
+        the worker slot extends it. The compaction itself is the Worker's, and goes on without it. (templated)
     :param wait: succeed only when the compacted files are there; fail when a request fails.
     :param timeout: seconds to wait at most; None for as long as it takes.
     :param poll_interval: seconds between two looks.
@@ -171,7 +171,7 @@ class HiveAcidCompactOperator(BaseOperator):
         )
 
     def _ask(self, hook: HiveAcidHook) -> dict[str, Any]:
-        from airflow_hive_acid.maintenance.initiator_by_hand import Wanted, ask
+        from airflow_hive_acid.maintenance.initiator.by_hand import Wanted, ask
 
         wanted = Wanted(
             self.table, _spec(self.partition), self.type, self.properties or {}, self.compaction_pool,

@@ -70,7 +70,7 @@ class HiveAcidExportTableOperator(_CarriesTables):
 
     def lineage_script(self) -> str:
         """The statement."""
-        from airflow_hive_acid.sql.building import literal, quoted_table
+        from airflow_hive_acid.sql.parsing.builders import literal, quoted_table
 
         what = quoted_table(str(self.table)) + _clauses(self.partitions)
         text = f"EXPORT TABLE {what} TO {literal(str(self.location), 'location')}"
@@ -117,7 +117,7 @@ class HiveAcidImportTableOperator(_CarriesTables):
 
     def lineage_script(self) -> str:
         """The statement."""
-        from airflow_hive_acid.sql.building import literal, quoted_table
+        from airflow_hive_acid.sql.parsing.builders import literal, quoted_table
 
         text = "IMPORT"
         if self.table is not None:
@@ -129,7 +129,7 @@ class HiveAcidImportTableOperator(_CarriesTables):
 
 def _clauses(partitions: Sequence[Mapping[str, Any]] | None) -> str:
     """``PARTITION (…)`` for each of them."""
-    from airflow_hive_acid.sql.building import literal, quoted_column
+    from airflow_hive_acid.sql.parsing.builders import literal, quoted_column
 
     clauses = []
     for spec in partitions or ():

@@ -74,7 +74,7 @@ class HiveAcidExportOperator(HiveAcidOperator):
 
         :return: ``uri``, ``rows``, ``files``, ``bytes``, ``seconds`` and ``txn_id``.
         """
-        from airflow_hive_acid.engine.exports import Destination
+        from airflow_hive_acid.engine.statements.exports import Destination
         from airflow_hive_acid.operators.changes import checked_format
 
         destination = Destination(
@@ -95,7 +95,7 @@ class HiveAcidExportOperator(HiveAcidOperator):
 
     def lineage_script(self) -> str:
         """The query."""
-        from airflow_hive_acid.sql.building import bound_query, quoted_table
+        from airflow_hive_acid.sql.parsing.builders import bound_query, quoted_table
 
         if self.query is not None:
             return bound_query(self.query, "query", self.parameters)

@@ -56,8 +56,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     :param xcom_rows: so many rows of the last SELECT go into the result; more are left out, and the result says so.
     :param on_rerun: what a task does that had succeeded and is run anew on purpose, because it was cleared: ``apply``
         its statements again, or ``skip`` those that were applied. A retry never applies twice, whatever this says.
-    :param lease: the output of a GrabLeaseOperator. The statements do not wait for it (R6), commit only while it is
-        held (R8), and extend it while they run; so they wait for locks in the worker slot. (templated)
+    :param lease: the output of a HiveAcidGrabLeaseOperator. The statements do not wait for it (R6), commit only while
+        it is held (R8), and extend it while they run; so they wait for locks in the worker slot. (templated)
     :param transaction: the output of the task that begins a transaction across tasks: the statements run in it. Inside
         ``with hive_acid_transaction(…)`` every task gets it; ``False`` keeps one out of it. (templated)
     :param openlineage_inject_parent_job_info: give the Spark application this task as its parent, for a Spark that has
@@ -263,7 +263,7 @@ def script_of(sql: str | Sequence[str]) -> str:
 
 def result_document(results: Sequence[StatementResult], xcom_rows: int) -> dict[str, Any]:
     """What goes into the XCom."""
-    from airflow_hive_acid.engine.results import plain_values  # not needed to parse a DAG file
+    from airflow_hive_acid.engine.outcomes.results import plain_values  # not needed to parse a DAG file
 
     document: dict[str, Any] = {"statements": [result.to_document() for result in results]}
     for what in ("inserted", "updated", "deleted"):

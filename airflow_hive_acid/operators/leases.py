@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 from airflow.sdk import BaseOperator, get_current_context
 
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError, LeaseEndedError
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import agent_info, fail_task
@@ -24,20 +25,19 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_hive_acid.metastore.leases.model import Lease
-    from airflow_hive_acid.metastore.leases.queue import WaitingGrab
+    from airflow_hive_acid.metastore.leases import Lease, WaitingGrab
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _EMPTY = (None, "", "None")
 
 
-class GrabLeaseOperator(BaseOperator):
+class HiveAcidGrabLeaseOperator(BaseOperator):
     """Takes a lease on tables or partitions, all of them or none, and waits for it if wanted.
 
-    Use it as a setup, and :class:`DropLeaseOperator` as its teardown; give ``grab.output`` to the tasks between them.
-    A retry that finds the lease granted to the try before it goes on with that one; a task that is cleared drops it,
-    and what was going on under it commits nothing more.
+    Use it as a setup, and :class:`HiveAcidDropLeaseOperator` as its teardown; give ``grab.output`` to the tasks
+    between them. A retry that finds the lease granted to the try before it goes on with that one; a task that is
+    cleared drops it, and what was going on under it commits nothing more.
 
     :param objects: one or several of ``db.table`` and ``db.table/k=v``; they need not exist. (templated)
     :param type: ``x`` exclusive, or ``s`` shared. (templated)
@@ -154,11 +154,11 @@ class GrabLeaseOperator(BaseOperator):
         return sealed
 
 
-class DropLeaseOperator(BaseOperator):
+class HiveAcidDropLeaseOperator(BaseOperator):
     """Gives a lease back; as a teardown (``drop.as_teardown(setups=grab)``) also when the work failed.
 
-    :param lease: the output of a :class:`GrabLeaseOperator`; None, of a grab that was skipped, is nothing to drop.
-        (templated)
+    :param lease: the output of a :class:`HiveAcidGrabLeaseOperator`; None, of a grab that was skipped, is nothing to
+        drop. (templated)
     :param objects: which of its objects; by default all. (templated)
     :param ended_ok: succeed, too, when the lease had ended before. By default that is an error: whatever was done in
         the end, other than statements that were given the lease, was not protected.
@@ -279,3 +279,8 @@ def _retry(text: str) -> Exception:
     from airflow.sdk.exceptions import AirflowException
 
     return AirflowException(text)
+
+
+__getattr__ = renamed(
+    __name__, {"DropLeaseOperator": "HiveAcidDropLeaseOperator", "GrabLeaseOperator": "HiveAcidGrabLeaseOperator"}
+)

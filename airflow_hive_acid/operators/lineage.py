@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.sql.touched import Touched
+    from airflow_hive_acid.sql.planning.named_tables import Touched
 
 
 class TellsLineage:
@@ -59,7 +59,7 @@ class TellsLineage:
     def lineage_touched(self) -> Touched:
         """What is going to be read and written, by its words."""
         from airflow_hive_acid.sql import parse_script
-        from airflow_hive_acid.sql.touched import touched
+        from airflow_hive_acid.sql.planning.named_tables import touched
 
         try:
             return touched(parse_script(self.lineage_script()), self.lineage_views())

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
     from openlineage.client.generated.base import OutputDatasetFacet
 
-    from airflow_hive_acid.engine.events import StatementPlanned
+    from airflow_hive_acid.engine.outcomes.events import StatementPlanned
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.hooks.lineage import Collected, Output
-    from airflow_hive_acid.metastore.catalog.model import Table
-    from airflow_hive_acid.sql.lineage_values import Lineage, Uses
-    from airflow_hive_acid.sql.touched import Touched
+    from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.sql.lineage.values import Lineage, Uses
+    from airflow_hive_acid.sql.planning.named_tables import Touched
 
 LONGEST_SQL = 10_000
 """Characters of the statements that are told; more are left out."""
@@ -219,8 +219,8 @@ class _Told:
         return {TRANSACTIONS: HiveAcidTransactionsRunFacet(told)}
 
     def _sql(self) -> dict[str, Any]:
-        from airflow_hive_acid.sql.masking import hide_secrets
-        from airflow_hive_acid.sql.source import without_literals
+        from airflow_hive_acid.sql.text.masking import hide_secrets
+        from airflow_hive_acid.sql.text.source import without_literals
 
         texts = list(
             dict.fromkeys(hide_secrets(t.plan.statement.text) for t in self._planned if t.plan.kind != "program")

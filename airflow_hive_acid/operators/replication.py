@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.replication.policies import Policy
+    from airflow_hive_acid.replication.policies.policy import Policy
+    from airflow_hive_acid.replication.policies.state import PolicyState
     from airflow_hive_acid.replication.site import Site
-    from airflow_hive_acid.replication.state import PolicyState
 
 _STORE_KEY = "hive_acid_replication_told"
 
@@ -75,7 +75,7 @@ class HiveAcidReplicationOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look for news, wait if there is none and it is wanted, and run a cycle.
 
-        :return: what the cycle has done, see :class:`~airflow_hive_acid.replication.runner.CycleReport`.
+        :return: what the cycle has done, see :class:`~airflow_hive_acid.replication.cycles.runner.CycleReport`.
         """
         try:
             one = policy_of(self.policy)
@@ -108,7 +108,7 @@ class HiveAcidReplicationOperator(BaseOperator):
         wait = float(self.wait_seconds)
         if wait <= 0 or self.only_first or self._wants_bootstrap(one):
             return
-        from airflow_hive_acid.replication.replicating import standing
+        from airflow_hive_acid.replication.cycles.cycle import standing
 
         with open_sites(one) as (_, _, source, target):
             found = standing(one.name, source, target)
@@ -142,9 +142,9 @@ class HiveAcidReplicationOperator(BaseOperator):
     # --- the cycle ----------------------------------------------------------------------------------------------------
 
     def _cycle(self, context: Context, one: Policy, *, may_wait: bool) -> dict[str, Any]:
-        from airflow_hive_acid.replication.replicating import ask_for_bootstrap, replicate
-        from airflow_hive_acid.replication.runner import propose_bootstrap
-        from airflow_hive_acid.replication.state import PolicyRecord
+        from airflow_hive_acid.replication.cycles.cycle import ask_for_bootstrap, replicate
+        from airflow_hive_acid.replication.cycles.runner import propose_bootstrap
+        from airflow_hive_acid.replication.policies.state import PolicyRecord
 
         self.hive_acid_conn_id, self.linked = one.destination, {"view": "replication"}
         while True:
@@ -209,8 +209,8 @@ class HiveAcidReplicationOperator(BaseOperator):
         after: PolicyState | None,
     ) -> None:
         """Send an asset event for each commit that has arrived; a first copy is one event for all of them."""
-        from airflow_hive_acid.replication.replicating import commits_between
-        from airflow_hive_acid.replication.state import PolicyRecord
+        from airflow_hive_acid.replication.cycles.cycle import commits_between
+        from airflow_hive_acid.replication.policies.state import PolicyRecord
 
         if after is None or after.position is None:
             return
@@ -241,6 +241,6 @@ def _stop(hooks: Sequence[HiveAcidHook]) -> None:
 
 
 def _lag(state: PolicyState | None, target: Site) -> float | None:
-    from airflow_hive_acid.metastore.database.clock import now_ms
+    from airflow_hive_acid.metastore.database import now_ms
 
     return None if state is None else state.lag_seconds(target.client.database.read(now_ms))

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow_hive_acid.engine import Engine
-    from airflow_hive_acid.engine.programs import Call
+    from airflow_hive_acid.engine.statements.programs import Call
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-    from airflow_hive_acid.sql.touched import Touched
+    from airflow_hive_acid.sql.planning.named_tables import Touched
 
 _LONGEST_SOURCE = 1 << 20
 
 
 class HiveAcidSparkOperator(HiveAcidOperator):
-    """Calls ``main(job, **arguments)`` in the Spark driver; see :class:`~airflow_hive_acid.spark.program.Job`.
+    """Calls ``main(job, **arguments)`` in the Spark driver; see :class:`~airflow_hive_acid.spark.jobs.program.Job`.
 
     ``job.read("db.t")`` is the table as of one snapshot of all tables the task names; ``job.insert``, ``overwrite``,
     ``update``, ``delete`` and ``merge`` ask for changes, which are made in one transaction when the function has
@@ -77,8 +77,8 @@ class HiveAcidSparkOperator(HiveAcidOperator):
 
     def lineage_touched(self) -> Touched:
         """What the task says of its tables; the function may read the others of them, too."""
-        from airflow_hive_acid.sql.building import table_name
-        from airflow_hive_acid.sql.touched import Touched
+        from airflow_hive_acid.sql.parsing.builders import table_name
+        from airflow_hive_acid.sql.planning.named_tables import Touched
 
         found = Touched()
         for name, operation in self.tables.items():
@@ -91,7 +91,7 @@ class HiveAcidSparkOperator(HiveAcidOperator):
 
     def call(self) -> Call:
         """What to call; the same for every try."""
-        from airflow_hive_acid.engine.programs import Call
+        from airflow_hive_acid.engine.statements.programs import Call
 
         source = None if self.application is None else _text_of(self.application)
         name = self.application or self.module or ""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_hive_acid.engine.stream_runs import StreamRunner
-    from airflow_hive_acid.sql.touched import Touched
+    from airflow_hive_acid.engine.streams.runs import StreamRunner
+    from airflow_hive_acid.sql.planning.named_tables import Touched
 
 
 class HiveAcidStreamOperator(HiveAcidOperator):
@@ -105,7 +105,7 @@ class HiveAcidStreamOperator(HiveAcidOperator):
             check_sink(sink)
             if sink.get("delete_when") is not None:
                 # Imported for those who need it: the parser takes its time.
-                from airflow_hive_acid.sql.building import row_condition
+                from airflow_hive_acid.sql.parsing.builders import row_condition
 
                 row_condition(sink["delete_when"], "delete_when")
         except HiveAcidError as problem:
@@ -116,7 +116,7 @@ class HiveAcidStreamOperator(HiveAcidOperator):
 
         :return: how many ``micro_batches`` were committed, in how many ``streams``.
         """
-        from airflow_hive_acid.engine.stream_runs import StreamRunner
+        from airflow_hive_acid.engine.streams.runs import StreamRunner
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
         from airflow_hive_acid.hooks.transactions import EMPTY
 
@@ -172,8 +172,8 @@ class HiveAcidStreamOperator(HiveAcidOperator):
 
     def lineage_touched(self) -> Touched:
         """The table that is described; of a program nobody knows."""
-        from airflow_hive_acid.sql.building import table_name
-        from airflow_hive_acid.sql.touched import Touched
+        from airflow_hive_acid.sql.parsing.builders import table_name
+        from airflow_hive_acid.sql.planning.named_tables import Touched
 
         found = Touched()
         if self.table is not None:

@@ -93,7 +93,7 @@ class HiveAcidChangesOperator(HiveAcidOperator):
         if self.into is not None:
             done = super().work(hook, engine, **how)
         else:
-            from airflow_hive_acid.engine.exports import Destination
+            from airflow_hive_acid.engine.statements.exports import Destination
             from airflow_hive_acid.operators.changes import checked_format
 
             destination = Destination(
@@ -118,13 +118,13 @@ class HiveAcidChangesOperator(HiveAcidOperator):
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
         """The INSERT into the other table."""
-        from airflow_hive_acid.sql.building import insert_statement
+        from airflow_hive_acid.sql.parsing.builders import insert_statement
 
         return insert_statement(str(self.into), self._range(hook).query(net=self.net, key=self.key))
 
     def lineage_script(self) -> str:
         """What it reads, as far as it is known before it runs."""
-        from airflow_hive_acid.sql.building import insert_statement, quoted_table
+        from airflow_hive_acid.sql.parsing.builders import insert_statement, quoted_table
 
         query = f"SELECT * FROM {quoted_table(str(self.table))}"  # noqa: S608 - checked and quoted
         return query if self.into is None else insert_statement(str(self.into), query)
@@ -170,7 +170,7 @@ class HiveAcidPinOperator(BaseOperator):
         :return: the pin as a document: name, tables, expires, ….
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
-        from airflow_hive_acid.metastore.txns.pin_rules import overdue
+        from airflow_hive_acid.metastore.txns import overdue
 
         instance = context["ti"]
         run = f"{instance.dag_id} {instance.run_id} {instance.task_id} {instance.map_index}"

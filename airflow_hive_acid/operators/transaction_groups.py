@@ -22,11 +22,11 @@ from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.retries import HiveAcidRetryPolicy
 from airflow_hive_acid.operators.transactions import (
     RETRY_ON,
-    BeginTransactionOperator,
-    CommitTransactionOperator,
-    EndTransactionOperator,
-    KeepTransactionOperator,
-    TransactionOutcomeOperator,
+    HiveAcidBeginTransactionOperator,
+    HiveAcidCommitTransactionOperator,
+    HiveAcidEndTransactionOperator,
+    HiveAcidKeepTransactionOperator,
+    HiveAcidTransactionOutcomeOperator,
     check_retry_on,
 )
 
@@ -53,10 +53,10 @@ class HiveAcidTransaction(TaskGroup):
     :ivar commit: the task that commits it; its output is the result.
     """
 
-    begin: BeginTransactionOperator
-    keeper: KeepTransactionOperator
-    commit: CommitTransactionOperator
-    end: EndTransactionOperator
+    begin: HiveAcidBeginTransactionOperator
+    keeper: HiveAcidKeepTransactionOperator
+    commit: HiveAcidCommitTransactionOperator
+    end: HiveAcidEndTransactionOperator
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class HiveAcidTransaction(TaskGroup):
 
     def __enter__(self) -> HiveAcidTransaction:
         super().__enter__()
-        self.begin = BeginTransactionOperator(
+        self.begin = HiveAcidBeginTransactionOperator(
             task_id="begin",
             tables=self._tables,
             hive_acid_conn_id=self._conn_id,
@@ -113,11 +113,11 @@ class HiveAcidTransaction(TaskGroup):
             **_OWN_TRIES,
         }
         # It needs a worker only to leave for the triggerer; until it has, nobody keeps the txn between members.
-        self.keeper = KeepTransactionOperator(
+        self.keeper = HiveAcidKeepTransactionOperator(
             task_id="keeper", priority_weight=_KEEPER_PRIORITY, weight_rule="absolute", **common
         )
-        self.commit = CommitTransactionOperator(task_id="commit", **common)
-        self.end = EndTransactionOperator(task_id="end", **common)
+        self.commit = HiveAcidCommitTransactionOperator(task_id="commit", **common)
+        self.end = HiveAcidEndTransactionOperator(task_id="end", **common)
         self.begin >> self.keeper
         self.begin >> roots
         leaves >> self.commit
@@ -247,7 +247,7 @@ def hive_acid_transaction_tries(
             if groups:
                 groups[-1].end >> group.begin
             groups.append(group)
-        outcome = TransactionOutcomeOperator(
+        outcome = HiveAcidTransactionOutcomeOperator(
             task_id="outcome",
             tries=[(g.begin.task_id, g.commit.task_id, g.end.task_id) for g in groups],
             trigger_rule=TriggerRule.ALL_DONE,

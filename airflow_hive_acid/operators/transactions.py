@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_hive_acid import errors
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.assets import tell_commits
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
@@ -37,7 +38,7 @@ _SKIPPED = "hive_acid_skipped"
 _UI_COLOR = "#e8f0d8"
 
 
-class BeginTransactionOperator(HiveAcidOperator):
+class HiveAcidBeginTransactionOperator(HiveAcidOperator):
     """Begins a transaction in which several tasks work: locks its tables, takes the one snapshot, allocates write ids.
 
     Where its locks have to be waited for, the triggerer waits. A retry fences and aborts the transaction of the try
@@ -148,7 +149,7 @@ class _OfTransaction(BaseOperator):
         self.hive_acid_conn_id = hive_acid_conn_id
 
 
-class KeepTransactionOperator(_OfTransaction):
+class HiveAcidKeepTransactionOperator(_OfTransaction):
     """Keeps a transaction alive until it ends, from the triggerer; ending this task ends the transaction.
 
     :param transaction: the output of the task that begins it. (templated)
@@ -158,7 +159,7 @@ class KeepTransactionOperator(_OfTransaction):
         """Leave for the triggerer."""
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
         from airflow_hive_acid.hooks.transactions import read_transaction, tasks_run_one_by_one
-        from airflow_hive_acid.metastore.records.shared_rules import NO_KEEPER
+        from airflow_hive_acid.metastore.records import NO_KEEPER
 
         try:
             txn_id = read_transaction(self.transaction)
@@ -185,7 +186,7 @@ class KeepTransactionOperator(_OfTransaction):
         return {"txn_id": event["txn_id"], "state": event["state"]}
 
 
-class CommitTransactionOperator(_OfTransaction):
+class HiveAcidCommitTransactionOperator(_OfTransaction):
     """Commits what all members of a transaction wrote; a retry finds out what became of the commit before it.
 
     :param transaction: the output of the task that begins it. (templated)
@@ -201,10 +202,10 @@ class CommitTransactionOperator(_OfTransaction):
             and ``deleted``.
         """
         from airflow_hive_acid.engine import StatementResult
-        from airflow_hive_acid.engine.claiming import Once
+        from airflow_hive_acid.engine.transactions.claims import Once
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
         from airflow_hive_acid.hooks.transactions import read_transaction
-        from airflow_hive_acid.metastore.records.shared_rules import SharedState
+        from airflow_hive_acid.metastore.records import SharedState
 
         try:
             with (
@@ -232,7 +233,7 @@ class CommitTransactionOperator(_OfTransaction):
         return document
 
 
-class EndTransactionOperator(_OfTransaction):
+class HiveAcidEndTransactionOperator(_OfTransaction):
     """The teardown: aborts a transaction that is not committed, because one of its tasks failed or timed out.
 
     :param transaction: the output of the task that begins it; None, of one that began nothing, is fine. (templated)
@@ -245,7 +246,7 @@ class EndTransactionOperator(_OfTransaction):
         """
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
         from airflow_hive_acid.hooks.transactions import EMPTY, read_transaction
-        from airflow_hive_acid.maintenance.shared_txns import give_up
+        from airflow_hive_acid.maintenance.reaper.shared_txns import give_up
 
         if self.transaction in EMPTY:
             self.log.info("Nothing was begun")
@@ -262,7 +263,7 @@ class EndTransactionOperator(_OfTransaction):
         return {"txn_id": txn_id, "state": state, "error": txn.error, "reason": txn.reason}
 
 
-class TransactionOutcomeOperator(BaseOperator):
+class HiveAcidTransactionOutcomeOperator(BaseOperator):
     """Says what came of a transaction that may have been tried several times.
 
     :param tries: task ids of ``begin``, ``commit`` and ``end`` of each try.
@@ -297,7 +298,7 @@ def may_retry(error: str | None, retry_on: Sequence[str]) -> bool:
 
     :param error: name of its class.
     """
-    from airflow_hive_acid.metastore.records.shared_rules import is_one_of
+    from airflow_hive_acid.metastore.records import is_one_of
 
     return is_one_of(error, retry_on, vars_of_errors())
 
@@ -317,3 +318,15 @@ def check_retry_on(names: Sequence[str]) -> tuple[str, ...]:
     if unknown:
         raise InvalidArgumentsError(f"retry_on names {unknown[0]!r}, which is no error of airflow_hive_acid.errors")
     return tuple(names)
+
+
+__getattr__ = renamed(
+    __name__,
+    {
+        "BeginTransactionOperator": "HiveAcidBeginTransactionOperator",
+        "CommitTransactionOperator": "HiveAcidCommitTransactionOperator",
+        "EndTransactionOperator": "HiveAcidEndTransactionOperator",
+        "KeepTransactionOperator": "HiveAcidKeepTransactionOperator",
+        "TransactionOutcomeOperator": "HiveAcidTransactionOutcomeOperator",
+    },
+)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias, BaseOperator
 
 from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.assets import COMPACTIONS, announce
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
@@ -30,7 +31,7 @@ _MAYBE_CLEANED = AssetAlias(name="hive_acid_maybe_cleaned")
 _POLL_SECONDS = 10.0
 
 
-class PlanWorkersOperator(BaseOperator):
+class HiveAcidPlanWorkersOperator(BaseOperator):
     """Waits until requests wait for compaction, then says how many workers shall start: a number for each.
 
     :param pools: threads by compaction pool; their requests end the wait, too.
@@ -80,7 +81,7 @@ class PlanWorkersOperator(BaseOperator):
 
     def _look(self) -> tuple[int, dict[str | None, int]]:
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
-        from airflow_hive_acid.maintenance.readiness import workers_wanted
+        from airflow_hive_acid.maintenance.cleaner.readiness import workers_wanted
 
         try:
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
@@ -95,7 +96,7 @@ class PlanWorkersOperator(BaseOperator):
         return list(range(1, number + 1))
 
 
-class CompactionWorkerOperator(BaseOperator):
+class HiveAcidCompactionWorkerOperator(BaseOperator):
     """Serves compaction requests, one after the other, until none is left.
 
     Each request is claimed when it is worked on: one that is claimed and never run would wait for a day. A retry is the
@@ -170,7 +171,7 @@ def _running(hook: HiveAcidHook, engine: Engine, worker: str) -> Running:
     return Running(engine, f"what {worker} held", give_back)
 
 
-class CleanOperator(BaseOperator):
+class HiveAcidCleanOperator(BaseOperator):
     """Waits until a Cleaner would find something, or the time is over, and cleans.
 
     :param wait_seconds: how long to wait at most, in the triggerer; 0: clean at once. (templated)
@@ -195,7 +196,7 @@ class CleanOperator(BaseOperator):
         if float(self.wait_seconds) <= 0:
             return self._clean(context)
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
-        from airflow_hive_acid.maintenance.readiness import is_something_to_clean
+        from airflow_hive_acid.maintenance.cleaner.readiness import is_something_to_clean
 
         try:
             with HiveAcidHook(self.hive_acid_conn_id) as hook:
@@ -217,7 +218,7 @@ class CleanOperator(BaseOperator):
 
     def _clean(self, context: Context) -> int:
         from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-        from airflow_hive_acid.maintenance.cleaner import run_cleaner
+        from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 
         try:
             with HiveAcidHook(self.hive_acid_conn_id) as hook, stats.cycle("cleaner", self.hive_acid_conn_id):
@@ -242,3 +243,13 @@ def require_answer(event: Mapping[str, Any]) -> None:
 
     if event["status"] != "success":
         raise AirflowException(f"{event['type']}: {event['message']}")
+
+
+__getattr__ = renamed(
+    __name__,
+    {
+        "CleanOperator": "HiveAcidCleanOperator",
+        "CompactionWorkerOperator": "HiveAcidCompactionWorkerOperator",
+        "PlanWorkersOperator": "HiveAcidPlanWorkersOperator",
+    },
+)

@@ -3,8 +3,8 @@
 Airflow mounts an application of a plugin without any authentication, so every route asks here. Who may see custom views
 may read. Who may edit the Airflow connection of a metastore may act on the metastore (op and admin of Airflow's simple
 auth manager): whoever can do that can do all of this by other means, too. Where Airflow has teams, the metastore of a
-team's connection is read by its members alone. Each action is in Airflow's audit log before
-it is begun, and each refused one is there as well (S4).
+team's connection is read by its members alone. Each action is in Airflow's audit log before it is begun, and each
+refused one is there as well.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from airflow_hive_acid.engine import interventions
-from airflow_hive_acid.engine.interventions import Person
+from airflow_hive_acid.engine.statements import interventions
+from airflow_hive_acid.engine.statements.interventions import Person
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.maintenance.initiator_by_hand import Wanted
+from airflow_hive_acid.maintenance.initiator.by_hand import Wanted
 from airflow_hive_acid.plugins import models, shaping
 from airflow_hive_acid.plugins.access import Actor, AuditedRoute
 from airflow_hive_acid.plugins.routes import Client, RowId

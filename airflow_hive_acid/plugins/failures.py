@@ -6,13 +6,13 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk._shared.secrets_masker import redact
 from fastapi import HTTPException
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from airflow_hive_acid import errors
+from airflow_hive_acid.hooks.secrets import redact
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request

@@ -21,7 +21,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailable
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings
 from airflow_hive_acid.hooks.connection import HiveAcidConnection, read_connection
-from airflow_hive_acid.maintenance.health import Reading, read_health
+from airflow_hive_acid.maintenance.measures.health import Reading, read_health
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.plugins import server_database
 

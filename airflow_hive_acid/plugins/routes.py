@@ -10,18 +10,39 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 
 from airflow_hive_acid import __version__
 from airflow_hive_acid.errors import HiveAcidError, NoSuchObjectError, NoSuchTxnError
-from airflow_hive_acid.maintenance.health import findings
+from airflow_hive_acid.maintenance.measures.health import findings
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.compaction.decisions import read_decisions_of_requests
-from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType
-from airflow_hive_acid.metastore.database.clock import now_ms
-from airflow_hive_acid.metastore.database.codes import LockState, LockType, TxnState
-from airflow_hive_acid.metastore.database.urls import safe_url
-from airflow_hive_acid.metastore.leases.model import LeaseType
-from airflow_hive_acid.metastore.listing import lease_pages, pages
-from airflow_hive_acid.metastore.listing.pages import Slice
-from airflow_hive_acid.metastore.locks.deadlocks import Party
-from airflow_hive_acid.metastore.locks.wait_queue import read_wait_graph
+from airflow_hive_acid.metastore.compaction import (
+    Compaction,
+    CompactionState,
+    CompactionType,
+    read_decisions_of_requests,
+)
+from airflow_hive_acid.metastore.database import LockState, LockType, TxnState, now_ms, safe_url
+from airflow_hive_acid.metastore.leases import LeaseType
+from airflow_hive_acid.metastore.listing import (
+    DAY_MS,
+    HOUR_MS,
+    CompactionsWanted,
+    LeasesWanted,
+    LocksWanted,
+    Page,
+    Slice,
+    TxnsWanted,
+    compactions_page,
+    components_of,
+    drops_page,
+    find_compaction,
+    find_txn,
+    leases_page,
+    locks_page,
+    oldest_to_clean,
+    queue_counts,
+    txns_page,
+    waiters_page,
+)
+from airflow_hive_acid.metastore.listing import durations as durations_of_compactions
+from airflow_hive_acid.metastore.locks import Party, read_wait_graph
 from airflow_hive_acid.plugins import cursors, models, server_database, shaping
 from airflow_hive_acid.plugins.access import Reader, may_act, may_read, reader
 from airflow_hive_acid.plugins.metastores import Metastores, default_connection, read_metastore
@@ -102,12 +123,12 @@ def overview(request: Request, client: Client, conn_id: ConnId) -> models.Overvi
 
     def read(conn: Any) -> models.Overview:
         few, features = Slice(_FEW), client.database.features(conn)
-        oldest = pages.txns_page(conn, pages.TxnsWanted((TxnState.OPEN,)), Slice(1)).items
-        waiting = pages.locks_page(conn, pages.LocksWanted(LockState.WAITING), few).items
-        failed = pages.CompactionsWanted(state=CompactionState.FAILED)
-        failures = compactions_of(conn, client, list(pages.compactions_page(conn, failed, few).items))
-        leases = lease_pages.leases_page(conn, lease_pages.LeasesWanted(), few).items if features.leases else ()
-        ready = pages.oldest_to_clean(conn)
+        oldest = txns_page(conn, TxnsWanted((TxnState.OPEN,)), Slice(1)).items
+        waiting = locks_page(conn, LocksWanted(LockState.WAITING), few).items
+        failed = CompactionsWanted(state=CompactionState.FAILED)
+        failures = compactions_of(conn, client, list(compactions_page(conn, failed, few).items))
+        leases = leases_page(conn, LeasesWanted(), few).items if features.leases else ()
+        ready = oldest_to_clean(conn)
         return models.Overview(
             now=now_ms(conn),
             readings=[shaping.reading(one) for one in readings],
@@ -115,7 +136,7 @@ def overview(request: Request, client: Client, conn_id: ConnId) -> models.Overvi
             oldest_txn=shaping.txn(oldest[0]) if oldest else None,
             waiting_locks=[shaping.lock(one) for one in waiting],
             failures=failures,
-            queue=[shaping.queue_count(one) for one in pages.queue_counts(conn)],
+            queue=[shaping.queue_count(one) for one in queue_counts(conn)],
             oldest_cleaning=None if ready is None else shaping.compaction(ready),
             leases=[shaping.lease(one) for one in leases],
         )
@@ -140,12 +161,12 @@ def transactions(
     cursor: Cursor = None,
 ) -> models.Page[models.Txn]:
     """Txns: open and aborted ones, unless states are named."""
-    wanted = pages.TxnsWanted(
+    wanted = TxnsWanted(
         tuple(TxnState[one.upper()] for one in state or ("open", "aborted")),
         user, dag_id, database, table, None if min_age is None else min_age * 1000,
     )  # fmt: skip
     part = Slice(limit, cursors.decode(cursor, int))
-    page = client.database.read(lambda conn: pages.txns_page(conn, wanted, part, newest_first=order == "newest"))
+    page = client.database.read(lambda conn: txns_page(conn, wanted, part, newest_first=order == "newest"))
     return _page(page, [shaping.txn(one) for one in page.items])
 
 
@@ -154,10 +175,10 @@ def transaction(client: Client, txn_id: RowId) -> models.TxnDetail:
     """A txn with what it holds, writes, runs and waits for."""
 
     def read(conn: Any) -> models.TxnDetail:
-        txn = pages.find_txn(conn, txn_id)
+        txn = find_txn(conn, txn_id)
         if txn is None:
             raise NoSuchTxnError(f"txn {txn_id} is not there: never opened, or ended and forgotten since")
-        locks = pages.locks_page(conn, pages.LocksWanted(txn_id=txn_id), Slice(_SHOWN)).items
+        locks = locks_page(conn, LocksWanted(txn_id=txn_id), Slice(_SHOWN)).items
         near = read_wait_graph(conn)[0].edges
         ahead = [edge for edge in near if edge.source == Party(txn_id)]
         behind = [edge for edge in near if edge.target == Party(txn_id)]
@@ -167,7 +188,7 @@ def transaction(client: Client, txn_id: RowId) -> models.TxnDetail:
             now=now_ms(conn),
             txn=shaping.txn(txn),
             locks=[shaping.lock(one) for one in locks],
-            components=[shaping.component(one) for one in pages.components_of(conn, txn_id, _SHOWN)],
+            components=[shaping.component(one) for one in components_of(conn, txn_id, _SHOWN)],
             jobs=[],
             waits_for=[shaping.edge(one) for one in ahead],
             waited_by=[shaping.edge(one) for one in behind],
@@ -198,13 +219,13 @@ def locks(
     cursor: Cursor = None,
 ) -> models.Page[models.Lock]:
     """Locks, in the order in which they were asked for."""
-    wanted = pages.LocksWanted(
+    wanted = LocksWanted(
         None if state is None else LockState[state.upper()],
         None if type is None else LockType[type.upper()],
         database, table, partition, txn_id, lock_id, user,
     )  # fmt: skip
     part = Slice(limit, cursors.decode(cursor, int, int))
-    page = client.database.read(lambda conn: pages.locks_page(conn, wanted, part))
+    page = client.database.read(lambda conn: locks_page(conn, wanted, part))
     return _page(page, [shaping.lock(one) for one in page.items])
 
 
@@ -246,7 +267,7 @@ def compactions(
     cursor: Cursor = None,
 ) -> models.Page[models.Compaction]:
     """Compactions in the queue and in the history, the newest request first."""
-    wanted = pages.CompactionsWanted(
+    wanted = CompactionsWanted(
         database=database,
         table=table,
         partition=partition,
@@ -258,7 +279,7 @@ def compactions(
     part = Slice(limit, cursors.decode(cursor, int))
 
     def read(conn: Any) -> models.Page[models.Compaction]:
-        page = pages.compactions_page(conn, wanted, part)
+        page = compactions_page(conn, wanted, part)
         return _page(page, compactions_of(conn, client, list(page.items)))
 
     return client.database.read(read)
@@ -272,11 +293,11 @@ def compaction_durations(
     table: Text = None,
 ) -> models.Durations:
     """How long compactions took: by hour for two days, else by day."""
-    bucket = pages.HOUR_MS if hours <= 48 else pages.DAY_MS
+    bucket = HOUR_MS if hours <= 48 else DAY_MS
 
     def read(conn: Any) -> models.Durations:
         now = now_ms(conn)
-        found = pages.durations(conn, now - hours * pages.HOUR_MS, bucket, database, table)
+        found = durations_of_compactions(conn, now - hours * HOUR_MS, bucket, database, table)
         return models.Durations(items=[shaping.duration(one) for one in found], now=now)
 
     return client.database.read(read)
@@ -287,7 +308,7 @@ def compaction(client: Client, compaction_id: RowId) -> models.CompactionDetail:
     """A compaction with why it was asked for, and what was cleaned up after it."""
 
     def read(conn: Any) -> tuple[Compaction | None, list[models.Compaction], int]:
-        found = pages.find_compaction(conn, compaction_id)
+        found = find_compaction(conn, compaction_id)
         return found, [] if found is None else compactions_of(conn, client, [found]), now_ms(conn)
 
     found, shown, now = client.database.read(read)
@@ -318,9 +339,9 @@ def leases(
     cursor: Cursor = None,
 ) -> models.Page[models.Lease]:
     """Leases that are held, one row for each object, in the order in which they were granted."""
-    wanted = lease_pages.LeasesWanted(database, table, user, None if type is None else LeaseType[type.upper()])
+    wanted = LeasesWanted(database, table, user, None if type is None else LeaseType[type.upper()])
     part = Slice(limit, cursors.decode(cursor, int, int))
-    page = _of_leases(client, lambda conn: lease_pages.leases_page(conn, wanted, part))
+    page = _of_leases(client, lambda conn: leases_page(conn, wanted, part))
     return _page(page, [shaping.lease(one) for one in page.items])
 
 
@@ -330,7 +351,7 @@ def lease_waiters(
 ) -> models.Page[models.LeaseWaiter]:
     """Who waits for a lease, the first in line first."""
     part = Slice(limit, cursors.decode(cursor, int, int))
-    page = _of_leases(client, lambda conn: lease_pages.waiters_page(conn, database, table, part))
+    page = _of_leases(client, lambda conn: waiters_page(conn, database, table, part))
     return _page(page, [shaping.waiter(one) for one in page.items])
 
 
@@ -338,17 +359,17 @@ def lease_waiters(
 def lease_drops(client: Client, limit: Limit = 100, cursor: Cursor = None) -> models.Page[models.LeaseDrop]:
     """Leases that were dropped by force, the latest first."""
     part = Slice(limit, cursors.decode(cursor, int))
-    page = _of_leases(client, lambda conn: lease_pages.drops_page(conn, part))
+    page = _of_leases(client, lambda conn: drops_page(conn, part))
     return _page(page, [shaping.drop(one) for one in page.items])
 
 
-def _of_leases(client: MetastoreClient, read: Any) -> pages.Page[Any]:
+def _of_leases(client: MetastoreClient, read: Any) -> Page[Any]:
     """A page of leases; a metastore of an earlier version of our tables knows none."""
 
-    def operation(conn: Any) -> pages.Page[Any]:
+    def operation(conn: Any) -> Page[Any]:
         if not client.database.features(conn).leases:
-            return pages.Page((), None, 0, now_ms(conn))
-        found: pages.Page[Any] = read(conn)
+            return Page((), None, 0, now_ms(conn))
+        found: Page[Any] = read(conn)
         return found
 
     return client.database.read(operation)
@@ -359,5 +380,5 @@ def _has_records(client: MetastoreClient) -> bool:
     return client.database.read(lambda conn: client.database.features(conn).decisions)
 
 
-def _page(page: pages.Page[Any], items: list[models.T]) -> models.Page[models.T]:
+def _page(page: Page[Any], items: list[models.T]) -> models.Page[models.T]:
     return models.Page(items=items, next=cursors.encode(page.after), total=page.total, now=page.now)

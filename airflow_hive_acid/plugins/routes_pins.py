@@ -6,8 +6,8 @@ from typing import Literal
 
 from fastapi import APIRouter, Depends
 
-from airflow_hive_acid.metastore.database.clock import now_ms
-from airflow_hive_acid.metastore.txns.pin_rules import Pin, PinState
+from airflow_hive_acid.metastore.database import now_ms
+from airflow_hive_acid.metastore.txns import Pin, PinState
 from airflow_hive_acid.plugins import models
 from airflow_hive_acid.plugins.access import reader
 from airflow_hive_acid.plugins.routes import Client

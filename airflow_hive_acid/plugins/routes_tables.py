@@ -8,14 +8,21 @@ from fastapi import APIRouter, Depends, Query
 
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.maintenance.initiator_explain import explain
+from airflow_hive_acid.maintenance.initiator.explain import explain
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.catalog.partitions import named_by
-from airflow_hive_acid.metastore.compaction import measures
-from airflow_hive_acid.metastore.compaction.model import Resource
-from airflow_hive_acid.metastore.database.clock import now_ms
-from airflow_hive_acid.metastore.listing import pages, table_pages
-from airflow_hive_acid.metastore.listing.pages import Slice
+from airflow_hive_acid.metastore.catalog import named_by
+from airflow_hive_acid.metastore.compaction import Resource
+from airflow_hive_acid.metastore.compaction import series as measure_series
+from airflow_hive_acid.metastore.database import now_ms
+from airflow_hive_acid.metastore.listing import (
+    HOUR_MS,
+    CompactionsWanted,
+    Slice,
+    TablesWanted,
+    compactions_page,
+    partitions_page,
+    tables_page,
+)
 from airflow_hive_acid.plugins import cursors, models, shaping, shaping_tables
 from airflow_hive_acid.plugins import models_tables as tables_models
 from airflow_hive_acid.plugins.access import reader
@@ -44,12 +51,10 @@ def tables(
     cursor: Cursor = None,
 ) -> models.Page[tables_models.TableRow]:
     """Tables by name, or those with the most deltas, bytes or deletes first; nothing is listed for it."""
-    wanted = table_pages.TablesWanted(database, name, transactional, order)
+    wanted = TablesWanted(database, name, transactional, order)
     shape = (str, str) if order == "name" else (int, str, str)
     part = Slice(limit, cursors.decode(cursor, *shape))
-    page = client.database.read(
-        lambda conn: table_pages.tables_page(conn, client.database.features(conn), wanted, part)
-    )
+    page = client.database.read(lambda conn: tables_page(conn, client.database.features(conn), wanted, part))
     rows = [shaping_tables.table(row) for row in page.items]
     return models.Page(items=rows, next=cursors.encode(page.after), total=page.total, now=page.now)
 
@@ -61,11 +66,11 @@ def table_detail(client: Client, database: Name, table: Name) -> tables_models.T
 
     def read(conn: Any) -> tables_models.TableDetail:
         features = client.database.features(conn)
-        wanted = table_pages.TablesWanted(found.db, only=found.name)
-        page = table_pages.tables_page(conn, features, wanted, Slice(1))
+        wanted = TablesWanted(found.db, only=found.name)
+        page = tables_page(conn, features, wanted, Slice(1))
         if not page.items:
             raise NoSuchObjectError(f"table {database}.{table} is not there any more")
-        asked = pages.compactions_page(conn, pages.CompactionsWanted(database=found.db, table=found.name), Slice(_FEW))
+        asked = compactions_page(conn, CompactionsWanted(database=found.db, table=found.name), Slice(_FEW))
         return tables_models.TableDetail(
             now=page.now,
             row=shaping_tables.table(page.items[0]),
@@ -94,7 +99,7 @@ def partitions(
     client.cache.table(f"{database}.{table}")
     part = Slice(limit, cursors.decode(cursor, str))
     page = client.database.read(
-        lambda conn: table_pages.partitions_page(conn, client.database.features(conn), database, table, name, part)
+        lambda conn: partitions_page(conn, client.database.features(conn), database, table, name, part)
     )
     rows = [shaping_tables.partition(row) for row in page.items]
     return models.Page(items=rows, next=cursors.encode(page.after), total=page.total, now=page.now)
@@ -112,19 +117,19 @@ def series(
     found = client.cache.table(f"{database}.{table}")
     resource = Resource(found.db, found.name, partition and named_by(client.database, found, partition))
     now = client.database.read(now_ms)
-    start = now - hours * pages.HOUR_MS
+    start = now - hours * HOUR_MS
     measured = client.measures.of_table(found.db, found.name, start)
     if partition is not None:
         measured = [one for one in measured if one.resource == resource]
-    wanted = pages.CompactionsWanted(database=found.db, table=found.name, partition=resource.partition)
-    asked = client.database.read(lambda conn: pages.compactions_page(conn, wanted, Slice(_EVENTS)))
+    wanted = CompactionsWanted(database=found.db, table=found.name, partition=resource.partition)
+    asked = client.database.read(lambda conn: compactions_page(conn, wanted, Slice(_EVENTS)))
     ended = sorted(
         (one for one in asked.items if one.end is not None and one.end >= start), key=lambda one: (one.end or 0, one.id)
     )
     return tables_models.Series(
         now=now,
         object=shaping.place(resource),
-        points=[shaping_tables.point(one) for one in measures.series(measured, start, _POINTS)],
+        points=[shaping_tables.point(one) for one in measure_series(measured, start, _POINTS)],
         compactions=[shaping_tables.last_compaction(one) for one in ended],
     )
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.configuration import conf
 from airflow.models.connection import Connection
 from airflow.models.log import Log
-from airflow.sdk._shared.secrets_masker import redact
 from airflow.utils.session import create_session  # noqa: TID251 - the API server, not a task
 from sqlalchemy import select
+
+from airflow_hive_acid.hooks.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

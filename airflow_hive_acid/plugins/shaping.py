@@ -1,6 +1,6 @@
 """From the values of the metastore to those of the API: pure functions, one for each shape.
 
-S6: of a URL only what says where something is, of properties only those that look like no secret.
+Of a URL only what says where something is, of properties only those that look like no secret.
 """
 
 from __future__ import annotations
@@ -8,32 +8,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from airflow.sdk._shared.secrets_masker import redact
-
+from airflow_hive_acid.hooks.secrets import redact
 from airflow_hive_acid.maintenance.decisions import Kind
-from airflow_hive_acid.metastore.compaction.model import CompactionState
-from airflow_hive_acid.metastore.compaction.runs import OUR_VERSION
-from airflow_hive_acid.metastore.database.codes import LockState, TxnState, TxnType
-from airflow_hive_acid.metastore.leases.model import LeaseType
+from airflow_hive_acid.metastore.compaction import OUR_VERSION, CompactionState
+from airflow_hive_acid.metastore.database import LockState, TxnState, TxnType
+from airflow_hive_acid.metastore.leases import LeaseType
 from airflow_hive_acid.plugins import models
 from airflow_hive_acid.plugins.task_links import compaction_of, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from airflow_hive_acid.engine.interventions import Outcome
-    from airflow_hive_acid.maintenance import decisions, health
-    from airflow_hive_acid.metastore.compaction import model as queue
-    from airflow_hive_acid.metastore.compaction.cleaning_records import CleaningRecord
-    from airflow_hive_acid.metastore.compaction.decisions import StoredDecision
-    from airflow_hive_acid.metastore.leases.rows import LeaseRow
-    from airflow_hive_acid.metastore.listing import lease_pages, pages
-    from airflow_hive_acid.metastore.locks.deadlocks import Party
-    from airflow_hive_acid.metastore.locks.interface import LockRow
-    from airflow_hive_acid.metastore.locks.listing import TxnRow
-    from airflow_hive_acid.metastore.locks.wait_graph import WaitEdge, WaitGraph
-    from airflow_hive_acid.metastore.locks.wait_queue import PartyInfo
-    from airflow_hive_acid.metastore.txns.jobs import Job
+    from airflow_hive_acid.engine.statements.interventions import Outcome
+    from airflow_hive_acid.maintenance import decisions
+    from airflow_hive_acid.maintenance.measures import health
+    from airflow_hive_acid.metastore.compaction import CleaningRecord, Compaction, Resource, StoredDecision
+    from airflow_hive_acid.metastore.leases import LeaseRow
+    from airflow_hive_acid.metastore.listing import Drop, Duration, QueueCount, Waiter
+    from airflow_hive_acid.metastore.locks import LockRow, Party, PartyInfo, TxnRow, WaitEdge, WaitGraph
+    from airflow_hive_acid.metastore.txns import Job
 
 _OPERATIONS = {"i": "insert", "u": "update", "d": "delete", "p": "compact"}
 _TXN_TYPES = {TxnType.MATER_VIEW_REBUILD: "materialized_view_rebuild"}
@@ -197,7 +190,7 @@ def graph(whole: WaitGraph, shown: WaitGraph, about: Mapping[Party, PartyInfo], 
     )
 
 
-def compaction(found: queue.Compaction, reason: StoredDecision | None = None) -> models.Compaction:
+def compaction(found: Compaction, reason: StoredDecision | None = None) -> models.Compaction:
     """A compaction request.
 
     :param reason: what led to it.
@@ -236,7 +229,7 @@ def compaction(found: queue.Compaction, reason: StoredDecision | None = None) ->
     )
 
 
-def place(resource: queue.Resource) -> str:
+def place(resource: Resource) -> str:
     """``db.table`` or ``db.table/partition``."""
     name = f"{resource.database}.{resource.table}"
     return name if resource.partition is None else f"{name}/{resource.partition}"
@@ -309,7 +302,7 @@ def cleaned(found: CleaningRecord) -> models.CleaningNote:
     )
 
 
-def duration(found: pages.Duration) -> models.DurationBucket:
+def duration(found: Duration) -> models.DurationBucket:
     """How long compactions took."""
     return models.DurationBucket(
         start=found.start,
@@ -321,7 +314,7 @@ def duration(found: pages.Duration) -> models.DurationBucket:
     )
 
 
-def queue_count(found: pages.QueueCount) -> models.QueueCount:
+def queue_count(found: QueueCount) -> models.QueueCount:
     """How full the queue is."""
     return models.QueueCount(pool=found.pool, state=found.state.text, count=found.count, oldest=found.oldest)
 
@@ -345,7 +338,7 @@ def lease(row: LeaseRow) -> models.Lease:
     )
 
 
-def waiter(found: lease_pages.Waiter) -> models.LeaseWaiter:
+def waiter(found: Waiter) -> models.LeaseWaiter:
     """Somebody who waits for a lease."""
     return models.LeaseWaiter(
         ticket=found.ticket,
@@ -362,7 +355,7 @@ def waiter(found: lease_pages.Waiter) -> models.LeaseWaiter:
     )
 
 
-def drop(found: lease_pages.Drop) -> models.LeaseDrop:
+def drop(found: Drop) -> models.LeaseDrop:
     """A lease dropped by force."""
     return models.LeaseDrop(
         id=found.id,

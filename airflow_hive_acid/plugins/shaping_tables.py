@@ -10,19 +10,18 @@ from airflow_hive_acid.plugins.shaping import stored_decision
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_hive_acid.metastore.compaction import measures
-    from airflow_hive_acid.metastore.compaction import model as queue
-    from airflow_hive_acid.metastore.listing import table_pages
+    from airflow_hive_acid.metastore.compaction import Compaction, Point
+    from airflow_hive_acid.metastore.listing import PartitionRow, TableRow
 
 _SHOWN = ("transactional", "compactor", "no_auto_compaction", "no_cleanup", "hive.compactor.")
 
 
-def last_compaction(found: queue.Compaction) -> models.LastCompaction:
+def last_compaction(found: Compaction) -> models.LastCompaction:
     """A compaction in short."""
     return models.LastCompaction(id=found.id, type=found.type.name.lower(), state=found.state.text, ended=found.end)
 
 
-def table(row: table_pages.TableRow) -> models.TableRow:
+def table(row: TableRow) -> models.TableRow:
     """A table."""
     found = row.measure
     return models.TableRow(
@@ -47,7 +46,7 @@ def table(row: table_pages.TableRow) -> models.TableRow:
     )
 
 
-def partition(row: table_pages.PartitionRow) -> models.PartitionRow:
+def partition(row: PartitionRow) -> models.PartitionRow:
     """A partition."""
     found = None if row.measured is None else row.measured.measure
     return models.PartitionRow(
@@ -65,7 +64,7 @@ def partition(row: table_pages.PartitionRow) -> models.PartitionRow:
     )
 
 
-def point(found: measures.Point) -> models.SeriesPoint:
+def point(found: Point) -> models.SeriesPoint:
     """How large a table was."""
     size = found.measure
     return models.SeriesPoint(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.replication.site import Site
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor, number
 from airflow_hive_acid.triggers.table_commits import CommitsQuestion, TableCommitTrigger, commits_question
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.triggers.questions import Question
 
 
-class HiveTableCommitSensor(MetastoreSensor):
+class HiveAcidTableCommitSensor(MetastoreSensor):
     """Waits for commits to a transactional table or partition, by whatever engine; returns what has come.
 
     The result holds ``write_ids``, ``txn_ids`` and ``partitions``. Txns that wrote nothing do not count, nor does what
@@ -72,3 +73,6 @@ class HiveTableCommitSensor(MetastoreSensor):
             question.table, question.partition, question.after, list(question.pending), question.commits, until,
             self.hive_acid_conn_id, float(self.poke_interval),
         )  # fmt: skip
+
+
+__getattr__ = renamed(__name__, {"HiveTableCommitSensor": "HiveAcidTableCommitSensor"})

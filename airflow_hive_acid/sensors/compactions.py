@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor, number
 from airflow_hive_acid.triggers.compactions import CompactionsQuestion, CompactionWaitTrigger
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.triggers.questions import Question
 
 
-class HiveCompactionSensor(MetastoreSensor):
+class HiveAcidCompactionSensor(MetastoreSensor):
     """Waits for one request, or until no request of a table or partition waits or runs.
 
     Readers see a compaction as soon as its request is ready for cleaning; the Cleaner's part is not waited for. A
@@ -67,3 +68,6 @@ class HiveCompactionSensor(MetastoreSensor):
             hive_acid_conn_id=self.hive_acid_conn_id,
             poll_interval=float(self.poke_interval),
         )
+
+
+__getattr__ = renamed(__name__, {"HiveCompactionSensor": "HiveAcidCompactionSensor"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor
 from airflow_hive_acid.triggers.leases import LeasesEndedTrigger, LeasesQuestion
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.triggers.questions import Question
 
 
-class HiveLeaseSensor(MetastoreSensor):
+class HiveAcidLeaseSensor(MetastoreSensor):
     """Waits until nobody holds a lease that excludes one of ``type`` on the objects; it takes none itself.
 
     When it gives up it says which leases are still held, by whom, since when and until when.
@@ -54,3 +55,6 @@ class HiveLeaseSensor(MetastoreSensor):
         return LeasesEndedTrigger(
             list(objects_of(self.objects)), self.type, until, self.hive_acid_conn_id, float(self.poke_interval)
         )
+
+
+__getattr__ = renamed(__name__, {"HiveLeaseSensor": "HiveAcidLeaseSensor"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.links import object_filters
 from airflow_hive_acid.sensors.base import MetastoreSensor, number
 from airflow_hive_acid.triggers.locks import LocksReleasedTrigger, locks_question
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.triggers.questions import Question
 
 
-class HiveLockReleasedSensor(MetastoreSensor):
+class HiveAcidLockReleasedSensor(MetastoreSensor):
     """Waits until a lock, or all locks of a database, table, partition or txn, are released.
 
     When it gives up it says which locks are still held, by whom and since when.
@@ -75,3 +76,6 @@ class HiveLockReleasedSensor(MetastoreSensor):
             hive_acid_conn_id=self.hive_acid_conn_id,
             poll_interval=float(self.poke_interval),
         )
+
+
+__getattr__ = renamed(__name__, {"HiveLockReleasedSensor": "HiveAcidLockReleasedSensor"})

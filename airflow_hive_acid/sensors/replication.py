@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.sensors.base import MetastoreSensor
 from airflow_hive_acid.triggers.replication import FreshQuestion, ReplicaFreshTrigger, fresh_question
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.triggers.questions import Question
 
 
-class HiveReplicationLagSensor(MetastoreSensor):
+class HiveAcidReplicationLagSensor(MetastoreSensor):
     """Waits until a replica is not further behind its primary than allowed; asks the replica's metastore alone.
 
     When it gives up it says how far behind it is, and why the last cycle failed.
@@ -62,3 +63,6 @@ class HiveReplicationLagSensor(MetastoreSensor):
         return ReplicaFreshTrigger(
             question.policy, question.max_lag, question.up_to, until, self.hive_acid_conn_id, float(self.poke_interval)
         )
+
+
+__getattr__ = renamed(__name__, {"HiveReplicationLagSensor": "HiveAcidReplicationLagSensor"})

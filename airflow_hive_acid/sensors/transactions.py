@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.sensors.base import MetastoreSensor, number
 from airflow_hive_acid.triggers.ended import TxnsEndedTrigger, TxnsQuestion
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.triggers.questions import Question
 
 
-class HiveTransactionSensor(MetastoreSensor):
+class HiveAcidTransactionSensor(MetastoreSensor):
     """Waits until one or several txns are committed or aborted, whoever opened them; returns their ``states``.
 
     A state is ``committed`` or ``aborted``, or ``forgotten`` for a txn that ended so long ago that the metastore does
@@ -59,3 +60,6 @@ class HiveTransactionSensor(MetastoreSensor):
 
     def _given(self) -> list[Any]:
         return [self.txn_id] if self.txn_id is None or isinstance(self.txn_id, int | str) else list(self.txn_id)
+
+
+__getattr__ = renamed(__name__, {"HiveTransactionSensor": "HiveAcidTransactionSensor"})

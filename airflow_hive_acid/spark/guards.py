@@ -3,7 +3,7 @@
 The texts of a step name its views, and nothing else in Spark; a table that Spark would find by another way (a file as
 ``text.`/path```, whatever clause or function says it) is one that nobody has locked or looked for. So the session of a
 step cannot resolve it. Whoever configures the application may refuse sources and functions as well, for all of its
-steps: ``spark.hive.acid.sources.allowed`` and ``spark.hive.acid.functions.refused`` (docs/security.md).
+steps: ``spark.hive.acid.sources.allowed`` and ``spark.hive.acid.functions.refused`` (docs/explanation/security.md).
 """
 
 from __future__ import annotations

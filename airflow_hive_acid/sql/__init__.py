@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_hive_acid.sql.parser import parse_script
-from airflow_hive_acid.sql.planner import plan
+from airflow_hive_acid.sql.parsing.parser import parse_script
+from airflow_hive_acid.sql.planning.planner import plan
 
 __all__ = ["parse_script", "plan"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.metastore.database.codes import TxnState
+from airflow_hive_acid.metastore.database import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -27,6 +27,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome, SharedStreamProducer
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.assets import EVENTS_SETTING, WATCHER, table_asset
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.triggers.shared import in_thread, shared_client
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.listing.commit_log import CommitLog, CommitPage, Missed
-    from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.listing import CommitLog, CommitPage, Missed
+    from airflow_hive_acid.metastore.names import TableName
 
 log = logging.getLogger(__name__)
 
@@ -83,10 +84,10 @@ class Look:
     """
 
     page: CommitPage
-    receipts: dict[HiveCommitTrigger, int] = field(default_factory=dict)
+    receipts: dict[HiveAcidCommitTrigger, int] = field(default_factory=dict)
 
 
-class HiveCommitTrigger(BaseEventTrigger):
+class HiveAcidCommitTrigger(BaseEventTrigger):
     """Fires for each commit to a table, by whatever engine; for an ``AssetWatcher`` (:func:`watched_table`).
 
     The event's payload says ``kind`` (``commit`` or ``gap``), ``event_id``, ``time``, ``table``, ``partitions``,
@@ -297,7 +298,7 @@ class CommitProducer(SharedStreamProducer):
 
         :raises HiveAcidError: when it could not; then all watchers begin again from their watermarks.
         """
-        upto: dict[HiveCommitTrigger, int] = {}
+        upto: dict[HiveAcidCommitTrigger, int] = {}
         for item in batch:
             if item.outcome.failed:
                 raise InvalidArgumentsError("events of a watcher were not stored; they are told again")
@@ -329,14 +330,14 @@ class CommitHub:
         self.behind = asyncio.Event()
         self.producers = 0
         self._key = key
-        self._watchers: set[HiveCommitTrigger] = set()
+        self._watchers: set[HiveAcidCommitTrigger] = set()
 
-    def join(self, watcher: HiveCommitTrigger) -> None:
+    def join(self, watcher: HiveAcidCommitTrigger) -> None:
         """A watcher comes; the next look is at once, so that it can catch up."""
         self._watchers.add(watcher)
         self.behind.set()
 
-    def leave(self, watcher: HiveCommitTrigger) -> None:
+    def leave(self, watcher: HiveAcidCommitTrigger) -> None:
         """A watcher goes."""
         self._watchers.discard(watcher)
         self.forget_if_unused()
@@ -370,7 +371,7 @@ def _hub(conn_id: str, client: MetastoreClient) -> CommitHub:
 
 
 def _new_log(client: MetastoreClient) -> CommitLog:
-    from airflow_hive_acid.metastore.listing.commit_log import CommitLog  # not needed to parse a DAG file
+    from airflow_hive_acid.metastore.listing import CommitLog  # not needed to parse a DAG file
 
     return CommitLog(client.database, client.notifications)
 
@@ -401,9 +402,9 @@ def watched_table(
     :param table: ``db.table``.
     :param conn_id: the connection of type ``hive_acid``.
     :param partition: a partition, or the first keys of several.
-    :param operations: as of :class:`HiveCommitTrigger`.
+    :param operations: as of :class:`HiveAcidCommitTrigger`.
     """
-    trigger = HiveCommitTrigger(table, partition, None if operations is None else sorted(operations), conn_id)
+    trigger = HiveAcidCommitTrigger(table, partition, None if operations is None else sorted(operations), conn_id)
     asset = table_asset(table, conn_id, partition)
     asset.watchers = [AssetWatcher(name=f"commits of {asset.name}", trigger=trigger)]
     return asset
@@ -412,7 +413,7 @@ def watched_table(
 def _checked(
     table: str, partition: str | None, operations: Sequence[str] | None
 ) -> tuple[TableName, str | None, tuple[str, ...] | None]:
-    from airflow_hive_acid.metastore.names.objects import canonical_partition, table_name
+    from airflow_hive_acid.metastore.names import canonical_partition, table_name
 
     for operation in operations or ():
         if operation not in _OPERATIONS:
@@ -424,3 +425,6 @@ def _checked(
 def _gap_document(gap: Missed) -> dict[str, Any]:
     missed = {"first": gap.first, "last": gap.last, "reason": gap.reason}
     return {"kind": "gap", "event_id": gap.last, "missed": missed}
+
+
+__getattr__ = renamed(__name__, {"HiveCommitTrigger": "HiveAcidCommitTrigger"})

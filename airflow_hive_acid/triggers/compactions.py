@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.compaction.model import Compaction
+    from airflow_hive_acid.metastore.compaction import Compaction
 
 
 class CompactionFinishedTrigger(MetastoreWaitTrigger):
@@ -79,7 +79,7 @@ def compaction_outcome(client: MetastoreClient, request_id: int) -> dict[str, An
     :raises JobFailedError: when it failed or was refused; says why.
     :raises NoSuchObjectError: when there is no such request, any more.
     """
-    from airflow_hive_acid.metastore.compaction.model import CompactionState
+    from airflow_hive_acid.metastore.compaction import CompactionState
 
     request = client.compactions.get(request_id)
     if request.state in (CompactionState.INITIATED, CompactionState.WORKING):
@@ -143,7 +143,7 @@ def look_at_compactions(
     :raises InvalidArgumentsError: unless either a request or a table is named.
     :raises JobFailedError: when the request failed, was refused or aborted; says why.
     """
-    from airflow_hive_acid.metastore.compaction.model import CompactionState
+    from airflow_hive_acid.metastore.compaction import CompactionState
 
     if (request_id is None) == (not table):
         raise InvalidArgumentsError("name what to wait for: either a request_id, or a table as db.table")
@@ -167,7 +167,7 @@ def look_at_compactions(
 
 
 def _described(request: Compaction) -> str:
-    from airflow_hive_acid.metastore.leases.grants import utc  # not needed to defer
+    from airflow_hive_acid.metastore.leases import utc  # not needed to defer
 
     who = f" by {request.worker_id}" if request.worker_id else "; is the Worker DAG hive_acid_worker running?"
     then = request.start or request.enqueue_time

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.locks.listing import TxnRow
+    from airflow_hive_acid.metastore.locks import TxnRow
 
 ENDS = ("committed", "aborted")
 FORGOTTEN = "forgotten"
@@ -51,7 +51,7 @@ class TxnsQuestion(Question):
         cls, client: MetastoreClient, questions: Sequence[TxnsQuestion]
     ) -> dict[TxnsQuestion, Looked | HiveAcidError]:
         """Look for many: the txns of all are read together."""
-        from airflow_hive_acid.metastore.database.clock import now_ms  # not needed to defer
+        from airflow_hive_acid.metastore.database import now_ms  # not needed to defer
 
         def read(conn: Connection) -> dict[TxnsQuestion, Looked | HiveAcidError]:
             rows, committed, highest = _read(conn, sorted({txn_id for asked in questions for txn_id in asked.txn_ids}))
@@ -119,8 +119,8 @@ class TxnsEndedTrigger(QuestionTrigger):
 
 
 def _read(conn: Connection, txn_ids: Sequence[int]) -> tuple[dict[int, TxnRow], frozenset[int], int]:
-    from airflow_hive_acid.metastore.database.database import chunks
-    from airflow_hive_acid.metastore.listing.outcomes import committed_of, highest_txn_id, txn_rows
+    from airflow_hive_acid.metastore.database import chunks
+    from airflow_hive_acid.metastore.listing import committed_of, highest_txn_id, txn_rows
 
     # The highest first: a txn that is opened meanwhile is not one that never was.
     highest = highest_txn_id(conn)

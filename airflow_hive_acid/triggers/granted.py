@@ -47,7 +47,7 @@ class LocksGrantedTrigger(MetastoreWaitTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, then fire one event: ``status`` ``success``, or ``error`` with a ``message``."""
-        from airflow_hive_acid.metastore.protocol.lock_watch import GivenUp, Watched  # not needed to defer
+        from airflow_hive_acid.metastore.protocol import GivenUp, Watched  # not needed to defer
 
         started = time.monotonic()
         try:
@@ -66,7 +66,7 @@ class LocksGrantedTrigger(MetastoreWaitTrigger):
 
     async def on_kill(self) -> None:
         """Somebody has ended or cleared the task: withdraw the request and abort the txn."""
-        from airflow_hive_acid.metastore.protocol.handover import withdraw
+        from airflow_hive_acid.metastore.protocol import withdraw
 
         async with shared_client(self.hive_acid_conn_id) as client:
             await asyncio.to_thread(withdraw, client, {"txn_id": self.txn_id}, "killed by Airflow while it waited")

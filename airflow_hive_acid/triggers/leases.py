@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.leases.model import HiveLease, Lease
-    from airflow_hive_acid.metastore.leases.queue import WaitingGrab
+    from airflow_hive_acid.metastore.leases import HiveLease, Lease, WaitingGrab
 
 #: A place in the queue is kept by looking; the metastore gives it up after 30 seconds without a look.
 LONGEST_INTERVAL = 10.0
@@ -163,7 +162,7 @@ def leases_in_the_way(client: MetastoreClient, objects: Sequence[str], lease_typ
 
     :raises InvalidArgumentsError: for an object that is none, none at all, or an unknown type.
     """
-    from airflow_hive_acid.metastore.leases.model import conflicts
+    from airflow_hive_acid.metastore.leases import conflicts
 
     wanted = client.leases.objects(objects, lease_type)
     return [held for held in client.leases.list_lease(wanted) if any(conflicts(want, held) for want in wanted)]
@@ -171,7 +170,7 @@ def leases_in_the_way(client: MetastoreClient, objects: Sequence[str], lease_typ
 
 def describe_leases(found: Sequence[HiveLease]) -> str:
     """Who holds what, since when and until when, in one line."""
-    from airflow_hive_acid.metastore.leases.grants import utc
+    from airflow_hive_acid.metastore.leases import utc
 
     told = some([
         f"lease {held.lease_id} ({held.lease_type.value}) of {held.user} on {held.describe()} until "

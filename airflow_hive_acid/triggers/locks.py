@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import names_overlap
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.metastore.listing import show
+from airflow_hive_acid.metastore.listing import LockFilter, stream_locks
 from airflow_hive_acid.triggers.base import QuestionTrigger
 from airflow_hive_acid.triggers.questions import Looked, Question, since, some
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.errors import HiveAcidError
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.locks.interface import LockRow
+    from airflow_hive_acid.metastore.locks import LockRow
 
 #: Hive's lock types, from weakest to strongest.
 LOCK_TYPES = ("SHARED_READ", "SHARED_WRITE", "EXCL_WRITE", "EXCLUSIVE")
@@ -45,7 +45,7 @@ class LocksQuestion(Question):
 
     def ask(self, client: MetastoreClient) -> Looked:
         """Look once."""
-        from airflow_hive_acid.metastore.database.clock import now_ms  # not needed to defer
+        from airflow_hive_acid.metastore.database import now_ms  # not needed to defer
 
         def read(conn: Connection) -> tuple[list[LockRow], int]:
             return self.find(conn), now_ms(conn)
@@ -57,7 +57,7 @@ class LocksQuestion(Question):
         cls, client: MetastoreClient, questions: Sequence[LocksQuestion]
     ) -> dict[LocksQuestion, Looked | HiveAcidError]:
         """Look for many: the locks of a database are read once, however many ask for some of them."""
-        from airflow_hive_acid.metastore.database.clock import now_ms
+        from airflow_hive_acid.metastore.database import now_ms
 
         failed: dict[LocksQuestion, HiveAcidError] = {}
 
@@ -71,10 +71,10 @@ class LocksQuestion(Question):
                     failed[question] = error
             resolved = list(dict.fromkeys(meant.values()))
             rows: dict[LocksQuestion, list[LockRow]] = {question: [] for question in resolved}
-            places = {show.LockFilter(question.database, txn_id=question.txn_id): None for question in resolved}
+            places = {LockFilter(question.database, txn_id=question.txn_id): None for question in resolved}
             for place in places:
                 asked = [q for q in resolved if (q.database, q.txn_id) == (place.database, place.txn_id)]
-                _share_out(show.stream_locks(conn, place), asked, rows)
+                _share_out(stream_locks(conn, place), asked, rows)
             for question, named in meant.items():
                 found[question] = rows[named]
             return found, now_ms(conn)
@@ -87,15 +87,15 @@ class LocksQuestion(Question):
 
         :raises InvalidArgumentsError: when the table has no such partitions.
         """
-        places = show.LockFilter(self.database, txn_id=self.txn_id)
+        places = LockFilter(self.database, txn_id=self.txn_id)
         named = self.resolved(conn)
-        return [row for row in show.stream_locks(conn, places) if named.counts(row)]
+        return [row for row in stream_locks(conn, places) if named.counts(row)]
 
     def resolved(self, conn: Connection) -> LocksQuestion:
         """The question with its partition as the table's columns have it; asked for again with every look."""
         if self.partition is None:
             return self
-        from airflow_hive_acid.metastore.names.partitions import resolve
+        from airflow_hive_acid.metastore.names import resolve
 
         return replace(self, partition=resolve(conn, f"{self.database}.{self.table}", self.partition))
 

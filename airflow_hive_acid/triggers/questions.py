@@ -74,6 +74,6 @@ def some(described: Sequence[str]) -> str:
 
 def since(then_ms: int | None, now_ms: int) -> str:
     """A moment by the database's clock for messages, and how long ago that is."""
-    from airflow_hive_acid.metastore.leases.grants import utc  # not needed to defer
+    from airflow_hive_acid.metastore.leases import utc  # not needed to defer
 
     return "" if not then_ms else f" since {utc(then_ms)} ({max(0, now_ms - then_ms) // 1000} s)"

@@ -34,7 +34,7 @@ class WorkWaitsTrigger(UntilTrigger):
 
     def is_so(self, client: MetastoreClient) -> bool:
         """Look once."""
-        from airflow_hive_acid.maintenance.readiness import workers_wanted
+        from airflow_hive_acid.maintenance.cleaner.readiness import workers_wanted
 
         return any(workers_wanted(client, self.threads, self.pools or {}).values())
 
@@ -46,6 +46,6 @@ class CleaningReadyTrigger(UntilTrigger):
 
     def is_so(self, client: MetastoreClient) -> bool:
         """Look once."""
-        from airflow_hive_acid.maintenance.readiness import is_something_to_clean
+        from airflow_hive_acid.maintenance.cleaner.readiness import is_something_to_clean
 
         return is_something_to_clean(client)

@@ -59,7 +59,7 @@ class ReplicationFreeTrigger(UntilTrigger):
 
     def is_so(self, client: MetastoreClient) -> bool:
         """Look once: take the mutex of cycles and give it back."""
-        from airflow_hive_acid.replication.state import PolicyRecord
+        from airflow_hive_acid.replication.policies.state import PolicyRecord
 
         with client.mutexes.try_hold(PolicyRecord(client.database, self.policy).mutex) as mutex:
             return mutex is not None
@@ -79,9 +79,9 @@ class FreshQuestion(Question):
 
     def ask(self, client: MetastoreClient) -> Looked:
         """Look once, at the destination alone."""
-        from airflow_hive_acid.metastore.database.clock import now_ms
-        from airflow_hive_acid.metastore.leases.grants import utc
-        from airflow_hive_acid.replication.state import Phase, PolicyRecord
+        from airflow_hive_acid.metastore.database import now_ms
+        from airflow_hive_acid.metastore.leases import utc
+        from airflow_hive_acid.replication.policies.state import Phase, PolicyRecord
 
         record = PolicyRecord(client.database, self.policy)
         state, now = record.read(), client.database.read(now_ms)
@@ -133,7 +133,7 @@ def fresh_question(policy: str, max_lag: object, up_to: object) -> FreshQuestion
     :param up_to: a moment: ISO 8601 text with a zone, or seconds since 1970.
     :raises InvalidArgumentsError: naming the argument and what it may be.
     """
-    from airflow_hive_acid.replication.policies import MAX_NAME
+    from airflow_hive_acid.replication.policies.policy import MAX_NAME
 
     if not policy or len(policy) > MAX_NAME:
         raise InvalidArgumentsError(f"policy must be the name of a replication policy, not {policy!r}")

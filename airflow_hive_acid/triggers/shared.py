@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.protocol.lock_watch import GivenUp, Granted, LockWatch, Watched
+    from airflow_hive_acid.metastore.protocol import GivenUp, Granted, LockWatch, Watched
     from airflow_hive_acid.triggers.questions import Looked, Question
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ async def lock_room(conn_id: str) -> AsyncIterator[LockRoom]:
     """Where all triggers of this event loop wait for locks of one metastore."""
     async with _use(conn_id) as shared:
         if shared.room is None:
-            from airflow_hive_acid.metastore.protocol.lock_watch import LockWatch  # not needed to defer
+            from airflow_hive_acid.metastore.protocol import LockWatch  # not needed to defer
 
             shared.room = LockRoom(LockWatch(_opened(shared)))
         yield shared.room

@@ -40,7 +40,7 @@ class TransactionKeptTrigger(MetastoreWaitTrigger):
     def check(self, client: MetastoreClient) -> dict[str, Any] | None:
         """One beat."""
         from airflow_hive_acid.filesystem import AnyFilesystem  # not needed to defer
-        from airflow_hive_acid.maintenance.shared_txns import keep
+        from airflow_hive_acid.maintenance.reaper.shared_txns import keep
 
         measure = time.monotonic() - self._measured >= _MEASURE_SECONDS
         if measure:
@@ -60,7 +60,7 @@ class TransactionKeptTrigger(MetastoreWaitTrigger):
 
     def _give_up(self, client: MetastoreClient) -> None:
         from airflow_hive_acid.filesystem import AnyFilesystem
-        from airflow_hive_acid.maintenance.shared_txns import LIMIT_ERROR, give_up
+        from airflow_hive_acid.maintenance.reaper.shared_txns import LIMIT_ERROR, give_up
 
         if client.shared_txns.find(self.txn_id) is not None:
             why = "its keeper was ended or cleared in Airflow; without one it cannot go on"
@@ -90,7 +90,7 @@ class TurnTrigger(MetastoreWaitTrigger):
 
     def check(self, client: MetastoreClient) -> dict[str, Any] | None:
         """Look once."""
-        from airflow_hive_acid.metastore.records.shared_rules import SharedState, holder_in_the_way
+        from airflow_hive_acid.metastore.records import SharedState, holder_in_the_way
 
         txn = client.shared_txns.find(self.txn_id)
         if txn is None or txn.state is not SharedState.OPEN or holder_in_the_way(txn, self.member) is None:

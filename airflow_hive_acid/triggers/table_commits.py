@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.locks.listing import TxnRow
+    from airflow_hive_acid.metastore.locks import TxnRow
 
 Commits = dict[int, tuple[int, set[str]]]
 """Txn id and partition names by write id."""
@@ -41,9 +41,9 @@ class CommitsQuestion(Question):
 
     def ask(self, client: MetastoreClient) -> Looked:
         """Look once."""
-        from airflow_hive_acid.metastore.database.clock import now_ms  # not needed to defer
-        from airflow_hive_acid.metastore.listing.outcomes import Mark, commits_since, open_writers
-        from airflow_hive_acid.metastore.names.objects import table_name
+        from airflow_hive_acid.metastore.database import now_ms  # not needed to defer
+        from airflow_hive_acid.metastore.listing import Mark, commits_since, open_writers
+        from airflow_hive_acid.metastore.names import table_name
 
         name, mark = table_name(self.table), Mark(self.after, self.pending)
 
@@ -65,9 +65,8 @@ def commits_question(
     :raises InvalidArgumentsError: when the table has no transactions, or an argument makes no sense.
     :raises NoSuchObjectError: when there is no such table.
     """
-    from airflow_hive_acid.metastore.listing.outcomes import Mark, mark_of
-    from airflow_hive_acid.metastore.names.objects import table_name
-    from airflow_hive_acid.metastore.names.partitions import resolve
+    from airflow_hive_acid.metastore.listing import Mark, mark_of
+    from airflow_hive_acid.metastore.names import resolve, table_name
 
     if commits < 1:
         raise InvalidArgumentsError(f"commits is {commits}; wait for at least one")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.spark.program import Job
+    from airflow_hive_acid.spark.jobs.program import Job
 
 
 def main(job: Job, least: float) -> dict[str, int]:

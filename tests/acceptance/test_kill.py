@@ -21,10 +21,11 @@ PROGRAM = Path(sys.executable).parent / "hive-acid"
 def long_insert(metastore_url, client, engine, tmp_path, warehouse):
     """Runs a command line whose INSERT takes long, up to the point where its job writes files."""
     data = tmp_path / "numbers.csv"
-    data.write_text("\n".join(map(str, range(4000))))
+    data.write_text("\n".join(map(str, range(20000))))
     engine.run(
         "CREATE DATABASE w; CREATE TABLE w.t (a INT, b INT, c STRING) STORED AS ORC "
-        "TBLPROPERTIES ('transactional'='true'); INSERT INTO w.t VALUES (1, 1, 'x')"
+        # Small stripes: the first bytes reach a file at once, and not when the job is nearly over.
+        "TBLPROPERTIES ('transactional'='true', 'orc.stripe.size'='262144'); INSERT INTO w.t VALUES (1, 1, 'x')"
     )
     view = f"CREATE TEMPORARY VIEW v (n INT) USING csv OPTIONS (path '{data}');"
     insert = "INSERT INTO w.t SELECT x.n, y.n, concat(x.n, '-', y.n) FROM v x CROSS JOIN v y"

@@ -15,8 +15,8 @@ import pytest
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import FilesGoneError, JobFailedError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.maintenance.doctor import examine_tables
-from airflow_hive_acid.maintenance.doctor_rules import Check
+from airflow_hive_acid.maintenance.doctor.doctor import examine_tables
+from airflow_hive_acid.maintenance.doctor.rules import Check
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.settings import Source
 

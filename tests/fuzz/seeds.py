@@ -15,8 +15,8 @@ from airflow_hive_acid.format.orc_tail import TAIL_BYTES
 from airflow_hive_acid.metastore.catalog.thrift.parser import parse_partition, parse_table
 from airflow_hive_acid.metastore.notifications.events import GZIP_FORMAT, PLAIN_FORMAT, encode
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
-from airflow_hive_acid.replication import dump
-from airflow_hive_acid.replication.event_segments import encode_segment
+from airflow_hive_acid.replication.dumps import dump
+from airflow_hive_acid.replication.events.segments import encode_segment
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 _SUM = "sha256:" + "0" * 64

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_hive_acid.engine.spool import error_of
+from airflow_hive_acid.engine.applications.spool import error_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format import names, orc_tail, partitions
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
@@ -29,13 +29,13 @@ from airflow_hive_acid.metastore.locks.interface import LockComponent, LockType,
 from airflow_hive_acid.metastore.names.objects import canonical_partition
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.plugins import cursors
-from airflow_hive_acid.replication import dump
-from airflow_hive_acid.replication.decoding import decode_event
-from airflow_hive_acid.replication.event_segments import Segment, decode_segment
-from airflow_hive_acid.replication.open_files import settled
-from airflow_hive_acid.replication.policies import read_policies
-from airflow_hive_acid.spark.spool import unreadable
-from airflow_hive_acid.sql.parser import parse_script
+from airflow_hive_acid.replication.dumps import dump
+from airflow_hive_acid.replication.dumps.open_files import settled
+from airflow_hive_acid.replication.events.decoder import decode_event
+from airflow_hive_acid.replication.events.segments import Segment, decode_segment
+from airflow_hive_acid.replication.policies.policy import read_policies
+from airflow_hive_acid.spark.jobs.spool import unreadable
+from airflow_hive_acid.sql.parsing.parser import parse_script
 
 from . import seeds
 from .fuzzing import Target

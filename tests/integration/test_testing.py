@@ -5,7 +5,7 @@ import os
 import pytest
 
 from airflow_hive_acid.engine import Engine
-from airflow_hive_acid.engine.results import Rows
+from airflow_hive_acid.engine.outcomes.results import Rows
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.testing import HiveAcidTestbed, assert_aborted, assert_at_rest, assert_committed, assert_rows
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.filesystem import open_filesystem
-from airflow_hive_acid.maintenance.cleaner import run_cleaner
-from airflow_hive_acid.maintenance.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
+from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

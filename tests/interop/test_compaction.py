@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.filesystem import open_filesystem
-from airflow_hive_acid.maintenance.cleaner import run_cleaner
+from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 
 from .hive import RowId
 

@@ -9,9 +9,9 @@ import pytest
 from airflow_hive_acid.engine import Engine  # noqa: TC001 (pytest asks for it)
 from airflow_hive_acid.errors import CorruptDumpError
 from airflow_hive_acid.metastore.names.objects import TableName
-from airflow_hive_acid.replication.exporting import export_table
-from airflow_hive_acid.replication.import_plan import Asked
-from airflow_hive_acid.replication.importing import import_table
+from airflow_hive_acid.replication.dumps.exports import export_table
+from airflow_hive_acid.replication.dumps.import_plan import Asked
+from airflow_hive_acid.replication.dumps.imports import import_table
 from airflow_hive_acid.replication.site import Site
 
 from .hive import HiveError

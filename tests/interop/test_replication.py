@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.replication.policies import policy
-from airflow_hive_acid.replication.replicating import replicate
+from airflow_hive_acid.replication.cycles.cycle import replicate
+from airflow_hive_acid.replication.policies.policy import policy
 from airflow_hive_acid.replication.site import Site
 
 from .hive import Hive
@@ -21,7 +21,7 @@ from .oracle import oracle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from airflow_hive_acid.replication.runner import CycleReport
+    from airflow_hive_acid.replication.cycles.runner import CycleReport
 
 pytestmark = pytest.mark.interop
 

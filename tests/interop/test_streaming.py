@@ -27,7 +27,7 @@ SCHEMA = "id bigint, what string, day string"
 @pytest.fixture
 def spool(hive: Hive, client: MetastoreClient, tmp_path: Path) -> Iterator[str]:
     """Where a server answers for Hive's metastore."""
-    from airflow_hive_acid.engine.stream_server import StreamServer
+    from airflow_hive_acid.engine.streams.server import StreamServer
 
     client.upgrade_schema()
     directory = tmp_path / "spool"
@@ -59,7 +59,7 @@ def stream(
 def test_hive_reads_whole_micro_batches_while_a_stream_appends_and_upserts(
     hive: Hive, client: MetastoreClient, hive_database: str, spool: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from airflow_hive_acid.spark.streaming import hive_acid_sink
+    from airflow_hive_acid.spark.streaming.sink import hive_acid_sink
 
     table = f"{hive_database}.t"
     hive.run(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.engine.events import Published
+from airflow_hive_acid.engine.outcomes.events import Published
 from airflow_hive_acid.errors import BadRecordError, TxnAbortedError
 from airflow_hive_acid.maintenance import run_cleaner
 
@@ -15,7 +15,7 @@ from .test_our_tables_in_hive import ACID, read_by_both
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
-    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.metastore import MetastoreClient
 
     from .hive import Hive

@@ -11,9 +11,9 @@ from airflow_hive_acid.hooks.assets import commits
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
 from airflow_hive_acid.operators.transaction_groups import hive_acid_transaction
-from airflow_hive_acid.sensors.commits import HiveTableCommitSensor
-from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
-from airflow_hive_acid.sensors.transactions import HiveTransactionSensor
+from airflow_hive_acid.sensors.commits import HiveAcidTableCommitSensor
+from airflow_hive_acid.sensors.locks import HiveAcidLockReleasedSensor
+from airflow_hive_acid.sensors.transactions import HiveAcidTransactionSensor
 from airflow_hive_acid.triggers.commits import watched_table
 
 HERE = Path(os.environ["LIVE_TEST_DIRECTORY"])
@@ -34,9 +34,9 @@ with DAG("waits", schedule=None) as waits:
     has_no_database() >> HiveAcidOperator(task_id="empty", sql="TRUNCATE TABLE w.waited")
 
 with DAG("senses", schedule=None):
-    HiveTableCommitSensor(task_id="commit", table="w.waited", after_write_id="{{ dag_run.conf['after'] }}")
-    HiveLockReleasedSensor(task_id="lock", table="w.waited")
-    HiveTransactionSensor(task_id="txn", txn_id="{{ dag_run.conf['txn_id'] }}", expect="committed")
+    HiveAcidTableCommitSensor(task_id="commit", table="w.waited", after_write_id="{{ dag_run.conf['after'] }}")
+    HiveAcidLockReleasedSensor(task_id="lock", table="w.waited")
+    HiveAcidTransactionSensor(task_id="txn", txn_id="{{ dag_run.conf['txn_id'] }}", expect="committed")
 
 with DAG("killed", schedule=None):
     HiveAcidSparkOperator(

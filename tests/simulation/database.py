@@ -15,7 +15,7 @@ from unittest import mock
 import sqlalchemy as sa
 
 from airflow_hive_acid.filesystem import threads
-from airflow_hive_acid.maintenance import worker_watch
+from airflow_hive_acid.maintenance.worker import watch as worker_watch
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database.engines import READING
 from airflow_hive_acid.metastore.txns import commits, txns

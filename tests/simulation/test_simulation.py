@@ -16,7 +16,8 @@ from unittest import mock
 
 import pytest
 
-from airflow_hive_acid.maintenance import cleaning, fences
+from airflow_hive_acid.maintenance.cleaner import cleaning
+from airflow_hive_acid.maintenance.warehouse import fences
 from airflow_hive_acid.metastore.compaction.horizon import RegisteredReaders, read_horizon
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.protocol import begin as beginning

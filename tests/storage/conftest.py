@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.maintenance.cleaner import run_cleaner
+from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore import MetastoreClient
 

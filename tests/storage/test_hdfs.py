@@ -9,7 +9,7 @@ import pytest
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, TxnAbortedError
 from airflow_hive_acid.filesystem import AnyFilesystem, fence_staging, open_filesystem
-from airflow_hive_acid.maintenance.fences import fence_jobs_of
+from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
 
 from .servers import hdfs_cluster
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.storage
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Authority of a running HDFS; fsspec knows where its WebHDFS is, as docs/operations.md says."""
+    """Authority of a running HDFS; fsspec knows where its WebHDFS is, as docs/how-to/storage.md says."""
     with hdfs_cluster(tmp_path_factory.mktemp("hdfs")) as (authority, web), pytest.MonkeyPatch.context() as patch:
         patch.setitem(fsspec.config.conf, "webhdfs", {"user": "hive", "namenodes": {authority: web}})
         patch.setenv("HADOOP_USER_NAME", "hive")

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import PublishError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.maintenance.cleaner import run_cleaner
-from airflow_hive_acid.maintenance.reaper import run_reaper
+from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
+from airflow_hive_acid.maintenance.reaper.reaper import run_reaper
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 
@@ -60,7 +60,7 @@ def warehouse(endpoint: str, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def conf(endpoint: str, tmp_path: Path) -> dict[str, str]:
-    """How Spark gets at the server, as docs/operations.md says."""
+    """How Spark gets at the server, as docs/how-to/storage.md says."""
     return {
         "spark.jars": ",".join(map(str, jars("s3a"))),
         "spark.hadoop.fs.s3a.endpoint": endpoint,

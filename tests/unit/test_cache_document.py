@@ -1,4 +1,4 @@
-"""docs/cache.md: each guarantee names tests that are there."""
+"""docs/explanation/cache.md: each guarantee names tests that are there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from airflow_hive_acid.settings import Settings
 
 TESTS = Path(__file__).parents[1]
-DOCUMENT = TESTS.parent / "docs" / "cache.md"
+DOCUMENT = TESTS.parent / "docs" / "explanation" / "cache.md"
 
 
 def test_every_test_that_the_page_names_is_there() -> None:

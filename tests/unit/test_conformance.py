@@ -1,4 +1,4 @@
-"""docs/conformance.md: every behaviour of txns, conflicts, locks and compaction has a test that carries its id."""
+"""docs/reference/conformance.md: every behaviour of txns, conflicts, locks and compaction has a test with its id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-DOCUMENT = TESTS.parent / "docs" / "conformance.md"
+DOCUMENT = TESTS.parent / "docs" / "reference" / "conformance.md"
 
 
 def listed() -> set[str]:

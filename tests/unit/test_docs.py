@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import re
 import textwrap
@@ -140,14 +141,39 @@ def test_every_decision_is_listed_under_its_number_and_title() -> None:
     assert len(listed) >= 24
 
 
+def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
+    """The site shows each page of docs/, and names none that is not there."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"^ +- (?:[^:\n]+: )?([\w./-]+\.md)$", text.partition("\nnav:\n")[2], re.M)
+    pages = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(pages)
+
+
+def test_no_page_of_instructions_is_longer_than_a_task() -> None:
+    """What one page of the how-to part tells is one task."""
+    lengths = {page.name: len(page.read_text().splitlines()) for page in (ROOT / "docs" / "how-to").glob("*.md")}
+    assert {name for name, lines in lengths.items() if lines > 200} == set()
+    assert len(lengths) > 20
+
+
+def test_the_page_of_settings_is_made_of_the_table_of_today() -> None:
+    spec = importlib.util.spec_from_file_location("settings_docs", ROOT / "scripts" / "settings_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page = ROOT / "docs" / "reference" / "settings.md"
+    assert page.read_text(encoding="utf-8") == script.page(), "run scripts/settings_docs.py"
+
+
 def test_the_glossary_says_each_word_once() -> None:
-    words = re.findall(r"^\| ([^|]+?) \|", (ROOT / "docs" / "glossary.md").read_text(), re.M)[2:]
+    words = re.findall(r"^\| ([^|]+?) \|", (ROOT / "docs" / "reference" / "glossary.md").read_text(), re.M)[2:]
     assert sorted(set(words)) == sorted(words)
 
 
 def test_the_page_on_architecture_names_what_there_is() -> None:
     """Each path is there, and the rooms of the metastore are those whose floors are checked, in their order."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     package = ROOT / "airflow_hive_acid"
     for path in re.findall(r"`([a-z_]+(?:/[a-z_]+)*(?:/|\.py))`", text):
         assert (package / path).exists() or (ROOT / path).exists(), path

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_acid.engine import Engine, scripts
+from airflow_hive_acid.engine import Engine
+from airflow_hive_acid.engine.statements import scripts
 from airflow_hive_acid.errors import LockTimeoutError, TxnAbortedError
 from airflow_hive_acid.metastore.database.codes import AbortReason
 from airflow_hive_acid.metastore.locks.legacy.zookeeper import ZooKeeperLockManager

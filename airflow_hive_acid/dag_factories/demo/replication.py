@@ -1,7 +1,7 @@
 """The demo's replica: a second metastore and warehouse beside the CSV files, which follow the demo's tables.
 
-A real replica has an Airflow connection and a policy in Airflow's configuration (docs/replication.md); here both are
-made on the spot.
+A real replica has an Airflow connection and a policy in Airflow's configuration (docs/how-to/replication.md); here both
+are made on the spot.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.dag_factories.demo import checks
 from airflow_hive_acid.dag_factories.demo.story import say
 from airflow_hive_acid.engine import Engine
-from airflow_hive_acid.engine.exports import Destination
+from airflow_hive_acid.engine.statements.exports import Destination
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.replication.policies import policy
-from airflow_hive_acid.replication.replicating import replicate
+from airflow_hive_acid.replication.cycles.cycle import replicate
+from airflow_hive_acid.replication.policies.policy import policy
 from airflow_hive_acid.replication.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_hive_acid.engine.events import Event
-    from airflow_hive_acid.replication.runner import CycleReport
+    from airflow_hive_acid.engine.outcomes.events import Event
+    from airflow_hive_acid.replication.cycles.runner import CycleReport
 
 _DIRECTORY = "replica"
 _MARK = ".airflow_hive_acid_demo"

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.dag_factories import bodies
 from airflow_hive_acid.dag_factories.demo import checks, data, expected, listing, story
 from airflow_hive_acid.dag_factories.demo.story import say, some, table
-from airflow_hive_acid.engine.java import find_spark_submit, require_java
+from airflow_hive_acid.engine.applications.java import find_spark_submit, require_java
 from airflow_hive_acid.errors import ConfigurationError, WriteConflictError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.metastore.database.codes import TxnState
+from airflow_hive_acid.metastore.database import TxnState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_hive_acid.engine import Engine
-    from airflow_hive_acid.engine.events import Event
+    from airflow_hive_acid.engine.outcomes.events import Event
 
 #: Table property that says that a table is the demo's own and may be dropped by its next run.
 MARK = "airflow_hive_acid.demo"

@@ -10,7 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_hive_acid.engine.events import StatementFinished, TransactionAborted
+from airflow_hive_acid.engine.outcomes.events import StatementFinished, TransactionAborted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

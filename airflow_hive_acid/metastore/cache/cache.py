@@ -3,7 +3,7 @@
 A transactional table is answered from memory only if its entry contains exactly the commits that the reader's
 ValidWriteIdList sees; otherwise the database answers. What has no write ids (external tables, databases, names) is
 answered as the log left it. A follower (``follower``) keeps entries up to date; services that run for long start
-one, tasks and commands never do. ``docs/cache.md`` states each guarantee.
+one, tasks and commands never do. ``docs/explanation/cache.md`` states each guarantee.
 """
 
 from __future__ import annotations

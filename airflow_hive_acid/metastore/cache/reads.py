@@ -1,7 +1,7 @@
 """What the cache reads from the database: the log and the catalog, always in one snapshot of it.
 
 NOTIFICATION_SEQUENCE is locked until the end of each transaction that writes events, so a snapshot that shows its value
-shows exactly what the events below that value tell (metastore.md 8): a load knows its place in the log.
+shows exactly what the events below that value tell: a load knows its place in the log.
 """
 
 from __future__ import annotations

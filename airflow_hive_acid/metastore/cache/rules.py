@@ -156,7 +156,7 @@ class Gap(Enum):
 
 
 def find_gap(position: int, end: int, found: Collection[int], most: int) -> Gap | None:
-    """Whether the events after ``position`` tell everything up to ``end``; ids have no gaps (metastore.md 8).
+    """Whether the events after ``position`` tell everything up to ``end``; ids have no gaps.
 
     :param found: the ids that are there.
     :param most: follow at most so many.

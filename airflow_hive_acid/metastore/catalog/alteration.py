@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.table_kinds import TRANSACTIONAL, TRANSACTIONAL_PROPERTIES
 from airflow_hive_acid.metastore.catalog.model import EXTERNAL_TABLE, MANAGED_TABLE, check_columns, check_property
 from airflow_hive_acid.metastore.catalog.rows import ORC_INPUT
 from airflow_hive_acid.metastore.names.objects import shorten
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 CONVERSION_SEED = 10_000_000
 """Write ids of a converted table start above it, as in Hive: what was there before is write id 0."""
-_TRANSACTIONAL, _KIND = "transactional", "transactional_properties"
 _MAINTAINED = frozenset({STATISTICS_ACCURATE, "transient_lastDdlTime", "last_modified_by", "last_modified_time"})
 _WIDER = ("tinyint", "smallint", "int", "bigint", "float", "double")
 _TEXTS = frozenset({"string", "varchar", "char"})
@@ -71,7 +71,7 @@ def change_properties(
     properties = dict(table.properties)
     for key in unset:
         refuse_maintained(where, key)
-        if key.lower() in (_TRANSACTIONAL, _KIND) and table.is_transactional:
+        if key.lower() in (TRANSACTIONAL, TRANSACTIONAL_PROPERTIES) and table.is_transactional:
             raise _cannot_be_revoked(table)
         stored = _stored_key(properties, key)
         if stored is None and not if_exists:
@@ -189,7 +189,7 @@ def _parsed(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _transactional_rules(table: Table, properties: dict[str, str]) -> PropertyChange:
-    wanted = properties.get(_TRANSACTIONAL, "false").lower()
+    wanted = properties.get(TRANSACTIONAL, "false").lower()
     where = f"table {table.qualified_name}"
     external = properties.get("EXTERNAL", str(table.type == EXTERNAL_TABLE)).upper() == "TRUE"
     if wanted not in ("true", "false"):
@@ -201,7 +201,7 @@ def _transactional_rules(table: Table, properties: dict[str, str]) -> PropertyCh
             raise InvalidArgumentsError(f"{where} is transactional and cannot become external; copy it to a new table")
         _keep_kind(table, properties)
         _keep_bucketing(table, properties)
-        return PropertyChange({**properties, _TRANSACTIONAL: "true"}, table.type)
+        return PropertyChange({**properties, TRANSACTIONAL: "true"}, table.type)
     if wanted == "false":
         if not external and table.type == EXTERNAL_TABLE:
             raise InvalidArgumentsError(
@@ -213,7 +213,7 @@ def _transactional_rules(table: Table, properties: dict[str, str]) -> PropertyCh
             f"{where} is external and cannot be transactional; set 'EXTERNAL'='FALSE' in the same statement if its "
             "files are the table's own"
         )
-    kind = properties.setdefault(_KIND, "default").lower()
+    kind = properties.setdefault(TRANSACTIONAL_PROPERTIES, "default").lower()
     _require_kind(where, kind)
     if kind == "default" and table.input_format != ORC_INPUT:
         raise InvalidArgumentsError(
@@ -222,12 +222,14 @@ def _transactional_rules(table: Table, properties: dict[str, str]) -> PropertyCh
     if kind == "default" and table.sort_columns:
         raise InvalidArgumentsError(f"{where} is SORTED BY and cannot be full ACID; copy it to a table without order")
     properties.pop(STATISTICS_ACCURATE, None)
-    return PropertyChange({**properties, _TRANSACTIONAL: "true", _KIND: kind}, MANAGED_TABLE, converts=True)
+    return PropertyChange(
+        {**properties, TRANSACTIONAL: "true", TRANSACTIONAL_PROPERTIES: kind}, MANAGED_TABLE, converts=True
+    )
 
 
 def _keep_kind(table: Table, properties: dict[str, str]) -> None:
-    before = (table.property(_KIND) or "default").lower()
-    after = properties.get(_KIND, before).lower()
+    before = (table.property(TRANSACTIONAL_PROPERTIES) or "default").lower()
+    after = properties.get(TRANSACTIONAL_PROPERTIES, before).lower()
     _require_kind(f"table {table.qualified_name}", after)
     if after != before:
         raise InvalidArgumentsError(
@@ -283,9 +285,9 @@ def _stored_key(properties: Mapping[str, str], key: str) -> str | None:
     """The property's name as it is stored; Hive takes the transactional ones in any case."""
     if key in properties:
         return key
-    known = key.lower() in (_TRANSACTIONAL, _KIND)
+    known = key.lower() in (TRANSACTIONAL, TRANSACTIONAL_PROPERTIES)
     return next((k for k in properties if known and k.lower() == key.lower()), None)
 
 
 def _spelling(key: str) -> str:
-    return key.lower() if key.lower() in (_TRANSACTIONAL, _KIND) else key
+    return key.lower() if key.lower() in (TRANSACTIONAL, TRANSACTIONAL_PROPERTIES) else key

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format import table_kinds
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name, partition_name
 from airflow_hive_acid.format.paths import parse_location
@@ -83,12 +84,12 @@ class Table:
     @property
     def is_transactional(self) -> bool:
         """Whether the table has write ids: full ACID or insert-only."""
-        return (self.property("transactional") or "").lower() == "true"
+        return table_kinds.is_transactional(self.properties)
 
     @property
     def is_insert_only(self) -> bool:
         """Whether the table is transactional without row ids (``transactional_properties=insert_only``)."""
-        return self.is_transactional and (self.property("transactional_properties") or "").lower() == "insert_only"
+        return table_kinds.is_insert_only(self.properties)
 
     @property
     def format(self) -> str | None:
@@ -107,9 +108,7 @@ class Table:
 
     def property(self, key: str) -> str | None:
         """A table property, by its name in any case."""
-        if key in self.properties:
-            return self.properties[key]
-        return next((v for k, v in self.properties.items() if k.lower() == key.lower()), None)
+        return table_kinds.property_of(self.properties, key)
 
     def partition_name(self, spec: PartitionSpec) -> str:
         """The catalog's name of a partition of this table.
@@ -312,8 +311,7 @@ def _check_sorting(
         raise InvalidArgumentsError(f"{where} is sorted by {unknown[0]}, which is none of its columns")
     if len(set(names)) < len(names):
         raise InvalidArgumentsError(f"{where}: SORTED BY names a column twice")
-    insert_only = properties.get("transactional_properties") == "insert_only"
-    if properties.get("transactional") == "true" and not insert_only:
+    if table_kinds.table_kind(properties) is table_kinds.TableKind.FULL:
         raise InvalidArgumentsError(
             f"{where} cannot support full ACID functionality since it is sorted; rows with ids lie in the order of "
             "these. Leave SORTED BY out, or set 'transactional_properties'='insert_only'"

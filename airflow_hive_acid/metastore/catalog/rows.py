@@ -14,6 +14,7 @@ from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError
+from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.catalog.descriptors import described, insert_columns, insert_many
 from airflow_hive_acid.metastore.catalog.formats import FORMATS, ORC
 from airflow_hive_acid.metastore.catalog.model import EXTERNAL_TABLE, MANAGED_TABLE, Table
@@ -67,7 +68,7 @@ def table_parameters(definition: TableDefinition, created: int) -> dict[str, str
 
 def table_type(definition: TableDefinition) -> str:
     """MANAGED_TABLE for a transactional table, EXTERNAL_TABLE for any other."""
-    return MANAGED_TABLE if definition.properties.get("transactional") == "true" else EXTERNAL_TABLE
+    return MANAGED_TABLE if is_transactional(definition.properties) else EXTERNAL_TABLE
 
 
 def empty_statistics(columns: Iterable[Column]) -> dict[str, str]:

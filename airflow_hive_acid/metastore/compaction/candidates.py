@@ -92,7 +92,8 @@ _settled = (
     _cq.CQ_TYPE != CompactionType.ABORT_TXN_CLEANUP.value,
     or_(
         _cq.CQ_COMMIT_TIME.is_(None),
-        _cq.CQ_COMMIT_TIME < clock_ms() - _cq.CQ_RETRY_RETENTION - bindparam("retention_ms", type_=BigInteger),
+        # Not less alone, as in Hive: without a retention it is ready in the millisecond of its commit.
+        _cq.CQ_COMMIT_TIME <= clock_ms() - _cq.CQ_RETRY_RETENTION - bindparam("retention_ms", type_=BigInteger),
     ),
 )
 _lowest = (

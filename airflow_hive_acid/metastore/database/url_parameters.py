@@ -5,7 +5,7 @@ connection names. So a parameter passes only if it neither reads a file for the 
 ``passfile``), nor runs something (``init_command``, SQLAlchemy's ``plugin``), nor writes (``sslkeylogfile``), nor
 makes the line or the login weaker than they are without it (``sslmode=disable``, ``ssl_check_hostname=false``), nor
 makes commits less durable (``options`` with ``synchronous_commit``). What the file options that remain name is used
-for TLS here and is never sent: certificates and keys. docs/security.md has the tables.
+for TLS here and is never sent: certificates and keys. docs/explanation/security.md has the tables.
 """
 
 from __future__ import annotations

@@ -2,3 +2,50 @@
 
 ``model`` has the values, ``grants`` the decision, ``manager`` the verbs that users call.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.faces import lazily
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.leases.grants import utc
+    from airflow_hive_acid.metastore.leases.keeper import KeptLease, kept
+    from airflow_hive_acid.metastore.leases.manager import Leases
+    from airflow_hive_acid.metastore.leases.model import HiveLease, Lease, LeaseObject, LeaseType, conflicts, new_secret
+    from airflow_hive_acid.metastore.leases.queue import WaitingGrab
+    from airflow_hive_acid.metastore.leases.rows import LeaseRow
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "HiveLease": "model",
+            "KeptLease": "keeper",
+            "Lease": "model",
+            "LeaseObject": "model",
+            "LeaseRow": "rows",
+            "LeaseType": "model",
+            "Leases": "manager",
+            "WaitingGrab": "queue",
+            "conflicts": "model",
+            "kept": "keeper",
+            "new_secret": "model",
+            "utc": "grants",
+        },
+    )
+
+__all__ = [
+    "HiveLease",
+    "KeptLease",
+    "Lease",
+    "LeaseObject",
+    "LeaseRow",
+    "LeaseType",
+    "Leases",
+    "WaitingGrab",
+    "conflicts",
+    "kept",
+    "new_secret",
+    "utc",
+]

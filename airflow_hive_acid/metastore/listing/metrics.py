@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, and_, bindparam, case, func, literal, or_, select, union_all
 
+from airflow_hive_acid.format.table_kinds import NO_AUTO_COMPACTION
 from airflow_hive_acid.metastore.compaction.model import DEFAULT_POOL, CompactionState, CompactionType
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import TxnType
@@ -147,7 +148,7 @@ _FAILURES = select(
 
 
 def _says(parameters: Any) -> Any:
-    return func.lower(parameters.c.PARAM_KEY) == "no_auto_compaction"
+    return func.lower(parameters.c.PARAM_KEY) == NO_AUTO_COMPACTION
 
 
 _table_says = func.lower(TABLE_PARAMS.c.PARAM_VALUE)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, String, and_, case, cast, exists, func, null, select
 
+from airflow_hive_acid.format.table_kinds import TRANSACTIONAL, table_kind
 from airflow_hive_acid.metastore.compaction.decisions import read_newest_decisions
 from airflow_hive_acid.metastore.compaction.measures import NEWEST_BY_TABLE, Measure, Measured, read_newest
 from airflow_hive_acid.metastore.compaction.model import Compaction, Resource
@@ -81,10 +82,7 @@ class TableRow:
     @property
     def transactional(self) -> Literal["full", "insert_only", "no"]:
         """``full``, ``insert_only`` or ``no``."""
-        if self.properties.get("transactional", "").lower() != "true":
-            return "no"
-        insert_only = self.properties.get("transactional_properties", "").lower() == "insert_only"
-        return "insert_only" if insert_only else "full"
+        return table_kind(self.properties).value
 
     @property
     def files(self) -> int | None:
@@ -143,7 +141,7 @@ def tables_page(conn: Connection, features: Features, wanted: TablesWanted, part
         statement = statement.where(TBLS.c.TBL_NAME.contains(wanted.name.lower(), autoescape=True))
     if wanted.transactional is not None:
         marked = exists().where(
-            _P.TBL_ID == TBLS.c.TBL_ID, _P.PARAM_KEY == "transactional", func.lower(_P.PARAM_VALUE) == "true"
+            _P.TBL_ID == TBLS.c.TBL_ID, func.lower(_P.PARAM_KEY) == TRANSACTIONAL, func.lower(_P.PARAM_VALUE) == "true"
         )
         statement = statement.where(marked if wanted.transactional else ~marked)
     ids: dict[tuple[str, str], int] = {}

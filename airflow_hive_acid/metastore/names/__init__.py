@@ -1,1 +1,52 @@
 """What tables, partitions and other objects are called: checked, compared and resolved under every spelling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.faces import lazily
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.names.objects import (
+        MAX_DATABASE,
+        MAX_TABLE,
+        TableName,
+        canonical_partition,
+        database_name,
+        info,
+        is_table_name,
+        shorten,
+        table_name,
+    )
+    from airflow_hive_acid.metastore.names.partitions import known_reading, resolve
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "MAX_DATABASE": "objects",
+            "MAX_TABLE": "objects",
+            "TableName": "objects",
+            "canonical_partition": "objects",
+            "database_name": "objects",
+            "info": "objects",
+            "is_table_name": "objects",
+            "known_reading": "partitions",
+            "resolve": "partitions",
+            "shorten": "objects",
+            "table_name": "objects",
+        },
+    )
+
+__all__ = [
+    "MAX_DATABASE",
+    "MAX_TABLE",
+    "TableName",
+    "canonical_partition",
+    "database_name",
+    "info",
+    "is_table_name",
+    "known_reading",
+    "resolve",
+    "shorten",
+    "table_name",
+]

@@ -1,1 +1,15 @@
 """The notification log: its rows and messages, as Hive's listeners write and read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.faces import lazily
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.notifications.events import CATALOG
+    from airflow_hive_acid.metastore.notifications.log import LoggedEvent
+else:
+    __getattr__ = lazily(__name__, {"CATALOG": "events", "LoggedEvent": "log"})
+
+__all__ = ["CATALOG", "LoggedEvent"]

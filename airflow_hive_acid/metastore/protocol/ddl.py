@@ -1,4 +1,4 @@
-"""One DDL statement as a txn: locks, a write id, and the catalog's change committed together (metastore.md 4.4).
+"""One DDL statement as a txn: locks, a write id, and the catalog's change committed together (decision 15).
 
 The txn holds the statement's locks and is kept alive while files are moved; the rows of the catalog change inside its
 commit, so a txn that was reaped meanwhile changes nothing. A transactional table advances its write id: whoever cached

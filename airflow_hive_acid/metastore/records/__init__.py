@@ -1,1 +1,73 @@
 """What we note beside Hive's tables: claims of statements, shared txns, streams, and marks of places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.faces import lazily
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.records.claim_rules import Recorded, Rerun, Wish
+    from airflow_hive_acid.metastore.records.claims import Claim, Unit, digest_of
+    from airflow_hive_acid.metastore.records.shared_rules import (
+        NO_KEEPER,
+        Member,
+        SharedState,
+        SharedTxn,
+        describe,
+        holder_in_the_way,
+        holds_too_much,
+        is_one_of,
+        keeper_gone,
+        too_old,
+        unfinished,
+    )
+    from airflow_hive_acid.metastore.records.shared_txns import NewSharedTxn
+    from airflow_hive_acid.metastore.records.streams import Owner
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "Claim": "claims",
+            "Member": "shared_rules",
+            "NO_KEEPER": "shared_rules",
+            "NewSharedTxn": "shared_txns",
+            "Owner": "streams",
+            "Recorded": "claim_rules",
+            "Rerun": "claim_rules",
+            "SharedState": "shared_rules",
+            "SharedTxn": "shared_rules",
+            "Unit": "claims",
+            "Wish": "claim_rules",
+            "describe": "shared_rules",
+            "digest_of": "claims",
+            "holder_in_the_way": "shared_rules",
+            "holds_too_much": "shared_rules",
+            "is_one_of": "shared_rules",
+            "keeper_gone": "shared_rules",
+            "too_old": "shared_rules",
+            "unfinished": "shared_rules",
+        },
+    )
+
+__all__ = [
+    "NO_KEEPER",
+    "Claim",
+    "Member",
+    "NewSharedTxn",
+    "Owner",
+    "Recorded",
+    "Rerun",
+    "SharedState",
+    "SharedTxn",
+    "Unit",
+    "Wish",
+    "describe",
+    "digest_of",
+    "holder_in_the_way",
+    "holds_too_much",
+    "is_one_of",
+    "keeper_gone",
+    "too_old",
+    "unfinished",
+]

@@ -1,1 +1,102 @@
 """What replication asks of the metastore: mapped txns, applied events, whole objects written as the source has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.faces import lazily
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.replica.acid import (
+        STATE_ID,
+        Advance,
+        TableAdvance,
+        Written,
+        advance,
+        diverged,
+        open_mapped_txns,
+        sync_txns,
+        unmap,
+    )
+    from airflow_hive_acid.metastore.replica.records import (
+        TARGET_FOR,
+        SyncRecord,
+        TableRecord,
+        begin_attempt,
+        forget_records,
+        mark_failed_over,
+        mark_target,
+        policies_of,
+        read_names,
+        read_records,
+        read_sync,
+        release_locks,
+        require_attempt,
+        target_databases,
+        unmark_target,
+        write_records,
+    )
+    from airflow_hive_acid.metastore.replica.source import txns_of, uncleaned_compactions
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "Advance": "acid",
+            "STATE_ID": "acid",
+            "SyncRecord": "records",
+            "TARGET_FOR": "records",
+            "TableAdvance": "acid",
+            "TableRecord": "records",
+            "Written": "acid",
+            "advance": "acid",
+            "begin_attempt": "records",
+            "diverged": "acid",
+            "forget_records": "records",
+            "mark_failed_over": "records",
+            "mark_target": "records",
+            "open_mapped_txns": "acid",
+            "policies_of": "records",
+            "read_names": "records",
+            "read_records": "records",
+            "read_sync": "records",
+            "release_locks": "records",
+            "require_attempt": "records",
+            "sync_txns": "acid",
+            "target_databases": "records",
+            "txns_of": "source",
+            "uncleaned_compactions": "source",
+            "unmap": "acid",
+            "unmark_target": "records",
+            "write_records": "records",
+        },
+    )
+
+__all__ = [
+    "STATE_ID",
+    "TARGET_FOR",
+    "Advance",
+    "SyncRecord",
+    "TableAdvance",
+    "TableRecord",
+    "Written",
+    "advance",
+    "begin_attempt",
+    "diverged",
+    "forget_records",
+    "mark_failed_over",
+    "mark_target",
+    "open_mapped_txns",
+    "policies_of",
+    "read_names",
+    "read_records",
+    "read_sync",
+    "release_locks",
+    "require_attempt",
+    "sync_txns",
+    "target_databases",
+    "txns_of",
+    "uncleaned_compactions",
+    "unmap",
+    "unmark_target",
+    "write_records",
+]

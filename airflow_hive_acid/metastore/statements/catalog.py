@@ -2,7 +2,7 @@
 
 What a statement may do is decided before anything is locked, so that a refused one waits for nobody and leaves no
 trace, and once more under the locks. Files belong to the caller: verbs that need some moved, fenced or hidden take a
-``DdlFiles``. The locks are those of metastore.md 4.4.
+``DdlFiles``. The locks are those of Hive (decision 15).
 """
 
 from __future__ import annotations

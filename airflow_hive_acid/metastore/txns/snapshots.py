@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, exists, func, literal, null, or_, select
 from sqlalchemy.dialects import postgresql
 
+from airflow_hive_acid.format.table_kinds import TRANSACTIONAL
 from airflow_hive_acid.format.write_ids import (
     OpenTxns,
     ValidTxnList,
@@ -169,7 +170,7 @@ def _table_rows(number: int | None) -> sa.Select[Any]:
     """The tables of these names: id, and whether they have write ids."""
     parameter = and_(
         TABLE_PARAMS.c.TBL_ID == TBLS.c.TBL_ID,
-        func.lower(TABLE_PARAMS.c.PARAM_KEY) == "transactional",
+        func.lower(TABLE_PARAMS.c.PARAM_KEY) == TRANSACTIONAL,
         func.lower(TABLE_PARAMS.c.PARAM_VALUE) == "true",
     )
     transactional = sa.case((exists().where(parameter), sa.cast(1, sa.BigInteger)), else_=sa.cast(0, sa.BigInteger))

@@ -13,7 +13,7 @@ from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
-from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
+from airflow_hive_acid.sensors.locks import HiveAcidLockReleasedSensor
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
@@ -82,7 +82,7 @@ def test_dag_loads_changes_waits_for_locks_and_asks_for_compaction_and_the_worke
             retries=1,
             retry_delay=timedelta(0),
         )
-        wait = HiveLockReleasedSensor(task_id="wait", table="shop.orders", deferrable=True, poke_interval=0.1)
+        wait = HiveAcidLockReleasedSensor(task_id="wait", table="shop.orders", deferrable=True, poke_interval=0.1)
         ask = HiveAcidCompactOperator(task_id="ask", table="shop.orders", partition={"day": "2026-01-01"})
         work >> wait >> ask
     finished = registered(dag).test()

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.engine.claiming import Once
-from airflow_hive_acid.engine.exports import Destination
-from airflow_hive_acid.engine.programs import Call
+from airflow_hive_acid.engine.statements.exports import Destination
+from airflow_hive_acid.engine.statements.programs import Call
+from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import AlreadyExistsError, HiveAcidError
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
-from airflow_hive_acid.sql.building import insert_statement, update_statement
-from airflow_hive_acid.sql.records import rows_query
+from airflow_hive_acid.sql.parsing.builders import insert_statement, update_statement
+from airflow_hive_acid.sql.parsing.records import rows_query
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -169,8 +169,8 @@ def _lineage_is_told(events):
 
 
 def _the_first_ten_minutes(registered):
-    """The statements of docs/getting-started.md, and its DAG: the commit it waits for is there when it looks."""
-    page = (EXAMPLES.parent / "docs" / "getting-started.md").read_text()
+    """The statements of docs/tutorials/getting-started.md, and its DAG: the commit it waits for is there."""
+    page = (EXAMPLES.parent / "docs" / "tutorials" / "getting-started.md").read_text()
     tables, insert, query = re.findall(r'hive-acid sql -e "([^"]*)"', page)
     with HiveAcidHook() as hook, hook.get_engine() as engine:
         engine.run(tables.replace("CREATE DATABASE shop;", ""))  # the other examples have made it

@@ -15,9 +15,9 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.replication import configured_policies, policy_asset
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.operators.replication import HiveAcidReplicationOperator
+from airflow_hive_acid.replication.policies.state import PolicyRecord
 from airflow_hive_acid.replication.site import Site
-from airflow_hive_acid.replication.state import PolicyRecord
-from airflow_hive_acid.sensors.replication import HiveReplicationLagSensor
+from airflow_hive_acid.sensors.replication import HiveAcidReplicationLagSensor
 from airflow_hive_acid.triggers.replication import ReplicationFreeTrigger, ReplicationNewsTrigger
 from tests.integration.replication.world import Watch, World
 
@@ -85,7 +85,7 @@ def test_dag_copies_follows_and_tells_of_each_commit_once(sites, world, run, reg
     assert told[1]["tables"] == ["sales.parts", "sales.plain"]
     assert len({one["event_id"] for one in told}) == 3
     with DAG("fresh", schedule=None) as waits:
-        HiveReplicationLagSensor(task_id="lag", policy="sales", max_lag=3600, hive_acid_conn_id="madrid")
+        HiveAcidReplicationLagSensor(task_id="lag", policy="sales", max_lag=3600, hive_acid_conn_id="madrid")
     registered(waits)
     assert run(waits) == {"": "success", "lag": "success"}
 

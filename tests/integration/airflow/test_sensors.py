@@ -14,11 +14,11 @@ from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.sensors.commits import HiveTableCommitSensor
-from airflow_hive_acid.sensors.compactions import HiveCompactionSensor
-from airflow_hive_acid.sensors.leases import HiveLeaseSensor
-from airflow_hive_acid.sensors.locks import HiveLockReleasedSensor
-from airflow_hive_acid.sensors.transactions import HiveTransactionSensor
+from airflow_hive_acid.sensors.commits import HiveAcidTableCommitSensor
+from airflow_hive_acid.sensors.compactions import HiveAcidCompactionSensor
+from airflow_hive_acid.sensors.leases import HiveAcidLeaseSensor
+from airflow_hive_acid.sensors.locks import HiveAcidLockReleasedSensor
+from airflow_hive_acid.sensors.transactions import HiveAcidTransactionSensor
 from airflow_hive_acid.triggers import shared
 
 pytestmark = [pytest.mark.airflow, pytest.mark.backends("sqlite")]
@@ -88,11 +88,11 @@ def test_all_wait_in_triggers_until_what_is_in_the_way_is_gone(connections, ware
         }
         how = {"deferrable": True, "poke_interval": 0.01, "timeout": 300}
         with DAG("sensors", schedule=None) as dag:
-            HiveLockReleasedSensor(task_id="lock", table="db.free", **how)
-            HiveLeaseSensor(task_id="lease", objects="db.leased", **how)
-            HiveTransactionSensor(task_id="txn", txn_id=txn_id, expect="committed", **how)
-            HiveTableCommitSensor(task_id="commit", table="db.t", **how)
-            HiveCompactionSensor(task_id="compaction", request_id=request_id, **how)
+            HiveAcidLockReleasedSensor(task_id="lock", table="db.free", **how)
+            HiveAcidLeaseSensor(task_id="lease", objects="db.leased", **how)
+            HiveAcidTransactionSensor(task_id="txn", txn_id=txn_id, expect="committed", **how)
+            HiveAcidTableCommitSensor(task_id="commit", table="db.t", **how)
+            HiveAcidCompactionSensor(task_id="compaction", request_id=request_id, **how)
         finished = registered(dag).test()
     assert {i.task_id: str(i.state) for i in finished.get_task_instances()} == dict.fromkeys(
         ("lock", "lease", "txn", "commit", "compaction"), "success"

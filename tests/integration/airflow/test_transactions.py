@@ -20,10 +20,10 @@ from airflow_hive_acid.operators.changes import HiveAcidInsertOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.transaction_groups import hive_acid_transaction, hive_acid_transaction_tries
 from airflow_hive_acid.operators.transactions import (
-    BeginTransactionOperator,
-    CommitTransactionOperator,
-    EndTransactionOperator,
-    KeepTransactionOperator,
+    HiveAcidBeginTransactionOperator,
+    HiveAcidCommitTransactionOperator,
+    HiveAcidEndTransactionOperator,
+    HiveAcidKeepTransactionOperator,
 )
 from airflow_hive_acid.triggers.shared_transactions import TransactionKeptTrigger
 from tests.integration.engine.conftest import FakeSpark
@@ -200,9 +200,9 @@ def test_keeper_and_members_wait_without_a_worker_slot(client: Any, spark: Any) 
     t3  the first has finished: the trigger of the other fires, and it goes on
     t4  commit: the keeper's trigger fires
     """
-    begun = BeginTransactionOperator(task_id="load.begin", tables=TABLES).execute(context_of("load.begin"))
+    begun = HiveAcidBeginTransactionOperator(task_id="load.begin", tables=TABLES).execute(context_of("load.begin"))
     with pytest.raises(TaskDeferred) as kept:
-        KeepTransactionOperator(task_id="keeper", transaction=begun).execute(context_of("keeper"))
+        HiveAcidKeepTransactionOperator(task_id="keeper", transaction=begun).execute(context_of("keeper"))
     keeper: Any = kept.value.trigger
     assert keeper.check(client) is None
     assert client.shared_txns.get(begun["txn_id"]).kept is not None
@@ -228,13 +228,13 @@ def test_keeper_and_members_wait_without_a_worker_slot(client: Any, spark: Any) 
     assert second.execute(context_of("second", 2))["inserted"] == 1
     assert len(spark.specs) == specs
 
-    commit = CommitTransactionOperator(task_id="commit", transaction=json.dumps(begun))
+    commit = HiveAcidCommitTransactionOperator(task_id="commit", transaction=json.dumps(begun))
     assert [commit.execute(context_of("commit", n))["inserted"] for n in (1, 2)] == [2, 2]
     event = {"status": "success", **keeper.check(client)}
-    ended = KeepTransactionOperator(task_id="k", transaction=begun).ended(context_of("k"), event)
+    ended = HiveAcidKeepTransactionOperator(task_id="k", transaction=begun).ended(context_of("k"), event)
     assert ended["state"] == "committed"
     with pytest.raises(AirflowFailException, match="its age"):
-        KeepTransactionOperator(task_id="k", transaction=begun).ended(
+        HiveAcidKeepTransactionOperator(task_id="k", transaction=begun).ended(
             context_of("k"), {"status": "success", "limit": True, "reason": "its age"}
         )
 
@@ -242,13 +242,13 @@ def test_keeper_and_members_wait_without_a_worker_slot(client: Any, spark: Any) 
 @pytest.mark.rule("R9")
 def test_who_ends_the_keeper_ends_the_transaction(client: Any, spark: Any) -> None:
     """Marking it as failed in Airflow aborts the transaction, and nobody works in it any more."""
-    begun = BeginTransactionOperator(task_id="load.begin", tables=TABLES).execute(context_of("load.begin"))
+    begun = HiveAcidBeginTransactionOperator(task_id="load.begin", tables=TABLES).execute(context_of("load.begin"))
     asyncio.run(TransactionKeptTrigger(begun["txn_id"]).on_kill())
     assert states(client) == ["ABORTED"]
     member = HiveAcidOperator(task_id="m", sql="INSERT INTO sales.orders VALUES (1)", transaction=begun)
     with pytest.raises(AirflowFailException, match="its keeper was ended or cleared in Airflow"):
         member.execute(context_of("m"))
-    end = EndTransactionOperator(task_id="end", transaction=begun).execute(context_of("end"))
+    end = HiveAcidEndTransactionOperator(task_id="end", transaction=begun).execute(context_of("end"))
     assert end is not None
     assert (end["state"], end["error"]) == ("aborted", "TransactionLimitError")
-    assert EndTransactionOperator(task_id="end", transaction="None").execute(context_of("end")) is None
+    assert HiveAcidEndTransactionOperator(task_id="end", transaction="None").execute(context_of("end")) is None

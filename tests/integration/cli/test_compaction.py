@@ -9,7 +9,7 @@ from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance import run_initiator
-from airflow_hive_acid.maintenance.health import findings, read_health
+from airflow_hive_acid.maintenance.measures.health import findings, read_health
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType

@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import select
 from typer.testing import CliRunner
 
-from airflow_hive_acid.cli.lease import lease_of_environment
-from airflow_hive_acid.cli.lease_run import run_under
+from airflow_hive_acid.cli.commands.lease import lease_of_environment
+from airflow_hive_acid.cli.commands.lease_run import run_under
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.errors import InvalidArgumentsError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.metastore import MetastoreClient

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.engine import SparkSubmitLauncher
-from airflow_hive_acid.engine.stream_runs import StreamRunner
+from airflow_hive_acid.engine.streams.runs import StreamRunner
 from airflow_hive_acid.errors import JobFailedError, StreamBusyError
-from airflow_hive_acid.maintenance.worker_jobs import Application
+from airflow_hive_acid.maintenance.worker.jobs import Application
 
 
 @pytest.fixture

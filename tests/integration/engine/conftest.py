@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_acid.engine import Engine
-from airflow_hive_acid.engine.spool import error_of
+from airflow_hive_acid.engine.applications.spool import error_of
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.format.jobs import (
     Column,

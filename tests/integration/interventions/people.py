@@ -6,8 +6,8 @@ import contextlib
 import types
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine import interventions
-from airflow_hive_acid.engine.interventions import Person
+from airflow_hive_acid.engine.statements import interventions
+from airflow_hive_acid.engine.statements.interventions import Person
 from airflow_hive_acid.errors import (
     ActionRefusedError,
     JobsAliveError,
@@ -16,7 +16,7 @@ from airflow_hive_acid.errors import (
     NoSuchTxnError,
 )
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
-from airflow_hive_acid.maintenance.doctor import examine_metastore, examine_tables
+from airflow_hive_acid.maintenance.doctor.doctor import examine_metastore, examine_tables
 from airflow_hive_acid.metastore.protocol.handover import withdraw
 
 from .world import NEW, write_shared

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_hive_acid.engine import Engine
-from airflow_hive_acid.engine.claiming import Once
+from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, LocksPendingError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
@@ -30,7 +30,7 @@ from airflow_hive_acid.settings import Settings, Source
 from tests.integration.engine.conftest import FakeSpark
 from tests.integration.maintenance.batch_model import ModelSpark, local
 from tests.integration.maintenance.batch_model import read as read_batch
-from tests.integration.maintenance.steps import change, pass_time
+from tests.integration.maintenance.cycles.steps import change, pass_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

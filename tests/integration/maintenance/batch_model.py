@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from airflow_hive_acid.engine.spool import error_of
+from airflow_hive_acid.engine.applications.spool import error_of
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import (
     Append,

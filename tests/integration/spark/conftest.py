@@ -30,8 +30,8 @@ from airflow_hive_acid.format.jobs import (
     View,
 )
 from airflow_hive_acid.format.partitions import parse_partition_name
-from airflow_hive_acid.spark.reader import read_snapshot
-from airflow_hive_acid.spark.run import run_step
+from airflow_hive_acid.spark.jobs.run import run_step
+from airflow_hive_acid.spark.read.reader import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

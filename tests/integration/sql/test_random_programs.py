@@ -12,7 +12,7 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.maintenance.cleaner import run_cleaner
+from airflow_hive_acid.maintenance.cleaner.cleaner import run_cleaner
 from airflow_hive_acid.maintenance.decisions import Kind as Outcome
 from tests.interop.programs import Clean, Compact, Program, program
 

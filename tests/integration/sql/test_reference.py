@@ -1,4 +1,4 @@
-"""docs/sql.md: every example of it runs, in its order; those that are marked refused fail and leave nothing behind."""
+"""docs/reference/sql.md: every example runs, in its order; those marked refused fail and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.engine.blocks import kind_of
+from airflow_hive_acid.engine.statements.blocks import kind_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore.database.codes import TxnState
-from airflow_hive_acid.sql import alterations, parse_script, statements
-from airflow_hive_acid.sql.origins import Origin
+from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.model import alterations, statements
+from airflow_hive_acid.sql.model.origins import Origin
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
 
-PAGE = Path(__file__).parents[3] / "docs" / "sql.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "sql.md"
 EXAMPLES = re.findall(r"^```sql( refused)?\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 

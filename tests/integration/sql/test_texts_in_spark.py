@@ -8,7 +8,13 @@ import pytest
 
 from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.sql import parse_script, plan
-from airflow_hive_acid.sql.plans import DeleteTemplate, InsertTemplate, MergeTemplate, SelectTemplate, UpdateTemplate
+from airflow_hive_acid.sql.model.plans import (
+    DeleteTemplate,
+    InsertTemplate,
+    MergeTemplate,
+    SelectTemplate,
+    UpdateTemplate,
+)
 from tests.unit.sql.catalog import Facts
 
 if TYPE_CHECKING:
@@ -16,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from airflow_hive_acid.sql.plans import Plan
+    from airflow_hive_acid.sql.model.plans import Plan
 
 pytestmark = pytest.mark.spark
 

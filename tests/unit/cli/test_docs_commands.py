@@ -13,7 +13,7 @@ import typer
 from airflow_hive_acid.cli.main import app
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^ *```(?:console|bash|shell)\n(.*?)^ *```", re.S | re.M)
 _SPAN = re.compile(r"(?<!`)`((?:airflow )?hive-acid [^`]+)`(?!`)")
 #: What stands in a sentence for something else; the rest of the command is checked.
@@ -94,7 +94,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_in_the_documents_is_one(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     wrong = [problem_of(command) for command in in_blocks(text)]

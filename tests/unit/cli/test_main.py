@@ -90,7 +90,7 @@ def test_directory_that_cannot_be_written_is_named(monkeypatch, capsys, tmp_path
 def test_command_that_needs_no_sql_does_not_pay_for_it():
     """Nor for Airflow or Spark, which no command imports."""
     code = (
-        "import sys, airflow_hive_acid.cli.main, airflow_hive_acid.engine.shows, airflow_hive_acid.metastore;"
+        "import sys, airflow_hive_acid.cli.main, airflow_hive_acid.engine.queries.shows, airflow_hive_acid.metastore;"
         "print(sorted({'airflow', 'pyspark', 'sqlglot', 'fsspec', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,7 +5,7 @@ import json
 from decimal import Decimal
 
 from airflow_hive_acid.cli.output import Format, print_rows
-from airflow_hive_acid.engine.results import Rows
+from airflow_hive_acid.engine.outcomes.results import Rows
 from airflow_hive_acid.format.jobs import Column
 
 ROWS = Rows(

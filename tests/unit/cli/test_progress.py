@@ -5,7 +5,13 @@ import io
 import pytest
 
 from airflow_hive_acid.cli.progress import progress
-from airflow_hive_acid.engine.events import JobFinished, SparkReady, SparkStarting, StatementStarted, TransactionOpened
+from airflow_hive_acid.engine.outcomes.events import (
+    JobFinished,
+    SparkReady,
+    SparkStarting,
+    StatementStarted,
+    TransactionOpened,
+)
 
 EVENTS = [
     SparkStarting(),

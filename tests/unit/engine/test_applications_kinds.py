@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_acid.engine.applications import SharedApplication
+from airflow_hive_acid.engine.applications.shared_application import SharedApplication
 from airflow_hive_acid.errors import JobFailedError
-from airflow_hive_acid.maintenance.worker_jobs import Application
+from airflow_hive_acid.maintenance.worker.jobs import Application
 
 ANY = Application()
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from airflow_hive_acid.engine.blocks import blocks, kind_of, needs_spark
+from airflow_hive_acid.engine.statements.blocks import blocks, kind_of, needs_spark
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Source
-from airflow_hive_acid.sql.statements import (
+from airflow_hive_acid.sql.model.statements import (
     Begin,
     Commit,
     CreateTable,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_acid.engine import Engine
-from airflow_hive_acid.engine.claiming import Once
-from airflow_hive_acid.engine.exports import Destination
+from airflow_hive_acid.engine.statements.exports import Destination
+from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
     InvalidArgumentsError,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_hive_acid.engine.java import find_spark_submit, parse_java_version, require_java
+from airflow_hive_acid.engine.applications.java import find_spark_submit, parse_java_version, require_java
 from airflow_hive_acid.errors import ConfigurationError
 
 

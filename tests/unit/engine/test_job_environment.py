@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.engine.job_environment import is_passed_on, job_environment, names_of
-from airflow_hive_acid.engine.launcher import make_spool
-from airflow_hive_acid.engine.spool import put
+from airflow_hive_acid.engine.applications.job_environment import is_passed_on, job_environment, names_of
+from airflow_hive_acid.engine.applications.launcher import make_spool
+from airflow_hive_acid.engine.applications.spool import put
 from airflow_hive_acid.filesystem.local import LocalFilesystem
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_acid.engine.launcher import SparkSubmitLauncher
-from airflow_hive_acid.engine.spool import SpoolSession
+from airflow_hive_acid.engine.applications.launcher import SparkSubmitLauncher
+from airflow_hive_acid.engine.applications.spool import SpoolSession
 from airflow_hive_acid.errors import BadRecordError, ConfigurationError, JobFailedError
 from airflow_hive_acid.format.jobs import JobSpec, Select
 
@@ -141,7 +141,7 @@ def test_application_that_is_never_ready_is_stopped(launcher):
 def impatient(monkeypatch):
     """Sessions that wait for a sign of life for half a second, and for a start and an end not much longer."""
     monkeypatch.setattr(
-        "airflow_hive_acid.engine.launcher.SpoolSession",
+        "airflow_hive_acid.engine.applications.launcher.SpoolSession",
         functools.partial(SpoolSession, silent_seconds=0.5, close_seconds=0.5),
     )
 
@@ -274,7 +274,7 @@ def test_process_that_forgets_its_session_leaves_no_driver(tmp_path, launcher):
     made = launcher()
     script = (
         "import threading, time, pathlib\n"
-        "from airflow_hive_acid.engine.launcher import SparkSubmitLauncher\n"
+        "from airflow_hive_acid.engine.applications.launcher import SparkSubmitLauncher\n"
         "from airflow_hive_acid.format.jobs import JobSpec, Select\n"
         f"s = SparkSubmitLauncher(master='local', program={made.program!r}, environment={dict(made.environment)!r},\n"
         f"                        log_directory=pathlib.Path({str(tmp_path)!r})).start()\n"

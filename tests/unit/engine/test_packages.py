@@ -4,7 +4,7 @@ import subprocess
 import sys
 import zipfile
 
-from airflow_hive_acid.engine.packages import cluster_package
+from airflow_hive_acid.engine.applications.package_zip import cluster_package
 
 
 def test_package_is_built_once_and_holds_what_a_job_imports(tmp_path):

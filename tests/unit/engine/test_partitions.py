@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlglot
 
-from airflow_hive_acid.engine.partitions import KnownPartitions, condition_of
+from airflow_hive_acid.engine.tables.partitions import KnownPartitions, condition_of
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, Partition, Table
 from airflow_hive_acid.metastore.catalog.partition_conditions import And, Compare, In, Or
-from airflow_hive_acid.sql.pruning import KEEP_ALL, PartitionFilter, partition_filter
+from airflow_hive_acid.sql.model.pruning import KEEP_ALL, PartitionFilter, partition_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

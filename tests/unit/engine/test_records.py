@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_acid.engine.records import RecordColumns, encoder, lines, static_partition
+from airflow_hive_acid.engine.streams.records import RecordColumns, encoder, lines, static_partition
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import RECORDS, Column
 

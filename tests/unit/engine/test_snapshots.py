@@ -1,11 +1,11 @@
 """What a job spec is told about a table."""
 
-from airflow_hive_acid.engine.snapshots import partition_refs, table_snapshot
+from airflow_hive_acid.engine.tables.snapshots import partition_refs, table_snapshot
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.catalog.formats import ORC
 from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, Partition, Table
-from airflow_hive_acid.sql.pruning import KEEP_ALL
+from airflow_hive_acid.sql.model.pruning import KEEP_ALL
 
 ACID = {"transactional": "true", "orc.compress": "ZLIB", "comment": "x"}
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from airflow_hive_acid import resources
-from airflow_hive_acid.engine.spark_conf import configuration, is_local, local_cores, write_properties
+from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, local_cores, write_properties
 from airflow_hive_acid.errors import ConfigurationError
 
 

@@ -6,13 +6,13 @@ import inspect
 
 import pytest
 
-from airflow_hive_acid.engine.stream_budget import Budget, Pressure, pressure
-from airflow_hive_acid.engine.stream_schema import Reconciled, fits, reconcile
+from airflow_hive_acid.engine.streams.budget import Budget, Pressure, pressure
+from airflow_hive_acid.engine.streams.columns import Reconciled, fits, reconcile
 from airflow_hive_acid.errors import InvalidArgumentsError, StreamSchemaError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.streams import SINK, StreamOptions, check_sink, open_question
 from airflow_hive_acid.settings import Settings, Source
-from airflow_hive_acid.spark.streaming import hive_acid_sink
+from airflow_hive_acid.spark.streaming.sink import hive_acid_sink
 
 TABLE = [Column("id", "bigint"), Column("name", "varchar(10)"), Column("price", "decimal(10,2)")]
 DAY = [Column("day", "date")]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import CorruptTableError, SnapshotTooOldError
-from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state, state_directories
+from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 
@@ -223,6 +223,9 @@ def test_history_that_was_compacted_away_is_an_error() -> None:
         state(["base_0000010_v0000020", "delta_0000011_0000011_0000"], reader(4))
     with pytest.raises(SnapshotTooOldError, match="begin a new transaction"):
         state(["base_0000010_v0000020"], reader(12, open_={7}))
+    with pytest.raises(SnapshotTooOldError, match="base_0000010_v0000020 has replaced"):
+        state(["base_0000010", "base_0000010_v0000020"], reader(4))
+    assert state(["base_0000010", "delta_1_1_0"], reader(4)).base is None, "an overwrite alone has replaced nothing yet"
 
 
 def test_an_overwrite_that_is_open_or_aborted_hides_nothing() -> None:
@@ -327,8 +330,12 @@ def test_only_directories_without_a_later_hives_mark_may_update_in_place() -> No
 
 
 def test_a_damaged_directory_name_is_an_error() -> None:
-    with pytest.raises(CorruptTableError, match=r"directory 'delta_5_3' is called like a base or delta"):
+    with pytest.raises(CorruptTableError) as refused:
         state(["delta_5_3"], reader(9))
+    assert str(refused.value) == (
+        "directory 'delta_5_3' is called like a base or delta, but its name cannot be read; "
+        "move it out of the table if it is not part of it"
+    )
 
 
 @dataclass
@@ -463,8 +470,21 @@ def test_history_that_is_gone_is_told_with_the_beginning_of_the_snapshot(aborted
     )
 
 
-def test_plain_files_have_any_name_and_begin_with_no_mark() -> None:
-    name = "delta_0000001_0000001_0000"
-    paths = ["X1", "_x", ".x", "000000_0", "sub/y"]
-    (found,) = state_directories([*(FileEntry(f"{name}/{path}", 1) for path in paths), FileEntry(f"{name}/empty", 0)])
-    assert [entry.path.removeprefix(f"{name}/") for entry in found.plain_files()] == ["000000_0", "X1", "sub/y"]
+def test_an_overwrite_counts_while_lower_write_ids_are_open() -> None:
+    """They write other partitions; of a compactor's base nobody could say that it holds what they wrote."""
+    names = ["delta_0000001_0000001_0000", "base_0000003"]
+    assert names_of(state(names, reader(4, open_={2})).inserts) == ["base_0000003"]
+    assert names_of(state([names[0], "base_1", "base_0000003_v0000009"], reader(4, open_={2})).inserts) == ["base_1"]
+
+
+def test_a_merged_delta_of_which_only_aborted_ids_are_new_ends_nothing() -> None:
+    names = ["base_0000002", "delta_0000002_0000003", "delta_0000004_0000004_0000"]
+    found = state(names, reader(4, aborted={3}))
+    assert names_of(found.inserts) == ["base_0000002", "delta_0000004_0000004_0000"]
+    assert found.obsolete == ()
+
+
+def test_statements_follow_each_other_each_with_its_deletes_first() -> None:
+    rows = [f"delta_0000005_0000005_{statement:04d}" for statement in range(3)]
+    found = state([*reversed(rows), *(f"delete_{name}" for name in rows)], reader(5))
+    assert names_of(found.deltas) == [name for row in rows for name in (f"delete_{row}", row)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,7 @@ def test_no_buckets_are_refused(values: Sequence[Any], types: list[str], buckets
         bucket_of(values, types, buckets)
 
 
-@pytest.mark.parametrize("kind", ["uniontype<int,string>", "interval_day_time", "void"])
+@pytest.mark.parametrize("kind", ["uniontype<int,string>", "interval_day_time", "void", "", "1"])
 def test_types_that_hive_does_not_store_are_refused(kind: str) -> None:
     with pytest.raises(UnsupportedStatementError, match=f"type {kind}"):
         bucket_hash([1], [kind])
@@ -158,3 +159,46 @@ def test_a_type_is_taken_apart_with_the_names_of_its_fields() -> None:
         ("dec", "decimal"),
     ):
         assert HiveType.parse(synonym) == HiveType(name)
+
+
+def test_all_rows_are_in_the_bucket_of_a_table_that_has_one() -> None:
+    assert {bucket_of([value], ["string"], 1) for value in ("a", "b", None)} == {0}
+
+
+def test_a_bucket_goes_by_the_version_of_the_table() -> None:
+    """In version 1 the hash of an int is the int."""
+    assert [bucket_of([value], ["int"], 8, 1) for value in range(10)] == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]
+    assert [bucket_of([value], ["int"], 8) for value in range(10)] != [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]
+
+
+def test_half_a_character_counts_with_its_bytes() -> None:
+    assert bucket_hash(["\ud800"], ["string"]) == murmur3(b"\xed\xa0\x80")
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_the_clock_of_the_machine_changes_no_bucket(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timestamp counts by its own clock, one with a zone by its instant."""
+    values = [datetime(2024, 7, 1, 12), datetime(2024, 7, 1, 12, tzinfo=UTC)]
+    types = ["timestamp", "timestamp with local time zone"]
+    expected = bucket_hash([Instant(1719835200, 0)] * 2, types)
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert bucket_hash(values, types) == expected
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(("nanos", "digits"), [(721_000_000, b"\x7f"), (821_000_000, b"\x8f\x80")], ids=["127", "128"])
+def test_digits_of_a_fraction_take_one_byte_up_to_127(nanos: int, digits: bytes) -> None:
+    """Hive writes the nine digits in reverse, as Hadoop's number of variable length."""
+    assert bucket_hash([Instant(0, nanos)], ["timestamp"]) == murmur3(b"\x80\0\0\0" + digits)
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_version_1_counts_days_before_october_1582_by_the_julian_calendar(month: int) -> None:
+    """In 1501 it was ten days behind: the day that a timestamp shows came ten days later by today's calendar."""
+    seconds = int((datetime(1501, month, 15) + timedelta(days=10) - datetime(1970, 1, 1)).total_seconds())
+    folded = (seconds << 30 >> 32 ^ seconds << 30) & 0xFFFFFFFF
+    assert bucket_hash([datetime(1501, month, 15)], ["timestamp"], 1) == folded - (folded >> 31 << 32)

@@ -90,6 +90,7 @@ def test_a_range_ends_below_the_first_open_write_id() -> None:
     assert checked_range("d.t", seen, 12, None) == 11, "nothing can be read yet"
     assert checked_range("d.t", seen, 13, None) == 14, "what is open below is no part of it"
     assert checked_range("d.t", seen, 13, 13) == 13
+    assert checked_range("d.t", seen, 30, None) == 29, "no write id of it is given yet"
     with pytest.raises(ChangesNotCompleteError, match=r"up to write id 14 .* write ids 12 are open; read up to 11 now"):
         checked_range("d.t", seen, 5, 14)
     with pytest.raises(ChangesNotCompleteError, match="later ones are not given yet; read up to 20 now"):

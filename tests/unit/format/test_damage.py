@@ -47,6 +47,17 @@ def test_empty_files_without_acid_columns_are_what_hive_leaves() -> None:
     assert found.original_files() == ()
 
 
+def test_side_files_of_the_branches_of_a_union_are_no_rows_either() -> None:
+    name = "delta_0000005_0000005_0000"
+    found = damage_of(directory(name, **{f"HIVE_UNION_SUBDIR_1/{VERSION}": 1}))
+    assert found is not None
+    assert found.path == name
+    assert (
+        damage_of(directory(name, **{f"HIVE_UNION_SUBDIR_1/{VERSION}": 1, "HIVE_UNION_SUBDIR_1/bucket_00000": 9}))
+        is None
+    )
+
+
 def test_only_files_that_may_be_copies_of_each_other_are_looked_at() -> None:
     listed = [
         directory("delta_0000005_0000005_0000", bucket_00000=700, bucket_00001=650),

@@ -1,4 +1,4 @@
-"""docs/format.md is enough for a stranger: the reader made from it alone agrees with Hive.
+"""docs/explanation/format.md is enough for a stranger: the reader made from it alone agrees with Hive.
 
 ``examples/minimal_reader.py`` uses nothing of this package. Each table below was written by a real Hive 4, which also
 said what it reads there.

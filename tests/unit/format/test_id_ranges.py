@@ -64,6 +64,34 @@ def test_the_value_survives_copying_and_says_what_it_is() -> None:
     assert not NO_IDS
 
 
+def test_of_many_ranges_the_first_twenty_are_shown() -> None:
+    """It stands in messages and logs."""
+    odd = ",".join(map(str, range(1, 40, 2)))
+    assert repr(IdRanges.of(range(1, 40, 2))) == f"IdRanges({odd})"
+    assert repr(IdRanges.of(range(1, 42, 2))) == f"IdRanges({odd},…)"
+
+
+def test_ranges_with_one_end_in_common_are_different_sets() -> None:
+    assert IdRanges([(1, 5)]) != IdRanges([(1, 3)])
+    assert IdRanges([(1, 5)]) != IdRanges([(3, 5)])
+
+
+def test_what_is_no_whole_number_is_no_id() -> None:
+    ids = IdRanges([(1, 5)])
+    assert [other in ids for other in ("3", None, 2.5)] == [False] * 3
+    assert 3 not in NO_IDS
+
+
+def test_a_set_that_stays_the_same_is_not_copied() -> None:
+    """A snapshot may have a hundred thousand ranges, and is cut at its mark for each table."""
+    ids = IdRanges([(2, 5), (9, 9)])
+    assert ids.between(2, 9) is ids
+    assert ids.up_to(9) is ids
+    assert ids | NO_IDS is ids
+    assert NO_IDS | ids is ids
+    assert [list(ids.between(*ends)) for ends in ((3, 9), (2, 8), (6, 9))] == [[3, 4, 5, 9], [2, 3, 4, 5], [9]]
+
+
 @given(IDS, IDS, st.integers(0, 45))
 def test_short_and_full_text_are_the_same_list(opened: frozenset[int], aborted: frozenset[int], mark: int) -> None:
     written = ValidWriteIdList(mark, opened, aborted - opened, None, "d.t")

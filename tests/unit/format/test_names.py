@@ -62,6 +62,8 @@ def test_names_are_padded_like_hives() -> None:
         ("base_-9223372036854775808", AcidDirectory(BASE, -(2**63), -(2**63))),
         ("delta_0000003_0000003_0001", AcidDirectory(DELTA, 3, 3, 1)),
         ("delta_3_4", AcidDirectory(DELTA, 3, 4)),
+        ("base_9223372036854775807", AcidDirectory(BASE, 0, 2**63 - 1)),
+        (f"base_{'0' * 39}5", AcidDirectory(BASE, 0, 5)),
         ("delta_0000001_0000004_v0000008", AcidDirectory(DELTA, 1, 4, None, 8)),
         ("delta_10000001_10000001_0000", AcidDirectory(DELTA, 10000001, 10000001, 0)),
         ("delete_delta_0000002_0000002_0003_v0000009", AcidDirectory(DELETE_DELTA, 2, 2, 3, 9)),
@@ -88,6 +90,13 @@ def test_a_directory_name_says_what_is_inside(name: str, expected: AcidDirectory
         "base_0000005_v",
         "ds=1",
         "_tmp_1",
+        f"base_{2**63}",
+        f"base_-{2**63 + 1}",
+        f"delta_1_{2**63}",
+        f"delta_1_1_{2**63}",
+        f"base_1_v{2**63}",
+        f"base_{'0' * 40}5",
+        f"delta_{'9' * 5000}_{'9' * 5000}",
     ],
 )
 def test_other_names_are_no_acid_directories(name: str) -> None:

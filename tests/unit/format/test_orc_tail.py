@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def test_a_sound_end_has_nothing_wrong_and_says_its_events() -> None:
     for tail in (
         tail_of(whole), tail_of(whole, before=b"data"), tail_of(zlib_chunk(whole), 1),
         tail_of(zlib_chunk(whole[:40]) + zlib_chunk(whole[40:], original=True), 1),
+        tail_of(zlib_chunk(whole[:40], original=True) + zlib_chunk(whole[40:]), 1),
     ):  # fmt: skip
         assert damage_in(tail, 4711) is None
         assert event_counts(tail) == EventCounts(300, 0, 0)
@@ -128,7 +130,9 @@ def test_an_end_that_is_none_is_told_with_the_size_of_the_file() -> None:
     none = "its 4711 bytes do not end in the footer of an ORC file ({})"
     assert damage_in(b"", 4711) == none.format("no ORC file")
     assert damage_in(whole[:-1], 4711) == none.format("no ORC file")
-    assert damage_in(whole[20:], 4711) == none.format("a part of the footer is missing")
+    assert damage_in(b"data ORC\x02", 4711) == none.format("no ORC file")
+    for gone in (1, 2, 20):
+        assert damage_in(whole[gone:], 4711) == none.format("a part of the footer is missing")
     assert damage_in(tail_of(b"\x0b" + footer()), 4711) == none.format("field type 3 is not known")
     assert damage_in(tail_of(message((6, b"x"))), 4711) == none.format("a number is expected")
     assert damage_in(tail_of(message((3, 1))), 4711) == none.format("a text is expected")
@@ -146,6 +150,7 @@ def test_what_cannot_be_read_here_may_be_sound() -> None:
 def test_fields_of_fixed_length_are_passed_over() -> None:
     fixed = varint(20 << 3 | 1) + b"12345678" + varint(21 << 3 | 5) + b"1234"
     assert event_counts(tail_of(fixed + footer())) == EventCounts(300, 0, 0)
+    assert row_count(tail_of(fixed + message((6, 300)))) == 300
 
 
 def test_a_footer_unpacks_to_no_more_than_a_bound() -> None:
@@ -167,7 +172,9 @@ def test_a_footer_unpacks_to_no_more_than_a_bound() -> None:
 def test_a_chunk_that_ends_in_the_middle_is_no_footer() -> None:
     packed = zlib_chunk(footer())
     cut = (len(packed) - 5 << 1).to_bytes(3, "little") + packed[3:-2]
-    assert "ends in the middle" in str(damage_in(tail_of(cut, 1), 9))
+    assert damage_in(tail_of(cut, 1), 9) == (
+        "its 9 bytes do not end in the footer of an ORC file (a compressed part of the footer ends in the middle)"
+    )
     assert event_counts(tail_of(cut, 1)) is None
 
 
@@ -177,3 +184,29 @@ def test_a_number_has_64_bits_at_most() -> None:
     assert "a number has more than 64 bits" in str(damage_in(tail_of(footer(rows=1 << 70)), 9))
     tail = tail_of(zlib_chunk(b"\xff" * (MAX_FOOTER_BYTES - 1)), 1)
     assert "a number has more than 64 bits" in str(damage_in(tail, 9))
+
+
+def test_a_number_that_is_not_written_is_0() -> None:
+    """As protobuf has it: an empty stripe, a file without rows, a footer that is not compressed."""
+    empty_stripe = message((3, message((1, 7)))) + footer()
+    assert damage_in(tail_of(empty_stripe), 9) is None
+    assert row_count(tail_of(empty_stripe)) == 300
+    no_rows = message((6, 0), (7, b""), (7, message((1, 4))))
+    assert damage_in(tail_of(no_rows), 9) is None
+    some_rows = message((6, 5), (3, message((5, 5))), (7, b""))
+    assert damage_in(tail_of(some_rows), 9) == (
+        "the numbers of its rows differ: its footer says 5, its stripes says 5, its statistics says 0"
+    )
+    postscript = message((1, len(footer())), (8000, b"ORC"))
+    assert row_count(footer() + postscript + bytes([len(postscript)])) == 300
+
+
+def test_a_chunk_is_not_unpacked_beyond_the_bound() -> None:
+    bomb = tail_of(zlib_chunk(b"\0" * (16 * MAX_FOOTER_BYTES)), 1)
+    assert len(bomb) < 2 * TAIL_BYTES
+    tracemalloc.start()
+    try:
+        assert event_counts(bomb) is None
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_FOOTER_BYTES
+    finally:
+        tracemalloc.stop()

@@ -101,6 +101,17 @@ def test_what_a_name_of_the_txn_tables_may_mean(stored: str, meant: tuple[str, .
     assert is_escaped_twice(stored) == (len(meant) == 2)
 
 
+def test_a_name_in_a_lock_that_was_escaped_once_is_the_catalogs() -> None:
+    assert from_lock_name("ds=100%25") == "ds=100%25"
+    assert from_lock_name("ds=100%2525") == "ds=100%25"
+
+
+def test_names_with_escapes_are_the_same_only_if_one_is_the_other_escaped_again() -> None:
+    assert may_be_same("ds=a%2Fb", "ds=a%252Fb")
+    assert not may_be_same("ds=a%2Fb", "ds=c")
+    assert not may_be_same("ds=a%2Fb", "ds=a%2Fc")
+
+
 def test_specs_overlap_unless_they_give_one_column_two_values() -> None:
     """Every name of some of three columns against every other, in every order, beside the rule in words."""
     partitions = [dict(zip("abc", values, strict=True)) for values in itertools.product("12", repeat=3)]

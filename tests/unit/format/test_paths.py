@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
-from airflow_hive_acid.format.paths import Location, is_inside, join, parse_location, relative_to, require_inside
+from airflow_hive_acid.format.paths import (
+    Location,
+    heads,
+    is_inside,
+    join,
+    parse_location,
+    relative_to,
+    require_inside,
+    spellings,
+    spellings_around,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +52,7 @@ def test_inside(root: str, path: str) -> None:
         ("/w/t", "/w/t/../u"),
         ("/w/t", "/w/t/x/../y"),
         ("/w/t", "/w/t/%2e%2E/u"),
+        ("/w/t", "/w/t/%2E/u"),
         ("/w/../w/t", "/w/t/x"),
         ("/w/t", "hdfs://nn/w/t/x"),
         ("hdfs://nn/w/t", "hdfs://other/w/t/x"),
@@ -74,6 +85,7 @@ def test_joining_adds_segments_and_keeps_the_spelling() -> None:
     assert join("file:///w/t/", "ds=a%2Fb/h=1", "delta_1") == "file:///w/t/ds=a%2Fb/h=1/delta_1"
     assert join("/w") == "/w"
     assert join("s3a://b", "x") == "s3a://b/x"
+    assert join("/w/X//", "x") == "/w/X/x"
 
 
 @pytest.mark.parametrize("part", ["", "/x", "x/", "x//y", "..", "x/../y", "."])
@@ -120,3 +132,43 @@ def test_a_location_is_taken_apart() -> None:
     with pytest.raises(InvalidArgumentsError) as part:
         join("/w/", "a", "b//c")
     assert str(part.value) == "cannot append 'b//c' to /w/: every segment must be a name"
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("/w/t", ("file:", "", "file:/localhost")),
+        ("file://localhost/w", ("file:", "", "file:/localhost")),
+        ("file://nas/w", ("file:/nas",)),
+        ("s3://b/w", ("s3a:/b", "s3:/b", "s3n:/b")),
+        ("abfs://c@account/w", ("abfss:/c@account", "abfs:/c@account")),
+        ("wasb://c@account", ("wasbs:/c@account", "wasb:/c@account")),
+        ("gs://b/w", ("gs:/b",)),
+        ("hdfs:///w", ("hdfs:",)),
+        ("hdfs://nn/w", ("hdfs:/nn", "hdfs:/nn:8020")),
+        ("hdfs://nn:8020/w", ("hdfs:/nn", "hdfs:/nn:8020")),
+        ("hdfs://NN:8020/w", ("hdfs:/nn", "hdfs:/nn:8020", "hdfs:/NN:8020")),
+        ("hdfs://nn:9000/w", ("hdfs:/nn:9000",)),
+        ("hdfs://NN:9000/w", ("hdfs:/nn:9000", "hdfs:/NN:9000")),
+        ("viewfs://Cluster/w", ("viewfs:/Cluster",)),
+    ],
+)
+def test_one_place_has_several_heads_slashes_counted_once(location: str, expected: tuple[str, ...]) -> None:
+    """Schemes of one store, with and without the port that HDFS has if none is told, in the usual letters first."""
+    assert heads(location) == expected
+
+
+def test_a_place_is_spelled_with_each_head_and_one_slash_at_its_end() -> None:
+    assert spellings("/w//t/") == ("file:/w/t/", "/w/t/", "file:/localhost/w/t/")
+    assert spellings("hdfs://nn/w/ds=a%2Fb") == ("hdfs:/nn/w/ds=a%2Fb/", "hdfs:/nn:8020/w/ds=a%2Fb/")
+    assert spellings("gs://b") == ("gs:/b/",)
+    with pytest.raises(UnsafePathError):
+        spellings("w/t")
+
+
+def test_around_a_place_are_all_directories_above_it_and_not_itself() -> None:
+    assert spellings_around("gs://b/w/t/ds=1") == ("gs:/b/", "gs:/b/w/", "gs:/b/w/t/")
+    assert spellings_around("/w/t") == (
+        "file:/", "file:/w/", "/", "/w/", "file:/localhost/", "file:/localhost/w/",
+    )  # fmt: skip
+    assert spellings_around("gs://b") == ()

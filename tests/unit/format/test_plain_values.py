@@ -103,3 +103,9 @@ def test_a_value_is_shown_short_and_in_plain_letters() -> None:
     assert shown("x" * 100) == repr("x" * 100)
     assert shown("x" * 101) == repr("x" * 100)
     assert shown(None) == "None"
+
+
+def test_an_unknown_kind_is_told_by_the_last_name_of_its_place() -> None:
+    with pytest.raises(ValueError, match="unknown") as refused:
+        build(Left | Right, {"kind": "up"}, "JobSpec.step.side")
+    assert str(refused.value) == "JobSpec.step.side: unknown side 'up'"

@@ -28,6 +28,7 @@ def fold(*rows: Row) -> OpenTxns:
 @pytest.mark.conformance("T01")
 def test_a_fresh_schema_has_no_txns() -> None:
     assert fold(SEED) == OpenTxns(NO_IDS, NO_IDS, 0, None, 0)
+    assert fold() == fold(SEED)
 
 
 @pytest.mark.conformance("T02")
@@ -49,6 +50,13 @@ def test_ids_missing_below_a_young_row_count_as_open() -> None:
     assert folded.open == {2, 3, 4}
     assert folded.min_open == 2
     assert str(read_txn_list(folded)) == "5:2:2,3,4:"
+    assert fold(SEED, (1, "o", 0, OLD), (5, "c", 0, YOUNG)).min_open == 1, "the smallest stays the smallest"
+    assert fold(SEED, (1, "c", 0, YOUNG), (2, "c", 0, YOUNG)).min_open is None, "none is missing"
+
+
+@pytest.mark.parametrize(("age", "opened"), [(999, {1, 2}), (1000, set())])
+def test_a_row_is_young_until_it_is_as_old_as_the_timeout(age: int, opened: set[int]) -> None:
+    assert fold(SEED, (3, "c", 0, age)).open == opened
 
 
 def test_ids_missing_below_an_old_row_never_were() -> None:
@@ -70,6 +78,9 @@ def test_a_reader_sees_its_own_txn_and_none_after_it() -> None:
     assert str(mine) == "6:5:5:3"
     assert mine.is_valid(6)
     assert not mine.is_valid(8)
+    first = fold(SEED, (1, "o", 0, OLD), (2, "o", 0, OLD))
+    assert str(read_txn_list(first, current_txn=1)) == "1:9223372036854775807::"
+    assert str(read_txn_list(first)) == "2:1:1,2:"
 
 
 @st.composite
@@ -130,6 +141,14 @@ def test_without_any_valid_id_nothing_above_the_lowest_exception_is_shown() -> N
     txns = ValidTxnList(14, frozenset({12}), frozenset({11}))
     assert str(fold_write_ids("d.t", [(11, 5), (12, 6)], txns, 7)) == "d.t:5:9223372036854775807::5"
     assert str(fold_write_ids("d.t", [(12, 5), (11, 6)], txns, 7)) == "d.t:5:5:5:"
+    for opened, aborted, mark in (({11, 12}, set(), "5:5:5:"), (set(), {11, 12}, "5:9223372036854775807::5")):
+        txns = ValidTxnList(14, frozenset(opened), frozenset(aborted))
+        assert str(fold_write_ids("d.t", [(11, 5), (12, 6)], txns, 7)) == f"d.t:{mark}", "all of one kind"
+
+
+def test_the_first_write_id_of_a_table_is_a_mark_like_any_other() -> None:
+    """Write id 2 is given to a txn that the snapshot is older than."""
+    assert str(fold_write_ids("d.t", [(9, 1), (20, 2)], ValidTxnList(10), 3)) == "d.t:1:9223372036854775807::"
 
 
 @pytest.mark.rule("R11")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.id_ranges import IdRanges
 from airflow_hive_acid.format.write_ids import (
     MAX_ID,
     RangeValidity,
@@ -143,7 +144,8 @@ def test_the_cleaners_list_stops_at_the_compaction_it_cleans_up_after() -> None:
     assert cleaner.range_validity(5, 7) is NONE
     assert cleaner.range_validity(1, 6) is SOME
     assert cleaner.range_validity(4, 6) is ALL
-    assert reader.for_cleaner().high_watermark == 9
+    assert str(cleaner) == "d.t:6:8::3", "the smallest open id is told although it is above the mark"
+    assert str(reader.for_cleaner()) == "d.t:9:8:8:3,7"
 
 
 def test_history_is_needed_from_the_first_open_or_next_id() -> None:
@@ -184,3 +186,11 @@ def test_an_unreadable_list_is_shown_from_its_beginning(length: int) -> None:
         f"{text if length == 120 else text[:120] + '…'!r} is no list of valid ids; expected "
         "[db.table:]highWatermark:minOpen:open,…:aborted,…"
     )
+
+
+def test_ids_that_come_as_a_set_are_kept_as_ranges() -> None:
+    """Made once, and not for each question."""
+    for written in (ValidTxnList(9, ids(1, 2, 3), ids(5, 6)), ValidWriteIdList(9, ids(1, 2, 3), ids(5, 6))):
+        assert (written.open, written.aborted) == (IdRanges([(1, 3)]), IdRanges([(5, 6)]))
+        assert written.open_ids is written.open
+        assert written.aborted_ids is written.aborted

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hive_acid.filesystem import FileInfo
 from airflow_hive_acid.format.write_ids import MAX_ID, fold_open_txns
-from airflow_hive_acid.maintenance.cleaner_rules import (
+from airflow_hive_acid.maintenance.cleaner.rules import (
     CleaningDecision,
     TxnFate,
     Verdict,

@@ -10,7 +10,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import parse_original_file
-from airflow_hive_acid.maintenance.conversion import name_originals
+from airflow_hive_acid.maintenance.warehouse.conversion import name_originals
 from airflow_hive_acid.metastore.catalog.model import Table
 
 if TYPE_CHECKING:

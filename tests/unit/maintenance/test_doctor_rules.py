@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
-from airflow_hive_acid.format.orc_tail import row_count
-from airflow_hive_acid.format.row_counts import CountedRows, count_live
+from airflow_hive_acid.format.row_counts import CountedRows
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.maintenance.doctor_rules import (
+from airflow_hive_acid.maintenance.doctor.rules import (
     Check,
     Finding,
     judge_compaction,
@@ -35,7 +31,6 @@ from airflow_hive_acid.metastore.locks.listing import TxnRow
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_hive_acid.format.acid_state import AcidState
 
 NOW, TIMEOUT = 1_000_000, 300_000
 
@@ -407,39 +402,6 @@ def test_what_was_replaced_does_not_end_the_look_for_what_is_gone() -> None:
     assert [f.place for f in judge_published("file:/t", state, published)] == [f"file:/t/{gone}"]
 
 
-def state_of(high: int, *paths: str) -> AcidState:
-    return acid_state([FileEntry(path, 9) for path in paths], ValidWriteIdList(high, table="db.t"), ValidTxnList(99))
-
-
-BASE, DELTA, DELETES = "base_0000002/bucket_00000", "delta_0000003_0000003_0000/", "delete_delta_0000004_0000004_0000/"
-VERSIONS = ("base_0000002/_orc_acid_version", f"{DELTA}_orc_acid_version", f"{DELETES}_orc_acid_version")
-
-
-@pytest.mark.parametrize(
-    ("paths", "live"),
-    [
-        ((BASE, f"{DELTA}bucket_00000", f"{DELTA}bucket_00001", f"{DELETES}bucket_00000"), 20),
-        ((BASE, f"{DELTA}bucket_00000", f"{DELETES}bucket_00000"), 10),
-        ((BASE, f"{DELTA}bucket_00000", f"{DELTA}bucket_00001"), 30),
-        ((BASE, f"{DELTA}bucket_00009"), None),
-        ((f"{DELTA}000000_0", BASE), None),
-        (("000000_0",), None),
-        ((BASE, "delta_0000003_0000004/bucket_00000"), None),
-        ((BASE, "base_0000001/bucket_00009"), 10),
-    ],
-    ids=["whole", "bucket gone", "deletes gone", "end unknown", "loaded", "original", "batch", "replaced"],
-)  # fmt: skip
-def test_rows_are_those_of_inserts_less_deletes_where_all_ends_tell(paths: tuple[str, ...], live: int | None) -> None:
-    there = {path.partition("/")[0] for path in paths}
-    state = state_of(9, *paths, *(version for version in VERSIONS if version.partition("/")[0] in there))
-    assert count_live(state, lambda entry: None if entry.path.endswith("9") else 10) == live
-
-
-def test_an_older_hives_deltas_do_not_say_how_many_rows_there_are() -> None:
-    state = acid_state([FileEntry("delta_0000003_0000003_0000/bucket_00000", 9)], ValidWriteIdList(9), ValidTxnList(99))
-    assert count_live(state, lambda _: 10) is None
-
-
 def test_other_rows_than_the_catalog_counts_are_told_with_what_may_be_gone() -> None:
     for counted, live in ((None, 3), (CountedRows(3, claimed=True), None), (CountedRows(3, claimed=False), 3)):
         assert judge_rows("file:/t", counted, live) is None
@@ -459,31 +421,3 @@ def test_other_rows_than_the_catalog_counts_are_told_with_what_may_be_gone() -> 
         "the catalog counts 2 rows and calls that exact, the files hold 3: files with delete events may be gone, and "
         f"deleted rows are back, {wrong}"
     )
-
-
-def test_the_number_that_a_hive_has_kept_is_that_of_its_files() -> None:
-    """Every unpartitioned table that Hive 4.1 left for the tests, with the number of rows in its own metastore."""
-    compared, differ = 0, set()
-    for script in sorted((Path(__file__).parents[2] / "fixtures").glob("*/*/metastore.sql")):
-        stage, text = script.parent, script.read_text()
-        if not (stage / "snapshot.json").exists():
-            continue
-        snapshot = json.loads((stage / "snapshot.json").read_text())
-        tables = re.findall(r'public."TBLS" .*? VALUES \((\d+), .*?\'(\w+)\', \'MANAGED_TABLE\'', text)
-        counts = dict(re.findall(r'"TABLE_PARAMS" .*? VALUES \((\d+), \'numRows\', \'(\d+)\'', text))
-        for table_id, table in tables:
-            root = stage / "tree" / table
-            ids = ValidWriteIdList.parse(snapshot.get(table, {}).get("reader_write_ids", ""))
-            if table_id not in counts or not root.exists() or ids.open_ids or any(root.glob("*=*")):
-                continue
-            files = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
-            listing = [FileEntry(path, file.stat().st_size) for path, file in files.items()]
-            state = acid_state(listing, ids, ValidTxnList.parse(snapshot["valid_txn_list"]))
-            live = count_live(state, lambda entry, files=files: row_count(files[entry.path].read_bytes()))  # type: ignore[misc]
-            if live is not None:
-                compared += 1
-                if live != int(counts[table_id]):
-                    differ.add(f"{stage.parent.name}/{stage.name} {table}")
-    # A Hive that compacts what LOAD DATA brought calls the 0 rows of before exact.
-    assert differ == {"load_data/3_minor_uncleaned t"}
-    assert compared > 40

@@ -11,17 +11,16 @@ from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.maintenance.decisions import Decision, Kind
-from airflow_hive_acid.maintenance.directories import DirectorySizes
-from airflow_hive_acid.maintenance.initiator_rules import (
+from airflow_hive_acid.maintenance.initiator.rules import (
     CandidateFacts,
     Rule,
     Skip,
     decide,
-    no_auto_compaction,
     skip_reason,
     urgency,
 )
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults
+from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes
 from airflow_hive_acid.metastore.catalog.model import Table
 from airflow_hive_acid.metastore.compaction.horizon import Holder
 from airflow_hive_acid.metastore.compaction.measures import Measure
@@ -363,13 +362,3 @@ def test_what_is_left_alone_names_its_rule_and_what_is_in_the_way(
     changes: dict[str, object], skip: Skip | None
 ) -> None:
     assert skip_reason(facts(**changes)) == skip
-
-
-def test_who_switches_automatic_compaction_off_is_told_apart() -> None:
-    on, off = {"NO_AUTO_compaction": "false"}, {"no_auto_compaction": "TRUE "}
-    assert no_auto_compaction({}, {}) is None
-    assert no_auto_compaction({}, off) == "table"
-    assert no_auto_compaction(off, {}) == "database"
-    assert no_auto_compaction(off, on) == "database"
-    assert no_auto_compaction(on, off) is None
-    assert no_auto_compaction({}, on) is None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_acid.maintenance import health
-from airflow_hive_acid.maintenance.health import Level, findings, judge
+from airflow_hive_acid.maintenance.measures import health
+from airflow_hive_acid.maintenance.measures.health import Level, findings, judge
 from airflow_hive_acid.metastore.compaction.model import CompactionState
 from airflow_hive_acid.metastore.listing.metrics import (
     DeltaCount,
@@ -184,8 +184,8 @@ def test_what_is_well_tells_from_where_on_it_is_not() -> None:
 
 
 def test_the_manual_names_every_metric_that_has_a_threshold_and_its_setting() -> None:
-    manual = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
-    table = manual[manual.index("### Metrics") : manual.index("**In Airflow's metrics.**")]
+    manual = (Path(__file__).parents[3] / "docs" / "how-to" / "metrics.md").read_text()
+    table = manual[manual.index("# Metrics") : manual.index("**In Airflow's metrics.**")]
     for name, rule in health._RULES.items():
         assert f"`{name}`" in table
         for limit in rule.limits(Settings()):

@@ -3,11 +3,11 @@
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.table_kinds import property_of
 from airflow_hive_acid.maintenance.thresholds import (
     CleanerThresholds,
     InitiatorThresholds,
     job_defaults,
-    property_of,
     threshold_overrides,
 )
 from airflow_hive_acid.settings import Settings, Source

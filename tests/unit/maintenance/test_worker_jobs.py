@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.maintenance.worker_jobs import Application, application_for, run_as, table_properties
+from airflow_hive_acid.maintenance.worker.jobs import Application, application_for, run_as, table_properties
 from airflow_hive_acid.metastore.catalog.model import Table
 from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType, Resource
 from airflow_hive_acid.settings import Settings, Source

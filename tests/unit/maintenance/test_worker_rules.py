@@ -10,7 +10,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError, PublishError
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry, acid_state, state_directories
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.maintenance.worker_rules import (
+from airflow_hive_acid.maintenance.worker.rules import (
     check_result,
     is_enough,
     needs_cleaning,

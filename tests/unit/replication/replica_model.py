@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.metastore.catalog.thrift.objects import Storage, TableObject
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
-from airflow_hive_acid.replication.events import EventKind, ReplicationEvent
-from airflow_hive_acid.replication.state_ids import ObjectState, may_drop, may_import
-from airflow_hive_acid.replication.tasks import (
+from airflow_hive_acid.replication.dumps.state_ids import ObjectState, may_drop, may_import
+from airflow_hive_acid.replication.events.event import EventKind, ReplicationEvent
+from airflow_hive_acid.replication.events.tasks import (
     CopyCommand,
     DropDatabaseCommand,
     DropPartitionCommand,
@@ -29,7 +29,7 @@ from airflow_hive_acid.replication.tasks import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from airflow_hive_acid.replication.tasks import ReplicationTask
+    from airflow_hive_acid.replication.events.tasks import ReplicationTask
 
 DATABASE = "d"
 _OF_TXNS = (EventKind.OPEN_TXN, EventKind.COMMIT_TXN, EventKind.ABORT_TXN)

@@ -18,7 +18,7 @@ from airflow_hive_acid.errors import CorruptTableError, ReplicaDivergedError, Sn
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.names import base_name, delete_delta_name, delta_name, parse_directory
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hive_acid.replication.acid_plan import Plan, ReplicaView, SourceView, leftovers, plan
+from airflow_hive_acid.replication.acid.plan import Plan, ReplicaView, SourceView, leftovers, plan
 
 if TYPE_CHECKING:
     import random

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_hive_acid.replication.collapse import CollapsedEvent, collapse, one_by_one, settled_position
-from airflow_hive_acid.replication.events import EventKind as K
-from airflow_hive_acid.replication.exim import EximReplicationTaskFactory, merge_syncs
-from airflow_hive_acid.replication.factories import create_tasks
-from airflow_hive_acid.replication.tasks import TaskSettings
+from airflow_hive_acid.replication.events.collapse import CollapsedEvent, collapse, one_by_one, settled_position
+from airflow_hive_acid.replication.events.event import EventKind as K
+from airflow_hive_acid.replication.events.exim_tasks import EximReplicationTaskFactory, merge_syncs
+from airflow_hive_acid.replication.events.factories import create_tasks
+from airflow_hive_acid.replication.events.tasks import TaskSettings
 from tests.unit.replication.replica_model import Held, Replica, Source, content, name_of, table_object
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_acid.errors import CopyFailedError, CorruptDumpError, UnsafePathError
 from airflow_hive_acid.filesystem import AnyFilesystem
-from airflow_hive_acid.replication.copying import BUFFER, FileCopy, checksum_of, copy_files
+from airflow_hive_acid.replication.dumps.copies import BUFFER, FileCopy, checksum_of, copy_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_hive_acid.errors import CorruptDumpError
 from airflow_hive_acid.metastore.catalog.thrift.objects import Storage, TableObject
-from airflow_hive_acid.replication import dump
+from airflow_hive_acid.replication.dumps import dump
 
 TABLE = TableObject(
     db="w", name="t", id=7, owner="ann", owner_type="USER", created=5, last_access=6, retention=0,

@@ -18,9 +18,9 @@ from airflow_hive_acid.errors import CorruptEventStoreError, InvalidArgumentsErr
 from airflow_hive_acid.filesystem import AnyFilesystem, open_filesystem
 from airflow_hive_acid.filesystem.local import LocalFilesystem
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
-from airflow_hive_acid.replication.event_segments import Segment, chain, decode_segment, encode_segment, to_merge
-from airflow_hive_acid.replication.event_store import EventStore
-from airflow_hive_acid.replication.events import EventSource, read_after
+from airflow_hive_acid.replication.events.event import EventSource, read_after
+from airflow_hive_acid.replication.events.segments import Segment, chain, decode_segment, encode_segment, to_merge
+from airflow_hive_acid.replication.events.store import EventStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -315,7 +315,7 @@ def test_a_copy_that_is_killed_at_any_step_is_completed_by_the_next(tmp_path: Pa
         first = EventStore(Dying(power), root, segment_events=3)
         power.left = steps
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("airflow_hive_acid.replication.event_store.MERGE_FROM", 2)
+            patch.setattr("airflow_hive_acid.replication.events.store.MERGE_FROM", 2)
             try:
                 for upto in (1, 2, 3, 4, 9, 10, 11, 23):
                     first.copy_from(log, upto=upto)

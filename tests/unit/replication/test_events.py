@@ -23,10 +23,10 @@ from airflow_hive_acid.metastore.catalog.thrift.objects import (
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications import events as written
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
-from airflow_hive_acid.replication.decoding import NOT_REPLICATED, decode_event
-from airflow_hive_acid.replication.events import EventKind as K
-from airflow_hive_acid.replication.events import in_sequence, read_after
-from tests.integration.catalog.conftest import parse_dump
+from airflow_hive_acid.replication.events.decoder import NOT_REPLICATED, decode_event
+from airflow_hive_acid.replication.events.event import EventKind as K
+from airflow_hive_acid.replication.events.event import in_sequence, read_after
+from tests.integration.metastore.catalog.conftest import parse_dump
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 PLAIN = "json-0.2"

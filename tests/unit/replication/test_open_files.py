@@ -11,7 +11,7 @@ import pytest
 from airflow_hive_acid.errors import CorruptTableError
 from airflow_hive_acid.format.acid_state import FileEntry
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.replication.open_files import settled
+from airflow_hive_acid.replication.dumps.open_files import settled
 
 FILE = "delta_0000001_0000002/bucket_00000"
 SIDE = f"{FILE}_flush_length"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.names.objects import table_name
-from airflow_hive_acid.replication.policies import (
+from airflow_hive_acid.replication.policies.policy import (
     Pattern,
     _matches,
     _meet,

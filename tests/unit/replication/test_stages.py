@@ -7,9 +7,9 @@ import random
 import pytest
 
 from airflow_hive_acid.metastore.names.objects import TableName
-from airflow_hive_acid.replication.events import EventKind as K
-from airflow_hive_acid.replication.stages import Stage, partitions_of, stages, unite
-from airflow_hive_acid.replication.tasks import (
+from airflow_hive_acid.replication.events.event import EventKind as K
+from airflow_hive_acid.replication.events.stages import Stage, partitions_of, stages, unite
+from airflow_hive_acid.replication.events.tasks import (
     DropDatabaseCommand,
     DropPartitionCommand,
     DropTableCommand,

@@ -12,14 +12,14 @@ import pytest
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
-from airflow_hive_acid.replication import factories
-from airflow_hive_acid.replication.collapse import CollapsedEvent
-from airflow_hive_acid.replication.events import EventKind as K
-from airflow_hive_acid.replication.events import ReplicationEvent
-from airflow_hive_acid.replication.exim import EximReplicationTaskFactory, merge_syncs
-from airflow_hive_acid.replication.factories import create_task, create_tasks, load_factory
-from airflow_hive_acid.replication.state_ids import ObjectState, may_drop, may_import
-from airflow_hive_acid.replication.tasks import (
+from airflow_hive_acid.replication.dumps.state_ids import ObjectState, may_drop, may_import
+from airflow_hive_acid.replication.events import factories
+from airflow_hive_acid.replication.events.collapse import CollapsedEvent
+from airflow_hive_acid.replication.events.event import EventKind as K
+from airflow_hive_acid.replication.events.event import ReplicationEvent
+from airflow_hive_acid.replication.events.exim_tasks import EximReplicationTaskFactory, merge_syncs
+from airflow_hive_acid.replication.events.factories import create_task, create_tasks, load_factory
+from airflow_hive_acid.replication.events.tasks import (
     CopyMode,
     NoOp,
     ReplicationTask,

@@ -9,8 +9,8 @@ import pytest
 from airflow_hive_acid.errors import CorruptTableError, WarehouseMissingError
 from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.spark.files import SnapshotFiles, plain_files, snapshot_files
 from airflow_hive_acid.spark.hadoop import Entry
+from airflow_hive_acid.spark.read.files import SnapshotFiles, plain_files, snapshot_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

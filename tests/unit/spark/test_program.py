@@ -10,8 +10,8 @@ import pytest
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.format.job_documents import spec_from_json, to_json
 from airflow_hive_acid.format.jobs import Export, JobSpec, Program, TableSnapshot, View
-from airflow_hive_acid.spark import program
-from airflow_hive_acid.spark.program import Job, call
+from airflow_hive_acid.spark.jobs import program
+from airflow_hive_acid.spark.jobs.program import Job, call
 
 VIEWS = [
     View(name, TableSnapshot(name, "file:/w/t", (), (), (), "db.t:5:9:", "9:9:")) for name in ("db.t", "default.u")

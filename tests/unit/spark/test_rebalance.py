@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from airflow_hive_acid.spark.rebalance import _share, _shares
+from airflow_hive_acid.spark.write.rebalance import _share, _shares
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from pyspark.sql import types as T
 
 from airflow_hive_acid.errors import BadRecordError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.spark import conf
-from airflow_hive_acid.spark.assign import assigned
-from airflow_hive_acid.spark.change import bucket_index
 from airflow_hive_acid.spark.events import delete_event, insert_event, row_of
 from airflow_hive_acid.spark.failures import explain, fail
 from airflow_hive_acid.spark.hadoop import _entry
-from airflow_hive_acid.spark.output import orc_options
-from airflow_hive_acid.spark.scan import metadata_path
+from airflow_hive_acid.spark.read.scan import metadata_path
 from airflow_hive_acid.spark.schema import TableColumn
+from airflow_hive_acid.spark.write.assignment import assigned
+from airflow_hive_acid.spark.write.change import bucket_index
+from airflow_hive_acid.spark.write.output import orc_options
 
 STATUS = "DeprecatedRawLocalFileStatus{{path={}; isDirectory={}; {}modification_time=1; owner=; group=}}"
 

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_hive_acid.format.job_documents import result_from_json, to_json
 from airflow_hive_acid.format.jobs import JobError
-from airflow_hive_acid.spark.spool import unreadable
+from airflow_hive_acid.spark.jobs.spool import unreadable
 
 
 @pytest.mark.parametrize("text", ["", "7", "[" * 100_000, '{"job_id": "\\ud800"}', '{"job_id": "j"}'])

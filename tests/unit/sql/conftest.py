@@ -12,7 +12,7 @@ from tests.unit.sql import catalog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.sql.plans import Plan
+    from airflow_hive_acid.sql.model.plans import Plan
 
 
 @pytest.fixture

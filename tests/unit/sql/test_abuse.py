@@ -12,7 +12,7 @@ from airflow_hive_acid.sql import parse_script
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.sql.plans import Plan
+    from airflow_hive_acid.sql.model.plans import Plan
 
 # ruff: noqa: S608 - texts of the tests' own
 DEEP = {

@@ -13,7 +13,8 @@ from sqlglot import exp
 from airflow_hive_acid.errors import BadRecordError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.building import (
+from airflow_hive_acid.sql.model.statements import Delete, Insert, Merge, Update
+from airflow_hive_acid.sql.parsing.builders import (
     bound_query,
     columns_of_schema,
     delete_statement,
@@ -22,8 +23,7 @@ from airflow_hive_acid.sql.building import (
     merge_statement,
     update_statement,
 )
-from airflow_hive_acid.sql.records import rows_query
-from airflow_hive_acid.sql.statements import Delete, Insert, Merge, Update
+from airflow_hive_acid.sql.parsing.records import rows_query
 
 HOSTILE = (
     "'; DROP TABLE TXNS;--", "x' OR '1'='1", '"', "`", "\\", "\\'", "\n", "%", "_", "$", "${env:HOME}", "\u2019",
@@ -261,7 +261,7 @@ def test_columns_are_those_named_then_the_partition_columns_without_a_value():
 
 
 def test_rows_that_belong_into_a_file_are_refused(monkeypatch):
-    from airflow_hive_acid.sql import records
+    from airflow_hive_acid.sql.parsing import records
 
     monkeypatch.setattr(records, "MOST_BYTES", 100)
     with pytest.raises(InvalidArgumentsError, match="write them to a file and give files="):

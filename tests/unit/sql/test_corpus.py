@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_hive_acid.sql import parse_script, plan
-from airflow_hive_acid.sql.ddl_locks import ddl_locks
-from airflow_hive_acid.sql.legacy_locks import legacy_data_locks, legacy_ddl_locks
-from airflow_hive_acid.sql.locks import data_locks
-from airflow_hive_acid.sql.multi_insert import in_order
-from airflow_hive_acid.sql.origins import Fragment, Origin
-from airflow_hive_acid.sql.statements import (
+from airflow_hive_acid.sql.locks.ddl_locks import ddl_locks
+from airflow_hive_acid.sql.locks.legacy_locks import legacy_data_locks, legacy_ddl_locks
+from airflow_hive_acid.sql.locks.statement_locks import data_locks
+from airflow_hive_acid.sql.model.origins import Fragment, Origin
+from airflow_hive_acid.sql.model.statements import (
     Abort,
     Begin,
     Commit,
@@ -36,11 +35,12 @@ from airflow_hive_acid.sql.statements import (
     ShowLease,
     Update,
 )
+from airflow_hive_acid.sql.parsing.multi_insert import in_order
 from tests.unit.sql.catalog import VIEWS, table_of
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.sql.plans import Plan
-    from airflow_hive_acid.sql.statements import Statement
+    from airflow_hive_acid.sql.model.plans import Plan
+    from airflow_hive_acid.sql.model.statements import Statement
 
 CORPUS = Path(__file__).with_name("corpus")
 STATEMENTS = (CORPUS / "statements.sql").read_text()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.errors import HiveAcidError, SqlSyntaxError, UnsupportedStatementError
-from airflow_hive_acid.sql.plans import StepContext
+from airflow_hive_acid.sql.model.plans import StepContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable

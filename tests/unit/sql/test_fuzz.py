@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import HiveAcidError, SqlSyntaxError, UnsupportedStatementError
 from airflow_hive_acid.sql import parse_script, plan
-from airflow_hive_acid.sql.ddl_locks import ddl_locks
-from airflow_hive_acid.sql.legacy_locks import legacy_ddl_locks
-from airflow_hive_acid.sql.locks import data_locks
-from airflow_hive_acid.sql.multi_insert import in_order
-from airflow_hive_acid.sql.statements import (
+from airflow_hive_acid.sql.locks.ddl_locks import ddl_locks
+from airflow_hive_acid.sql.locks.legacy_locks import legacy_ddl_locks
+from airflow_hive_acid.sql.locks.statement_locks import data_locks
+from airflow_hive_acid.sql.model.statements import (
     Abort,
     Begin,
     Commit,
@@ -35,6 +34,7 @@ from airflow_hive_acid.sql.statements import (
     Statement,
     Update,
 )
+from airflow_hive_acid.sql.parsing.multi_insert import in_order
 from tests.unit.sql.catalog import VIEWS, table_of
 from tests.unit.sql.test_corpus import STATEMENTS
 

@@ -1,4 +1,4 @@
-"""Hive 4's lock rules: every row of metastore.md 4.3 and 4.4, and what statements ask for. Answers are written out."""
+"""Hive 4's lock rules: every row of its tables (decision 15), and what statements ask for. Answers are written out."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.ddl_locks import Command, command_rule, ddl_locks
-from airflow_hive_acid.sql.lock_rules import DEFAULT_LOCKS, LockSettings, WriteType, read_places, read_rule, write_rule
-from airflow_hive_acid.sql.locks import ctas_locks, data_locks, declared_locks
-from airflow_hive_acid.sql.origins import TableName
+from airflow_hive_acid.sql.locks.ddl_locks import Command, command_rule, ddl_locks
+from airflow_hive_acid.sql.locks.rules import DEFAULT_LOCKS, LockSettings, WriteType, read_places, read_rule, write_rule
+from airflow_hive_acid.sql.locks.statement_locks import ctas_locks, data_locks, declared_locks
+from airflow_hive_acid.sql.model.origins import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.sql.lock_rules import PlannedLock
-    from airflow_hive_acid.sql.plans import Plan, TableFacts
+    from airflow_hive_acid.sql.locks.rules import PlannedLock
+    from airflow_hive_acid.sql.model.plans import Plan, TableFacts
 
     PlanOf = Callable[[str], Plan]
     TableOf = Callable[[str], TableFacts]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.legacy_locks import legacy_ctas_locks, legacy_data_locks, legacy_ddl_locks
-from airflow_hive_acid.sql.origins import TableName
+from airflow_hive_acid.sql.locks.legacy_locks import legacy_ctas_locks, legacy_data_locks, legacy_ddl_locks
+from airflow_hive_acid.sql.model.origins import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.sql.legacy_locks import LegacyLock
-    from airflow_hive_acid.sql.plans import Plan, TableFacts
+    from airflow_hive_acid.sql.locks.legacy_locks import LegacyLock
+    from airflow_hive_acid.sql.model.plans import Plan, TableFacts
 
 P1 = {"demo.plainp": ["ds=a/h=1"]}
 

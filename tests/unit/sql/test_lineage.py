@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.lineage import lineage_of
-from airflow_hive_acid.sql.lineage_values import How, Lineage, Use, Uses, merged
-from airflow_hive_acid.sql.statements import Delete, Explain, Insert, Merge, MultiInsert, Select, Update
+from airflow_hive_acid.sql.lineage.statements import lineage_of
+from airflow_hive_acid.sql.lineage.values import How, Lineage, Use, Uses, merged
+from airflow_hive_acid.sql.model.statements import Delete, Explain, Insert, Merge, MultiInsert, Select, Update
 from tests.unit.sql.catalog import VIEWS, Facts, columns, table_of
 from tests.unit.sql.random_queries import TABLES, random_query
 

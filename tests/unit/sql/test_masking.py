@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_hive_acid.engine.results import StatementResult
-from airflow_hive_acid.sql.masking import hide_secrets, is_secret, secrets_in
+from airflow_hive_acid.engine.outcomes.results import StatementResult
+from airflow_hive_acid.sql.text.masking import hide_secrets, is_secret, secrets_in
 
 KEYS = (
     "password",

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.statements import CreateTable, MultiInsert, Select, TableName, Truncate
+from airflow_hive_acid.sql.model.statements import CreateTable, MultiInsert, Select, TableName, Truncate
 
 
 def text_of(statement, fragment):

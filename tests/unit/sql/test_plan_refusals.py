@@ -14,7 +14,7 @@ from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, NoSuc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_hive_acid.sql.plans import Plan
+    from airflow_hive_acid.sql.model.plans import Plan
 
     PlanOf = Callable[[str], Plan]
 

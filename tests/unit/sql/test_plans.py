@@ -9,8 +9,8 @@ import pytest
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import jobs
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
-from airflow_hive_acid.sql.locks import data_locks
-from airflow_hive_acid.sql.plans import (
+from airflow_hive_acid.sql.locks.statement_locks import data_locks
+from airflow_hive_acid.sql.model.plans import (
     DeleteTemplate,
     InsertTemplate,
     MergeTemplate,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.metastore.locks.interface import LockComponent
-    from airflow_hive_acid.sql.plans import Plan
+    from airflow_hive_acid.sql.model.plans import Plan
 
     PlanOf = Callable[[str], Plan]
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.pruning import KEEP_ALL, PartitionFilter, partition_filter
-from airflow_hive_acid.sql.statements import Delete
+from airflow_hive_acid.sql.model.pruning import KEEP_ALL, PartitionFilter, partition_filter
+from airflow_hive_acid.sql.model.statements import Delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from airflow_hive_acid.sql.plans import Plan
+    from airflow_hive_acid.sql.model.plans import Plan
 
     PlanOf = Callable[[str], Plan]
 

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_hive_acid.format.jobs import Column, Source
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.alterations import AlterProperties, Compact
-from airflow_hive_acid.sql.statements import (
+from airflow_hive_acid.sql.model.alterations import AlterProperties, Compact
+from airflow_hive_acid.sql.model.statements import (
     Begin,
     ColumnDefinition,
     Commit,

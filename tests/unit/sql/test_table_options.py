@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, SqlSyntaxError, UnsupportedStatementError
 from airflow_hive_acid.format.changes import Changes
-from airflow_hive_acid.sql.plans import StepContext
+from airflow_hive_acid.sql.model.plans import StepContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable

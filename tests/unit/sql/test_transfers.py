@@ -6,15 +6,15 @@ import pytest
 
 from airflow_hive_acid.errors import SqlSyntaxError
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.origins import TableName
-from airflow_hive_acid.sql.statements import DropTable
-from airflow_hive_acid.sql.touched import touched
-from airflow_hive_acid.sql.transfers import (
+from airflow_hive_acid.sql.model.origins import TableName
+from airflow_hive_acid.sql.model.statements import DropTable
+from airflow_hive_acid.sql.model.transfers import (
     DropPartitionsForReplication,
     DropTableForReplication,
     ExportTable,
     ImportTable,
 )
+from airflow_hive_acid.sql.planning.named_tables import touched
 
 T = TableName("w", "t")
 

@@ -65,7 +65,7 @@ public final class SnapshotTable implements SupportsRead {
   /**
    * A snapshot as a DataFrame.
    *
-   * @param document what {@code spark/fast_reader.py} writes
+   * @param document what {@code spark/read/fast_reader.py} writes
    */
   public static Dataset<Row> frame(SparkSession spark, String document) throws IOException {
     SnapshotTable table = new SnapshotTable(spark, new ObjectMapper().readTree(document));

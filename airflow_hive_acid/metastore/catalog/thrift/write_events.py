@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.catalog.partitions import find_partitions
 from airflow_hive_acid.metastore.catalog.reader import no_such_table, read_tables
 from airflow_hive_acid.metastore.catalog.thrift import messages
@@ -123,7 +124,7 @@ class WriteEvents:
 
         def operation(conn: Connection) -> None:
             table, part = _objects(conn, key, partition or "")
-            if table.parameters.get("transactional", "").lower() == "true":
+            if is_transactional(table.parameters):
                 raise InvalidArgumentsError(f"{key} is transactional; what a txn wrote is told by its commit")
             if self.enabled(conn):
                 self._log.write(conn, [messages.insert(table, part, files, replace=replace)])

@@ -13,7 +13,7 @@ from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
-from airflow_hive_acid.replication.state import KeptEvent, ObjectState, Phase, PolicyRecord
+from airflow_hive_acid.replication.policies.state import KeptEvent, ObjectState, Phase, PolicyRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable

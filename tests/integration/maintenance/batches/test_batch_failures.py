@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.engine import Engine, batches
+from airflow_hive_acid.engine.streams import batches
 from airflow_hive_acid.errors import (
     ClaimLostError,
     CommitStateUnknownError,
@@ -24,14 +24,15 @@ from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
 from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.batch_model import ModelSpark, failed, local, read
-from tests.integration.maintenance.killing import run_and_kill
-from tests.integration.maintenance.steps import rows
+from tests.integration.maintenance.cycles.steps import rows
+from tests.integration.maintenance.worker.killing import run_and_kill
 
 from .world import TABLES, compact, engine_of, forget, names, records, silent, states
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.format.jobs import JobSpec
     from airflow_hive_acid.metastore import MetastoreClient

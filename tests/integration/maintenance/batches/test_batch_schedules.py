@@ -19,12 +19,12 @@ from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS, TXNS
 from airflow_hive_acid.metastore.txns.pin_rules import PinState
 from tests.integration.maintenance.batch_model import ModelSpark, compact_model, local, rows_in
-from tests.integration.maintenance.steps import change, pass_time, rows
+from tests.integration.maintenance.cycles.steps import change, pass_time, rows
 
 from .world import TABLES, engine_of
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.engine.batches import TransactionBatch
+    from airflow_hive_acid.engine.streams.batches import TransactionBatch
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore import MetastoreClient, ReaderSnapshot
 

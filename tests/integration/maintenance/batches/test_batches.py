@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.engine.spool import error_of
+from airflow_hive_acid.engine.applications.spool import error_of
 from airflow_hive_acid.errors import (
     BadRecordError,
     ClaimLostError,
@@ -15,13 +15,13 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.format.jobs import Append, JobError, JobResult
 from airflow_hive_acid.maintenance import run_reaper
-from airflow_hive_acid.maintenance.doctor import examine_tables
+from airflow_hive_acid.maintenance.doctor.doctor import examine_tables
 from airflow_hive_acid.metastore.protocol.hive_batches import runs
 from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
 from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.batch_model import ModelSpark, read
-from tests.integration.maintenance.steps import rows
+from tests.integration.maintenance.cycles.steps import rows
 
 from .world import compact, names, records, silent, states
 

@@ -12,7 +12,7 @@ from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from tests.integration.maintenance.batch_model import compact_model, local
-from tests.integration.maintenance.steps import change, pass_time
+from tests.integration.maintenance.cycles.steps import change, pass_time
 
 if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem

@@ -1,0 +1,81 @@
+"""``hive-acid doctor``: looks for what is wrong with a live warehouse, and says how to repair it.
+
+It changes nothing, but that a warehouse that is seen for the first time gets its marker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airflow_hive_acid.cli.output import Format, print_stream, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_hive_acid.cli.session import CliSession
+    from airflow_hive_acid.maintenance.doctor.rules import Finding
+
+FOUND = 3
+"""Exit code when something was found."""
+_COLUMNS = ("check", "place", "finding", "repair")
+
+
+def doctor(
+    context: typer.Context,
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[DATABASE.TABLE]…", show_default="all transactional tables")
+    ] = None,
+    files: Annotated[bool, typer.Option(help="Look at the directories of the tables, too.")] = True,
+    accept_place: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Take this warehouse as it is for the known one: it was moved or restored."),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="How the findings are printed.")] = Format.TABLE,
+) -> None:
+    """Check locks, transactions, compactions, time-outs and directories; reads only, but for marks of warehouses.
+
+    Exit code 0: nothing was found; 3: something was; 1: it could not be checked.
+    """
+    session: CliSession = context.obj
+    if accept_place is not None:
+        _accept(session, accept_place)
+        return
+    count = 0
+
+    def rows() -> Iterator[list[str]]:
+        nonlocal count
+        for finding in _findings(session, tables or None, files=files):
+            count += 1
+            yield [finding.check.value, finding.place, finding.text, finding.repair]
+
+    print_stream(_COLUMNS, rows(), form)
+    if count:
+        say(f"{count} findings")
+        raise typer.Exit(FOUND)
+    say("nothing found")
+
+
+def _accept(session: CliSession, location: str) -> None:
+    from airflow_hive_acid.maintenance.warehouse.places import Places
+
+    client = session.bare_client()
+    client.check_schema()
+    place_id = Places(client, session.filesystem()).accept(location)
+    say(f"{location} is known now, as {place_id}")
+
+
+def _findings(session: CliSession, tables: list[str] | None, *, files: bool) -> Iterator[Finding]:
+    from airflow_hive_acid.maintenance.doctor.doctor import examine_metastore, examine_tables
+    from airflow_hive_acid.settings import Settings, Source, read_hive_site
+
+    client = session.bare_client()  # not one that would be created for this
+    client.check_schema()
+    hive_timeout = None
+    if session.hive_site is not None:
+        hive = Settings({Source.HIVE_SITE: read_hive_site(session.hive_site)})
+        hive_timeout = hive.milliseconds("hive.txn.timeout")
+    yield from examine_metastore(client, hive_timeout)
+    if files:
+        yield from examine_tables(client, session.filesystem(), tables)

@@ -1,0 +1,106 @@
+"""``hive-acid show``: what is going on in the metastore. Rows are printed while they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from airflow_hive_acid.cli.output import Format, print_stream
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.partitions import parse_partition_name, partition_name
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.cli.session import CliSession
+
+app = typer.Typer(help="Locks, transactions and compactions, as SHOW prints them.", no_args_is_help=True)
+_FormatOption = Annotated[Format, typer.Option("--format", help="How the rows are printed.")]
+_LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="So many rows at most.")]
+_WhatArgument = Annotated[str | None, typer.Argument(metavar="[DATABASE|DATABASE.TABLE]", show_default="everything")]
+_PartitionOption = Annotated[
+    str | None, typer.Option("--partition", metavar="NAME", help="Of the table, for example day=2026-11-01/hour=3.")
+]
+
+
+@app.command()
+def locks(
+    context: typer.Context,
+    what: _WhatArgument = None,
+    partition: _PartitionOption = None,
+    extended: Annotated[
+        bool, typer.Option("--extended", help="With DummyTxnManager: which statement holds a lock, since when.")
+    ] = False,
+    limit: _LimitOption = None,
+    form: _FormatOption = Format.TABLE,
+) -> None:
+    """Locks, those that wait with what they wait for; acquired ones first, the more restrictive before others.
+
+    With hive.txn.manager=DummyTxnManager, the S and X locks of the Hive Concurrency Model.
+    """
+    _show(context, form, "locks", limit=limit, extended=extended, **_place(what, partition))
+
+
+@app.command()
+def transactions(context: typer.Context, limit: _LimitOption = None, form: _FormatOption = Format.TABLE) -> None:
+    """Open and aborted transactions, the oldest first."""
+    _show(context, form, "transactions", limit=limit)
+
+
+@app.command()
+def compactions(
+    context: typer.Context,
+    what: _WhatArgument = None,
+    partition: _PartitionOption = None,
+    id: Annotated[int | None, typer.Option("--id", help="The request with this id.")] = None,
+    pool: Annotated[str | None, typer.Option("--pool", help="Requests of this pool.")] = None,
+    kind: Annotated[str | None, typer.Option("--type", metavar="major|minor|rebalance|…")] = None,
+    state: Annotated[str | None, typer.Option("--state", metavar="initiated|working|succeeded|…")] = None,
+    order: Annotated[
+        list[str] | None,
+        typer.Option("--order", metavar="COLUMN [desc]", help="Instead of newest first; may be given more than once."),
+    ] = None,
+    limit: _LimitOption = None,
+    form: _FormatOption = Format.TABLE,
+) -> None:
+    """Compactions that wait, run, or have ended; what ended or began last comes first."""
+    _show(
+        context,
+        form,
+        "compactions",
+        limit=limit,
+        id=id,
+        pool=pool,
+        type=kind.lower() if kind else None,
+        state=state.lower() if state else None,
+        order=tuple(_order(text) for text in order or ()),
+        **_place(what, partition),
+    )
+
+
+def _place(what: str | None, partition: str | None) -> dict[str, str | None]:
+    from airflow_hive_acid.metastore.names import database_name, table_name
+
+    if what is None or "." not in what:
+        if partition is not None:
+            raise InvalidArgumentsError(f"--partition {partition}: name its table, as database.table")
+        return {"database": None if what is None else database_name(what)}
+    name = table_name(what)
+    values = parse_partition_name(partition) if partition is not None else ()
+    return {"database": name.database, "table": name.name, "partition": partition_name(values) if values else None}
+
+
+def _order(text: str) -> tuple[str, bool]:
+    """``COLUMN``, ``COLUMN asc`` or ``COLUMN desc``."""
+    column, *direction = text.lower().split()
+    if direction not in ([], ["asc"], ["desc"]):
+        raise InvalidArgumentsError(f"--order {text!r}: give a column, and 'desc' behind it or nothing")
+    return column, direction == ["desc"]
+
+
+def _show(context: typer.Context, form: Format, kind: str, **asked: Any) -> None:
+    from airflow_hive_acid.engine.queries.shows import ShowRequest, stream
+
+    session: CliSession = context.obj
+    session.note_missing(asked.get("database"), asked.get("table"))
+    streamed = stream(session.client(), ShowRequest(kind, **asked))
+    print_stream([column.name for column in streamed.columns], streamed.rows, form)

@@ -1,0 +1,126 @@
+"""The Spark configuration of our applications, and the file in which spark-submit gets it.
+
+Local masters get settings for small jobs on one machine, where the start is most of the time; everything else gets
+only what correctness asks for. The file, readable by its owner alone, keeps secrets such as object-store keys out of
+the process list.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid import resources
+from airflow_hive_acid.errors import ConfigurationError
+from airflow_hive_acid.maintenance.worker.jobs import DRIVER_MEMORY, EXECUTOR_MEMORY
+from airflow_hive_acid.spark.conf import ACCELERATOR_KEY, JAVA_OPTIONS, SMALL_JVM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from airflow_hive_acid.maintenance.worker.jobs import Application
+
+ALWAYS = {
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    # R5: a driver that the cluster manager starts a second time would write a second time.
+    "spark.yarn.maxAppAttempts": "1",
+    "spark.log.level": "WARN",
+}
+_JARS = "spark.jars"
+_PYTHON, _DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and executors are one process on this machine."""
+    return master == "local" or master.startswith("local[")
+
+
+def configuration(
+    master: str, scratch: str, conf: Mapping[str, str], accelerator: str = "off", deploy_mode: str = "client"
+) -> dict[str, str]:
+    """All settings of an application.
+
+    :param scratch: directory on this machine that vanishes with the application; used by local masters.
+    :param conf: the user's settings; they win, and Java options are put behind those that must stay.
+    :param accelerator: value of ``hive.acid.spark.accelerator``.
+    :param deploy_mode: ``client``: the driver is this machine's, and runs with this Python.
+    """
+    settings = dict(ALWAYS)
+    if deploy_mode == "client":
+        # Stronger than PYSPARK_DRIVER_PYTHON, as is a spark.pyspark.python in the site's spark-defaults.conf, which
+        # names the Python of the executors and may have neither pyspark nor us.
+        settings[_DRIVER_PYTHON] = sys.executable
+    if is_local(master):
+        settings |= {
+            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {SMALL_JVM}",
+            "spark.driver.memory": "2g",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": str(local_cores(master)),
+            "spark.local.dir": f"{scratch}/local",
+            "spark.sql.warehouse.dir": f"{scratch}/spark-warehouse",
+            _PYTHON: sys.executable,
+        }
+    for key, value in conf.items():
+        # The time zone stays; our tuning goes, because two garbage collectors would stop the JVM from starting.
+        settings[key] = f"{ALWAYS[key]} {value}" if key.endswith(".extraJavaOptions") and key in ALWAYS else value
+    if accelerator.lower() == "off":
+        settings.setdefault(ACCELERATOR_KEY, "off")
+    jar = accelerator_jar(accelerator)
+    if jar is not None:
+        settings[_JARS] = ",".join([*filter(None, [settings.get(_JARS)]), jar])
+    return settings
+
+
+def with_application(master: str, conf: Mapping[str, str], application: Application) -> dict[str, str]:
+    """The user's settings with those that one application asks for laid over them.
+
+    On a local master the driver is the only JVM, so it gets the memory that was asked for executors.
+    """
+    asked = dict(application.conf)
+    if is_local(master) and EXECUTOR_MEMORY in asked:
+        asked.setdefault(DRIVER_MEMORY, asked[EXECUTOR_MEMORY])
+    return {**conf, **asked}
+
+
+def accelerator_jar(setting: str) -> str | None:
+    """The jar that ``hive.acid.spark.accelerator`` asks for: ``auto``, ``off``, or a path or URI.
+
+    :raises ConfigurationError: when a jar is named that does not exist.
+    """
+    if setting.lower() == "off":
+        return None
+    if setting.lower() == "auto":
+        jar = resources.accelerator_jar()
+        return None if jar is None else str(jar)
+    if ":/" not in setting and not os.path.isfile(setting):
+        raise ConfigurationError(
+            f"hive.acid.spark.accelerator is {setting}, and there is no such file; set it to auto, off, or the path of "
+            "the jar that python scripts/build_accelerator.py makes"
+        )
+    return setting
+
+
+def local_cores(master: str) -> int:
+    """The number of threads of a local master: ``local`` 1, ``local[4]`` 4, ``local[*]`` one per core."""
+    inside = master[len("local[") : -1].split(",")[0] if master.startswith("local[") else "1"
+    return (os.cpu_count() or 1) if inside == "*" else int(inside)
+
+
+def write_properties(path: Path, settings: Mapping[str, str]) -> None:
+    """Write settings as a Java properties file that only its owner can read."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.writelines(f"{_escaped(k, key=True)}={_escaped(v)}\n" for k, v in settings.items())
+
+
+def _escaped(text: str, key: bool = False) -> str:
+    """Java's properties syntax. Spark trims values, so only what would end or continue a line needs care."""
+    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+    if key:
+        special |= {"=": "\\=", ":": "\\:", " ": "\\ ", "#": "\\#", "!": "\\!"}
+    units = text.encode("utf-16-be", "surrogatepass")
+    characters = (chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2))
+    return "".join(special.get(c) or (c if c.isascii() and c.isprintable() else f"\\u{ord(c):04x}") for c in characters)

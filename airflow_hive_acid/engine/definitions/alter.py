@@ -1,0 +1,205 @@
+"""ALTER TABLE through the catalog: each clause of Hive's is a verb there; directories are made and removed here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from airflow_hive_acid.engine.definitions.compactions import request_compaction
+from airflow_hive_acid.engine.definitions.ddl import require_empty
+from airflow_hive_acid.engine.tables.read_only import require_writable
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.warehouse.places import Places
+from airflow_hive_acid.metastore.catalog import PartitionAlteration
+from airflow_hive_acid.sql.model import alterations as alter
+from airflow_hive_acid.sql.model.pruning import PartitionFilter
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.metastore.catalog import Partition, Table
+
+_COMPARISONS: dict[str, type[exp.Binary]] = {
+    "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
+}  # fmt: skip
+
+_CHANGES_WHAT_PINS_READ = (
+    alter.RenameTable, alter.RenamePartition, alter.DropPartitions, alter.AlterColumns, alter.ChangeColumn,
+    alter.AlterSerde, alter.AlterFileFormat, alter.AlterLocation,
+)  # fmt: skip
+
+
+def run_alter(context: Context, statement: alter.AlterStatement) -> None:
+    """Run one ALTER TABLE.
+
+    :raises ReadOnlyReplicaError: when a replication writes the database.
+    :raises TablePinnedError: when it would change what a pin reads, or how; Hive's would wait for the pin's lock.
+    """
+    if not isinstance(statement, alter.Compact):
+        renamed = [statement.new.database] if isinstance(statement, alter.RenameTable) else []
+        require_writable(context, [statement.table.database, *renamed])
+    if isinstance(statement, _CHANGES_WHAT_PINS_READ):
+        context.client.pins.require_unpinned([str(statement.table)], "this change")
+    match statement:
+        case alter.Compact():
+            request_compaction(context, statement)
+        case alter.Concatenate():
+            _concatenate(context, statement)
+        case alter.AddPartitions():
+            _add_partitions(context, statement)
+        case alter.DropPartitions():
+            _drop_partitions(context, statement)
+        case alter.AlterColumns() | alter.ChangeColumn():
+            _alter_columns(context, statement)
+        case alter.AlterSerde() | alter.AlterFileFormat():
+            _alter_storage(context, statement)
+        case _:
+            _alter_names_and_properties(context, statement)
+
+
+def _alter_names_and_properties(context: Context, statement: alter.AlterStatement) -> None:
+    catalog, name, agent = context.client.catalog, str(statement.table), context.agent_info
+    files = WarehouseFiles(context.client, context.filesystem)
+    match statement:
+        case alter.RenameTable(new=new):
+            home = catalog.get_database(new.database).managed_location
+            Places(context.client, context.filesystem).before_create(new.database, home)  # R17
+            catalog.rename_table(name, str(new), files=files, agent_info=agent)
+        case alter.RenamePartition(partition=old, new=new_values):
+            catalog.rename_partition(name, dict(old), dict(new_values), files=files, agent_info=agent)
+        case alter.AlterProperties(partition=()):
+            catalog.alter_properties(
+                name, statement.properties, unset=statement.unset, if_exists=statement.if_exists, files=files,
+                agent_info=agent,
+            )  # fmt: skip
+        case alter.AlterProperties():
+            asked = PartitionAlteration(statement.properties, statement.unset, statement.if_exists)
+            catalog.alter_partition(name, dict(statement.partition), asked, agent_info=agent)
+        case alter.AlterLocation():
+            asked = PartitionAlteration(location=statement.location)
+            catalog.alter_partition(name, dict(statement.partition), asked, files=files, agent_info=agent)
+        case alter.Touch():
+            catalog.touch(name, dict(statement.partition) or None)
+        case _:
+            raise AssertionError(f"{type(statement).__name__} is altered elsewhere")
+
+
+def _alter_columns(context: Context, statement: alter.AlterColumns | alter.ChangeColumn) -> None:
+    catalog, name, agent = context.client.catalog, str(statement.table), context.agent_info
+    if isinstance(statement, alter.ChangeColumn):
+        new = Column(statement.new.name, statement.new.type)
+        catalog.change_column(
+            name, statement.column, new, statement.new.comment, cascade=statement.cascade, agent_info=agent
+        )
+        return
+    columns = [Column(column.name, column.type) for column in statement.columns]
+    comments = {column.name: column.comment for column in statement.columns if column.comment}
+    if statement.partition:
+        if not statement.replace:
+            table = context.table(name)
+            columns = [*table.columns, *columns]
+        asked = PartitionAlteration(columns=columns, comments=comments)
+        catalog.alter_partition(name, dict(statement.partition), asked, agent_info=agent)
+    elif statement.replace:
+        catalog.replace_columns(name, columns, comments, cascade=statement.cascade, agent_info=agent)
+    else:
+        catalog.add_columns(name, columns, comments, cascade=statement.cascade, agent_info=agent)
+
+
+def _alter_storage(context: Context, statement: alter.AlterSerde | alter.AlterFileFormat) -> None:
+    catalog, name, agent = context.client.catalog, str(statement.table), context.agent_info
+    if statement.partition:
+        if isinstance(statement, alter.AlterFileFormat):
+            asked = PartitionAlteration(stored_as=statement.stored_as)
+        else:
+            asked = PartitionAlteration(serde_properties=statement.properties, serde=statement.serde)
+        catalog.alter_partition(name, dict(statement.partition), asked, agent_info=agent)
+        return
+    if isinstance(statement, alter.AlterFileFormat):
+        catalog.alter_storage(name, stored_as=statement.stored_as, agent_info=agent)
+    else:
+        catalog.alter_storage(name, serde_properties=statement.properties, serde=statement.serde, agent_info=agent)
+
+
+def _concatenate(context: Context, statement: alter.Concatenate) -> None:
+    """Of a transactional table, as Hive does it; any other is written anew (``concatenate``)."""
+    table = context.table(str(statement.table))
+    if table.is_partitioned and not statement.partition:
+        raise InvalidArgumentsError(f"{table.qualified_name} is partitioned; name the partition to concatenate")
+    origin = {"text": statement.text, "line": statement.line, "script": statement.script, "offset": statement.offset}
+    request_compaction(context, alter.Compact(statement.table, "major", statement.partition, True, **origin))  # type: ignore[arg-type]
+
+
+def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:
+    specs = [dict(given) for given in statement.partitions]
+    table = context.table(str(statement.table))
+    places = zip(specs, statement.locations, strict=False)
+    locations = {table.partition_name(spec): location for spec, location in places if location is not None}
+    for name, location in locations.items() if table.is_transactional else ():
+        # LOAD DATA by another name: what lies there has no row ids, or those of another table.
+        require_empty(context, f"partition {name} of the transactional table {table.qualified_name}", location)
+    context.client.catalog.add_locked_partitions(
+        table.qualified_name, specs, locations=locations, if_not_exists=statement.if_not_exists,
+        files=WarehouseFiles(context.client, context.filesystem), agent_info=context.agent_info,
+    )  # fmt: skip
+
+
+def _drop_partitions(context: Context, statement: alter.DropPartitions) -> None:
+    catalog = context.client.catalog
+    table = context.table(str(statement.table))
+    chosen = _chosen(context, table, statement)
+    if not chosen:
+        return
+    names = [partition.name for partition in chosen]
+    files = WarehouseFiles(context.client, context.filesystem)
+    if table.is_transactional:
+        catalog.drop_partitions(
+            table.qualified_name, names, files=files, if_exists=True, purge=statement.purge,
+            agent_info=context.agent_info,
+        )  # fmt: skip
+        return
+    catalog.drop_plain_partitions(
+        table.qualified_name, names, files=files, purge=statement.purge, agent_info=context.agent_info
+    )
+
+
+def _chosen(context: Context, table: Table, statement: alter.DropPartitions) -> list[Partition]:
+    """The partitions that the clauses name; nothing is dropped when one clause names none (unless IF EXISTS)."""
+    found: dict[str, Partition] = {}
+    for clause in statement.partitions:
+        matching = _matching(context, table, clause)
+        if not matching and not statement.if_exists:
+            said = ", ".join(f"{column}{operator}{value!r}" for column, operator, value in clause)
+            raise NoSuchObjectError(f"{table.qualified_name} has no partition ({said}); nothing was dropped")
+        found |= {partition.name: partition for partition in matching}
+    return list(found.values())
+
+
+def _matching(context: Context, table: Table, clause: tuple[tuple[str, str, str], ...]) -> list[Partition]:
+    catalog, name = context.client.catalog, table.qualified_name
+    kinds = {column.name: column.type for column in table.partition_columns}
+    for column, _, _ in clause:
+        if column not in kinds:
+            raise InvalidArgumentsError(f"{name} has no partition column {column}; it has {', '.join(kinds) or 'none'}")
+    exact = {column: value for column, operator, value in clause if operator == "="}
+    if len(exact) == len(clause) == len(kinds):
+        wanted = table.partition_name(exact)
+        return list(catalog.find_partitions(name, [wanted]).values())
+    terms = tuple(
+        _COMPARISONS[operator](this=exp.column(column), expression=exp.Literal.string(value))
+        for column, operator, value in clause
+    )
+    chosen = PartitionFilter(tuple(kinds.items()), (terms,))
+    found = []
+    for partition in catalog.list_partitions(name):
+        decided = chosen.decides(partition.values)
+        if decided is None:
+            raise InvalidArgumentsError(
+                f"whether partition {partition.name} of {name} is meant cannot be told: its value and the one given do "
+                "not compare as the column's type; nothing was dropped. Name the partitions by ="
+            )
+        if decided:
+            found.append(partition)
+    return found

@@ -1,0 +1,108 @@
+"""CREATE TABLE … AS: the columns of a query as those of a new table, and the table made in the commit of its rows.
+
+Until that commit the table is a value of this process, its directory a record of the txn (decision 40): whoever dies
+before leaves no table, and whoever gives the txn up takes the files along. Jobs, write ids and locks go by the name
+that the table will have, as in Hive.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.context import Creation
+from airflow_hive_acid.engine.definitions.ddl import mark_place, require_place, settle_warehouse
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
+from airflow_hive_acid.metastore.catalog import normalise_type, preview
+from airflow_hive_acid.metastore.names import table_name
+from airflow_hive_acid.metastore.txns import forget
+from airflow_hive_acid.sql.model.statements import ColumnDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.outcomes.results import StatementResult
+    from airflow_hive_acid.metastore.catalog import Table, TableDefinition
+
+_PLAIN_NAME = re.compile(r"[a-z0-9_]+")
+_OF_SPARK = {"timestamp_ntz": "timestamp", "void": "string"}
+
+
+def columns_of(result: StatementResult) -> tuple[ColumnDefinition, ...]:
+    """The columns of a query; one without a name is called ``_cN`` by its place, as in Hive.
+
+    :raises InvalidArgumentsError: for a name that comes twice, and for a type that Hive does not have.
+    """
+    if result.rows is None:
+        raise AssertionError("a query without columns")
+    found: list[ColumnDefinition] = []
+    for number, column in enumerate(result.rows.columns):
+        name = column.name.lower()
+        if not _PLAIN_NAME.fullmatch(name):
+            name = f"_c{number}"
+        if any(name == other.name for other in found):
+            raise InvalidArgumentsError(f"the query gives two columns called {name}; give one of them an alias")
+        found.append(ColumnDefinition(name, normalise_type(_OF_SPARK.get(column.type, column.type))))
+    return tuple(found)
+
+
+@contextmanager
+def creating(context: Context, definition: TableDefinition) -> Iterator[Table]:
+    """While a block plans and runs what fills a table that does not exist yet.
+
+    :raises InvalidArgumentsError: when something lies in its directory already.
+    """
+    settle_warehouse(context)
+    require_place(context, definition)
+    planned = context.client.catalog.plan_table(definition)
+    table = preview(planned)
+    context.creations[table.qualified_name] = Creation(replace(definition, location=planned.location), table)
+    try:
+        yield table
+    finally:
+        del context.creations[table.qualified_name]
+    mark_place(context, table)
+
+
+class Creations:
+    """The tables that one transaction makes.
+
+    :param tables: names of those that it writes.
+    """
+
+    def __init__(self, context: Context, txn_id: int, tables: Iterable[str]) -> None:
+        self._context = context
+        self._txn_id = txn_id
+        self._wanted = {name: context.creations[name] for name in tables if name in context.creations}
+        self._files = WarehouseFiles(context.client, context.filesystem)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._wanted
+
+    def begin(self) -> None:
+        """Make their directories, on record."""
+        for name, creation in self._wanted.items():
+            self._context.client.catalog.reserve_table_ids()
+            self._files.make(self._txn_id, table_name(name), [creation.table.location])
+
+    def create_in(self, connection: Connection, write_ids: Mapping[str, int]) -> dict[str, Table]:
+        """Inside the commit: the tables are there, and nobody takes them for empty."""
+        made: dict[str, Table] = {}
+        for name, creation in self._wanted.items():
+            made[name] = self._context.client.catalog.create_table_in(connection, creation.definition)
+            forget(connection, [(made[name].id, None, write_ids.get(name))])
+        return made
+
+    def give_up(self) -> None:
+        """Before the txn is aborted: nothing of it stays in a place that may be another table's next."""
+        if self._wanted:
+            context = self._context
+            fence_jobs_of(context.client, context.filesystem, [self._txn_id], "its statement failed")
+            self._files.clear(self._txn_id)

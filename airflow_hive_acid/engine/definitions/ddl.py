@@ -1,0 +1,268 @@
+"""CREATE and DROP of databases and tables: rows in the catalog, directories in the warehouse.
+
+Each is a txn with Hive's locks (decision 15): CREATE TABLE shares its database, DROP has what it drops to itself.
+The catalog changes in the txn's commit; directories are removed after it and, as in Hive, made before it, so that a
+warehouse that cannot be written leaves no database or table behind. R4: under the lock nobody can be at
+work on a table any more, so jobs that are left over on it are fenced before its rows are forgotten.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.locking.planning import database_exists, is_legacy
+from airflow_hive_acid.engine.tables.read_only import require_writable
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    InvalidArgumentsError,
+    NoSuchObjectError,
+    UnsupportedStatementError,
+)
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.names import is_hidden
+from airflow_hive_acid.format.paths import is_inside
+from airflow_hive_acid.format.table_kinds import is_transactional
+from airflow_hive_acid.maintenance.warehouse.ddl_files import NO_TABLE, WarehouseFiles
+from airflow_hive_acid.maintenance.warehouse.places import Places
+from airflow_hive_acid.metastore.catalog import TableDefinition, check_droppable
+from airflow_hive_acid.metastore.database import LockType
+from airflow_hive_acid.metastore.names import TableName, table_name
+from airflow_hive_acid.metastore.protocol import database_lock, ddl_transaction, table_lock
+from airflow_hive_acid.sql.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.locks import LockComponent
+    from airflow_hive_acid.metastore.protocol import DdlTransaction
+
+log = logging.getLogger(__name__)
+
+DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable
+
+
+def run_ddl(context: Context, statement: DdlStatement) -> None:
+    """Run one DDL statement.
+
+    :raises ReadOnlyReplicaError: when a replication writes the database.
+    """
+    if isinstance(statement, CreateTable | DropTable):
+        require_writable(context, [statement.table.database])
+    elif isinstance(statement, DropDatabase):
+        require_writable(context, [statement.name])
+    match statement:
+        case CreateDatabase():
+            _create_database(context, statement)
+        case DropDatabase():
+            _drop_database(context, statement)
+        case CreateTable():
+            _create_table(context, statement)
+        case DropTable():
+            _drop_table(context, statement)
+
+
+def settle_warehouse(context: Context) -> None:
+    """Tell a new metastore where its tables go."""
+    if context.warehouse is not None and context.client.catalog.warehouse() is None:
+        context.client.catalog.set_warehouse(context.warehouse)
+
+
+def _create_database(context: Context, statement: CreateDatabase) -> None:
+    settle_warehouse(context)
+    catalog, places = context.client.catalog, Places(context.client, context.filesystem)
+    made: set[str] = set()
+    if not database_exists(context, statement.name):
+        made.update(catalog.plan_database(statement.name, statement.location))
+        for location in made:
+            places.before_create(statement.name, location)
+        for location in made:
+            context.filesystem.make_directory(location)
+    database = catalog.create_database(
+        statement.name, statement.location, statement.if_not_exists, description=statement.comment
+    )
+    for location in {database.location, database.managed_location} - made:
+        context.filesystem.make_directory(location)
+    for location in {database.location, database.managed_location}:
+        places.created(database.name, location)
+
+
+def definition_of(context: Context, statement: CreateTable) -> TableDefinition:
+    """The table that a statement describes.
+
+    :raises UnsupportedStatementError: for an ACID table while there are no transactions.
+    """
+    comments = {c.name: c.comment for c in (*statement.columns, *statement.partition_columns) if c.comment}
+    properties = dict(statement.properties)
+    if statement.comment is not None:
+        properties["comment"] = statement.comment
+    if is_legacy(context) and not statement.external and is_transactional(properties, unsaid=True):
+        raise UnsupportedStatementError(
+            f"{statement.table} would be an ACID table, and DummyTxnManager has no transactions; say TBLPROPERTIES "
+            "('transactional'='false'), or set hive.txn.manager to DbTxnManager"
+        )
+    return TableDefinition(
+        db=statement.table.database,
+        name=statement.table.name,
+        columns=tuple(Column(c.name, c.type) for c in statement.columns),
+        partition_columns=tuple(Column(c.name, c.type) for c in statement.partition_columns),
+        properties=properties,
+        location=statement.location,
+        bucket_columns=statement.bucket_columns,
+        bucket_count=statement.bucket_count or -1,
+        sort_columns=statement.sort_columns,
+        comments=comments,
+        external=statement.external,
+        stored_as=statement.stored_as,
+    )
+
+
+def _create_table(context: Context, statement: CreateTable) -> None:
+    settle_warehouse(context)
+    definition = definition_of(context, statement)
+    catalog, name = context.client.catalog, str(statement.table)
+    there = catalog.find_tables([name]).get(name)
+    if there is not None:
+        if not statement.if_not_exists:
+            raise AlreadyExistsError(f"table {name} exists already, at {there.location}")
+        return
+    place = require_place(context, definition)
+    catalog.reserve_table_ids()
+    files = WarehouseFiles(context.client, context.filesystem)
+    with (
+        _locked(context, [database_lock(definition.db, LockType.SHARED_READ)]) as ddl,
+        files.making(ddl.txn_id, table_name(name), [place]),
+    ):
+        table = ddl.commit(lambda connection: catalog.create_table_in(connection, definition, statement.if_not_exists))
+    mark_place(context, table)
+
+
+def mark_place(context: Context, table: Table) -> None:
+    """R17: by its marker the directory of a new table is known to be there."""
+    if table.type == "MANAGED_TABLE":
+        Places(context.client, context.filesystem).created(table.db, table.location)
+
+
+def require_place(context: Context, definition: TableDefinition) -> str:
+    """Where a new table will lie.
+
+    :raises InvalidArgumentsError: when what a former table left there would become rows of a transactional one.
+    """
+    planned = context.client.catalog.plan_table(definition)
+    if planned.location is None:
+        raise AssertionError("a planned table without a location")
+    Places(context.client, context.filesystem).before_create(definition.db, planned.location)
+    if is_transactional(planned.properties):
+        require_empty(context, f"a new transactional table {definition.db}.{definition.name}", planned.location)
+    return planned.location
+
+
+def require_empty(context: Context, what: str, location: str) -> None:
+    """Refuse a directory in which something lies that would become rows.
+
+    :param what: the table or partition, for messages.
+    :raises InvalidArgumentsError: naming what lies there, and the remedy.
+    """
+    try:
+        entries = context.filesystem.list_files(location)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise InvalidArgumentsError(f"{location} is a file; {what} needs a directory of its own") from None
+    visible = [entry for entry in entries if not is_hidden(entry.name)]
+    if visible:
+        raise InvalidArgumentsError(
+            f"{location} is not empty: it holds {len(visible)} entries, the first is {visible[0].name}, and {what} "
+            "would take them for its own; empty it or choose another LOCATION"
+        )
+
+
+def _drop_table(context: Context, statement: DropTable) -> None:
+    catalog = context.client.catalog
+    name = str(statement.table)
+    if statement.if_exists and not catalog.find_tables([name]):
+        return
+    key = table_name(name)
+    table = catalog.get_table(name)  # before anything is locked: a name that is none leaves no trace
+    if table.type != "VIRTUAL_VIEW":
+        _require_places(context, table)
+    context.client.pins.require_unpinned([name], "dropping it")
+    locks = [database_lock(key.database, LockType.SHARED_READ), table_lock(key, LockType.EXCLUSIVE)]
+    with _locked(context, locks) as ddl:
+        _fence(context, [name])
+        going = _going(context, [name], purge=statement.purge)
+        with WarehouseFiles(context.client, context.filesystem).moving(ddl.txn_id, key, going):
+            ddl.commit(
+                lambda connection: catalog.drop_table_in(connection, key, purge=statement.purge, besides=ddl.txn_id)
+            )
+
+
+def _going(context: Context, names: list[str], *, purge: bool = False, whole: bool = False) -> list[tuple[str, str]]:
+    """The directories that go with tables, each moved to no name.
+
+    The locks keep out whoever reads or writes there, so they may be taken away before the commit: what is deleted after
+    it is nobody's then, even if there is a table of that name again.
+    """
+    dropped = context.client.catalog.plan_drop(names, purge=purge)
+    known = Places(context.client, context.filesystem)
+    for one in dropped:
+        for place in one.locations if one.delete_data else ():
+            if not is_inside(one.table.location, place):
+                known.require_place_of(one.table, place)  # R17
+    places = [place for one in dropped if one.delete_data for place in one.locations]
+    db, _, table = names[0].partition(".") if names else ("", "", "")
+    shared = context.client.catalog.shared_places(places, db, None if whole else table)
+    for place, other in shared.items():  # an older version, or a Hive, has let them
+        log.warning("the files in %s were not removed with the table: they are shared with %s", place, other)
+    return [(place, "") for place in places if place not in shared]
+
+
+def _drop_database(context: Context, statement: DropDatabase) -> None:
+    catalog = context.client.catalog
+    try:
+        database = catalog.get_database(statement.name)
+    except NoSuchObjectError:
+        if statement.if_exists:
+            return
+        raise
+    # Before anything is locked: a statement that is refused waits for nobody and leaves no trace.
+    check_droppable(database.name, catalog.list_tables(database.name), cascade=statement.cascade)
+    everything = [f"{database.name}.{table}" for table in catalog.list_tables(database.name)]
+    context.client.pins.require_unpinned(everything, "dropping its database")
+    for found in catalog.find_tables(everything).values():
+        _require_places(context, found)
+    with _locked(context, [database_lock(database.name, LockType.EXCLUSIVE)]) as ddl:
+        everything = [f"{database.name}.{table}" for table in catalog.list_tables(database.name)]
+        _fence(context, everything)
+        files, key = WarehouseFiles(context.client, context.filesystem), TableName(database.name, NO_TABLE)
+        with (
+            files.emptying(ddl.txn_id, key, [database.location, database.managed_location]),
+            files.moving(ddl.txn_id, key, _going(context, everything, whole=True)),
+        ):
+            ddl.commit(
+                lambda connection: catalog.drop_database_in(
+                    connection, database.name, cascade=statement.cascade, besides=ddl.txn_id
+                )
+            )
+
+
+def _locked(context: Context, locks: list[LockComponent]) -> AbstractContextManager[DdlTransaction]:
+    return ddl_transaction(context.client, locks, agent_info=context.agent_info)
+
+
+def _fence(context: Context, tables: list[str]) -> None:
+    """What jobs left over on these tables publish later must not become rows of the next table of that place (R4)."""
+    files = WarehouseFiles(context.client, context.filesystem)
+    for table in tables:
+        files.fence(context.client.jobs.unfenced_of(table))
+
+
+def _require_places(context: Context, table: Table) -> None:
+    """R17: a drop that finds nothing, or the table of another warehouse's disk, must not make the catalog forget it.
+
+    A table whose directory alone is gone can be dropped.
+    """
+    if table.owns_files:
+        Places(context.client, context.filesystem).require_place_of(table, table.location)

@@ -1,0 +1,299 @@
+"""EXPLAIN and EXPLAIN LOCKS: what a statement would do, found out without a txn, a lock or a job.
+
+What is printed is true of this moment: files are those that a snapshot taken now would read, or those of the pin that
+the query names, and nothing keeps the Cleaner from removing them meanwhile (R16 holds for reading, and here nothing is
+read).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.locking.planning import (
+    concurrency,
+    is_legacy,
+    planned_ctas_locks,
+    planned_legacy_ctas_locks,
+    planned_legacy_ddl_locks,
+    planned_legacy_locks,
+    planned_locks,
+)
+from airflow_hive_acid.engine.outcomes.results import Rows
+from airflow_hive_acid.engine.tables.partitions import KnownPartitions
+from airflow_hive_acid.errors import SnapshotTooOldError
+from airflow_hive_acid.filesystem.listing import list_many
+from airflow_hive_acid.format.acid_state import FileEntry, acid_state
+from airflow_hive_acid.format.jobs import Column, PartitionRef
+from airflow_hive_acid.format.table_kinds import is_transactional
+from airflow_hive_acid.maintenance.warehouse.directories import enter, entries
+from airflow_hive_acid.sql.locks.ddl_locks import ddl_locks
+from airflow_hive_acid.sql.locks.rules import LockSettings
+from airflow_hive_acid.sql.model import alterations as alter
+from airflow_hive_acid.sql.model.plans import (
+    DeleteTemplate,
+    InsertTemplate,
+    MergeTemplate,
+    SelectTemplate,
+    UpdateTemplate,
+)
+from airflow_hive_acid.sql.model.statements import (
+    CreateDatabase,
+    CreateTable,
+    Delete,
+    DropDatabase,
+    DropTable,
+    Insert,
+    Merge,
+    MultiInsert,
+    Select,
+    Truncate,
+    Update,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+    from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.sql.locks.legacy_locks import LegacyLock
+    from airflow_hive_acid.sql.locks.rules import PlannedLock
+    from airflow_hive_acid.sql.model.plans import Plan, StepTemplate
+    from airflow_hive_acid.sql.model.pruning import PartitionFilter
+    from airflow_hive_acid.sql.model.statements import PlainStatement
+
+MOST_LISTED = 100
+"""Directories of so many partitions of a table are looked at; EXPLAIN should answer at once."""
+_SHOWN = 10
+_SPLIT_BYTES = 128 * 1024 * 1024
+"""Spark's default for ``spark.sql.files.maxPartitionBytes``."""
+_DDL = (CreateDatabase, DropDatabase, CreateTable, DropTable, Truncate, alter.Alteration)
+_DATA = (Insert, MultiInsert, Update, Delete, Merge, Select)
+
+
+def explain_locks(context: Context, statement: PlainStatement, plans: Sequence[Plan]) -> Rows:
+    """One line per lock as Hive prints it, and beside it the rule that gave it.
+
+    :param plans: of a statement on data, or of the query of CREATE TABLE … AS.
+    """
+    locks = _locks(context, statement, plans)
+    rows: list[list[object]] = [["LOCK INFORMATION:", None]]
+    rows += [[str(lock), lock.rule] for lock in locks]
+    if not locks:
+        rows.append(["no locks", _why_none(context, statement)])
+    return Rows((Column("Explain", "string"), Column("Rule", "string")), rows)
+
+
+def explain(context: Context, statement: PlainStatement, plans: Sequence[Plan]) -> Rows:
+    """The plan, partitions, files, locks and the job, as lines of text."""
+    lines = ["PLAN:", *_plan_lines(statement, plans)]
+    looked = [_look(context, *place) for place in _places(context, plans)]
+    if looked:
+        lines += ["PARTITIONS AND FILES:", *(line for found in looked for line in found.lines())]
+    locks = _locks(context, statement, plans)
+    width = max((len(str(lock)) for lock in locks), default=0)
+    lines += ["LOCKS:", *(f"  {lock!s:<{width}}  ({lock.rule})" for lock in locks)]
+    if not locks:
+        lines.append(f"  none ({_why_none(context, statement)})")
+    if plans:
+        lines += ["JOB:", *_job_lines(plans, looked)]
+    return Rows((Column("Explain", "string"),), [[line] for line in lines])
+
+
+def _locks(
+    context: Context, statement: PlainStatement, plans: Sequence[Plan]
+) -> Sequence[PlannedLock] | Sequence[LegacyLock]:
+    legacy = is_legacy(context)
+    if isinstance(statement, CreateTable) and plans:
+        if legacy:
+            return planned_legacy_ctas_locks(context, statement.table, plans[0])
+        transactional = is_transactional(statement.properties, unsaid=True)
+        return planned_ctas_locks(context, statement.table, plans[0], transactional=transactional)
+    if isinstance(statement, _DATA) or plans:
+        return planned_legacy_locks(context, plans) if legacy else planned_locks(context, plans)
+    if isinstance(statement, _DDL):
+        if legacy:
+            return planned_legacy_ddl_locks(context, statement)
+        return ddl_locks(statement, context.table, LockSettings.of(context.settings))
+    return ()
+
+
+def _why_none(context: Context, statement: PlainStatement) -> str:
+    if is_legacy(context) and not concurrency(context):
+        return "hive.support.concurrency=false"
+    if isinstance(statement, _DATA):
+        return "no table is read or written, or the settings have it that such tables are not locked"
+    return "such statements take no lock"
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a snapshot taken now finds of a table.
+
+    :param partitions: how many were kept, and how many there are (0 for a table without).
+    :param directories: names of those to read, below their partition.
+    """
+
+    table: str
+    condition: str
+    kept: int
+    total: int
+    listed: int
+    directories: tuple[str, ...]
+    files: int
+    size: int
+    problem: str | None = None
+
+    def lines(self) -> Iterable[str]:
+        yield f"  {self.table}"
+        if self.total:
+            pruned = f"{self.total - self.kept} pruned by {self.condition}" if self.kept < self.total else "none pruned"
+            yield f"    partitions: {self.kept} of {self.total} ({pruned})"
+        if self.problem is not None:
+            yield f"    files: {self.problem}"
+            return
+        more = f", looking at the first {self.listed} partitions" if self.listed < self.kept else ""
+        yield f"    files: {self.files} in {len(self.directories)} directories, {self.size:,} bytes{more}"
+        yield from (f"      {name}" for name in self.directories[:_SHOWN])
+        if len(self.directories) > _SHOWN:
+            yield f"      … and {len(self.directories) - _SHOWN} more"
+
+
+def _places(context: Context, plans: Sequence[Plan]) -> list[tuple[Table, PartitionFilter, str | None]]:
+    """The tables that are looked at, the target of an UPDATE, DELETE or MERGE among them; each pin of one by itself."""
+    found: dict[tuple[str, str | None], PartitionFilter] = {}
+    for plan in plans:
+        if plan.write is not None and plan.kind in ("update", "delete", "merge"):
+            found[plan.write.table, None] = plan.write.partitions
+        for read in plan.reads:
+            known = found.get((read.table, read.pin))
+            found[read.table, read.pin] = read.partitions if known is None else known.either(read.partitions)
+    return [(context.table(table), keep, pin) for (table, pin), keep in found.items()]
+
+
+def _look(context: Context, table: Table, keep: PartitionFilter, pin: str | None) -> _Looked:
+    """List the directories of the partitions that are kept, and no others.
+
+    :raises NoSuchPinError: when there is no such pin.
+    """
+    name = table.qualified_name
+    pinned = None if pin is None else context.client.pins.look(pin, name)
+    total, chosen = 0, [PartitionRef("", table.location)]
+    if table.is_partitioned and pinned is not None:
+        there = pinned.partitions or ()
+        chosen, total = [ref for ref in there if keep.keeps(ref.values)], len(there)
+    elif table.is_partitioned:
+        chosen = KnownPartitions(context.client.catalog, table).matching(keep)
+        total = context.client.catalog.count_partitions(name) if keep.alternatives else len(chosen)
+    listed = chosen[:MOST_LISTED]
+    base = (name if pin is None else f"{name} as of pin '{pin}'", str(keep), len(chosen), total, len(listed))
+    write_ids: ValidWriteIdList | None
+    if pinned is not None:
+        write_ids, txns = pinned.write_ids, pinned.txns
+    else:
+        write_ids = context.client.get_valid_write_ids(name)[name] if table.is_transactional else None
+        txns = context.client.get_valid_txns()
+    directories: list[str] = []
+    files = size = 0
+    listings = list_many(context.filesystem, [ref.location for ref in listed], descend=enter)
+    for ref in listed:
+        listing = listings[ref.location]
+        prefix = f"{ref.name}/" if ref.name else ""
+        try:
+            for directory, sizes in _readable(entries(listing or ()), write_ids, txns):
+                directories.append(prefix + directory)
+                files += len(sizes)
+                size += sum(sizes)
+        except SnapshotTooOldError as error:
+            return _Looked(*base, (), 0, 0, str(error))
+    return _Looked(*base, tuple(directories), files, size)
+
+
+def _readable(
+    listing: Iterable[tuple[str, int]], write_ids: ValidWriteIdList | None, txns: ValidTxnList
+) -> Iterable[tuple[str, list[int]]]:
+    """Directories that a snapshot reads, and the sizes of their data files."""
+    found = [(path, size) for path, size in listing if not path.endswith("/")]
+    if write_ids is None:
+        plain = [size for path, size in found if not path.rsplit("/", 1)[-1].startswith(("_", "."))]
+        return [("files in place", plain)] if plain else []
+    state = acid_state([FileEntry(path, size) for path, size in found], write_ids, txns)
+    chosen = [d for d in (state.base, *state.deltas) if d is not None]
+    sizes = [
+        (d.name, [f.size for f in d.files if not f.path.rsplit("/", 1)[-1].startswith(("_", "."))]) for d in chosen
+    ]
+    return ([("original files", [f.size for f in state.originals])] if state.originals else []) + sizes
+
+
+def _plan_lines(statement: PlainStatement, plans: Sequence[Plan]) -> Iterable[str]:
+    if isinstance(statement, CreateTable):
+        yield f"  create table {statement.table}" + (", then fill it in a transaction of its own" if plans else "")
+    elif not plans:
+        yield f"  {_words(type(statement).__name__)}: the metastore alone, no job"
+    for plan in plans:
+        write = plan.write
+        if write is not None:
+            yield f"  {plan.kind} → {write.table} ({'transactional' if write.transactional else 'plain'})"
+            if write.static_partition:
+                yield f"    into {', '.join(f'{name}={value}' for name, value in write.static_partition)}"
+            if write.partitioned and write.dynamic_partition:
+                yield f"    partitions by the rows: {', '.join(write.dynamic_partition)}"
+            if write.transactional:
+                number = plan.statement_id_count
+                yield f"    one write id, allocated after the locks; {number} statement id{'s' * (number > 1)}"
+        else:
+            yield f"  {plan.kind}"
+        for read in plan.reads:
+            what = "snapshot of" if read.transactional else "files of"
+            yield f"    {read.view}: {what} {read.table}{' with ROW__ID' if read.pseudo_columns else ''}"
+        for source in plan.sources:
+            yield f"    {source.name}: {source.format} files of {source.options.get('path', '?')}"
+        yield from (f"    {line}" for line in _texts(plan.template))
+
+
+def _texts(template: StepTemplate) -> Iterable[str]:
+    """What Spark is given, in one line each."""
+    if isinstance(template, SelectTemplate | InsertTemplate):
+        yield f"query: {_one_line(template.query)}"
+    elif isinstance(template, MergeTemplate):
+        yield f"source {template.source_alias}: {_one_line(template.source)}"
+        yield f"on: {_one_line(template.on)}"
+        for clause in template.clauses:
+            when = "matched" if clause.matched else "not matched"
+            condition = f" and {_one_line(clause.condition)}" if clause.condition else ""
+            yield f"when {when}{condition}: {clause.action}"
+    elif isinstance(template, UpdateTemplate | DeleteTemplate):
+        yield f"where: {_one_line(template.where) if template.where else 'all rows'}"
+
+
+def _job_lines(plans: Sequence[Plan], looked: Sequence[_Looked]) -> Iterable[str]:
+    files, size = sum(found.files for found in looked), sum(found.size for found in looked)
+    some = any(found.listed < found.kept for found in looked)
+    tasks = max(files, -(-size // _SPLIT_BYTES)) if looked else 1
+    yield (
+        f"  {len(plans)} Spark job{'s' * (len(plans) > 1)}, one after the other" if len(plans) > 1 else "  1 Spark job"
+    )
+    least = "at least " if some else ""
+    yield f"  reads {least}{files} files, {size:,} bytes, in about {least}{max(1, tasks)} tasks"
+    for plan in plans:
+        if plan.write is not None:
+            yield f"  writes {_WRITTEN[plan.kind if plan.write.operation != 'overwrite' else 'overwrite']}"
+
+
+_WRITTEN = {
+    "insert": "a delta for each partition that gets rows (or plain files)",
+    "overwrite": "a base for each partition that is overwritten (or plain files)",
+    "update": "a delete_delta and a delta for each partition with rows that match",
+    "delete": "a delete_delta for each partition with rows that match",
+    "merge": "a delete_delta and deltas for each partition with rows that change",
+}
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 400 else line[:399] + "…"
+
+
+def _words(name: str) -> str:
+    return "".join(f" {c}" if c.isupper() else c.upper() for c in name).strip()

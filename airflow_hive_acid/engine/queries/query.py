@@ -1,0 +1,152 @@
+"""SELECT outside a transaction: under the snapshot of a registered, heart-beaten reader (R10, R16).
+
+The reader stays registered until the last row has been fetched, so that no Cleaner removes a file under the query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.engine.locking.legacy import held
+from airflow_hive_acid.engine.locking.planning import locks_of
+from airflow_hive_acid.engine.locking.requests import under
+from airflow_hive_acid.engine.outcomes.events import JobFinished
+from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
+from airflow_hive_acid.engine.queries.announcements import tell
+from airflow_hive_acid.engine.tables.partitions import KnownPartitions
+from airflow_hive_acid.engine.tables.viewpoints import Looks
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.format.jobs import JobSpec
+from airflow_hive_acid.maintenance.warehouse.expected import with_expected
+from airflow_hive_acid.metastore.protocol import read_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.tables.snapshots import SnapshotLists
+    from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+    from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.sql.model.plans import Plan, TableRead
+    from airflow_hive_acid.sql.model.pruning import PartitionFilter
+
+    _Listed = Mapping[tuple[str, PartitionFilter], list[PartitionRef]]
+
+
+def run_query(
+    context: Context, plan: Plan, document: Mapping[str, Any] | None = None, limit: int | None = None
+) -> StatementResult:
+    """Run a planned SELECT and fetch its rows.
+
+    :param limit: at most so many rows; 0 for the columns alone.
+    :param document: of a reader opened earlier (``ReaderSnapshot.to_document()``): read what that reader sees.
+    :raises InvalidArgumentsError: when that reader was not opened for a table of the query, and when the rows take
+        more than ``hive.acid.select.max.bytes``.
+    """
+    started = time.monotonic()
+    session = context.application.ready()
+    with _reader(context, plan, document) as (reader, listed):
+        tables = {read.table: context.table(read.table) for read in plan.reads}
+        looks = Looks(context)
+        snapshots = {
+            read.view: _snapshot(context, looks, tables[read.table], read, reader, listed) for read in plan.reads
+        }
+        tell(context, plan, tables, reader)
+        views = looks.views(plan, snapshots)
+        job_id = str(uuid.uuid4())
+        uri = session.rows_uri(job_id)
+        step = plan.step(rows_uri=uri, limit=limit, max_bytes=most_bytes(context))
+        result = session.run(JobSpec(job_id, step, views, plan.sources))
+        rows = Rows.of(result.columns, session.read_rows(uri))
+        looks.require_kept()
+        txn_id = None if reader is None else reader.txn_id
+    context.emit(JobFinished("select", None, 0, 0, 0, result.rows, result.seconds))
+    return StatementResult(plan.statement.text, "select", rows=rows, txn_id=txn_id, seconds=time.monotonic() - started)
+
+
+def most_bytes(context: Context) -> int:
+    """How much of a query's rows may come into this process."""
+    return context.settings.integer("hive.acid.select.max.bytes")
+
+
+@contextlib.contextmanager
+def _reader(
+    context: Context, plan: Plan, document: Mapping[str, Any] | None
+) -> Iterator[tuple[SnapshotLists | None, _Listed]]:
+    """The reader under which the query runs; None when it reads no table. Plain tables are locked, and that is all.
+
+    With it the partitions that were listed under its locks.
+    """
+    tables = sorted(plan.operations)
+    if not tables:
+        yield None, {}
+    elif document is None:
+        with _own(context, plan) as own:
+            yield own
+    else:
+        with _joined(context, document) as guest:
+            transactional = {read.table for read in plan.reads if read.transactional}
+            missing = [table for table in tables if table in transactional and table not in guest.snapshot]
+            if missing:
+                raise InvalidArgumentsError(
+                    f"the snapshot was opened for {sorted(guest.snapshot)}, not for {missing}; "
+                    "name all tables when it is opened"
+                )
+            yield guest, {}
+
+
+@contextlib.contextmanager
+def _own(context: Context, plan: Plan) -> Iterator[tuple[SnapshotLists, _Listed]]:
+    plain = [read.table for read in plan.reads if not read.transactional]
+    tables, locks = sorted(plan.operations), locks_of(context, [plan])
+    for tries_left in reversed(range(context.settings.integer("hive.txn.retrysnapshot.max.count") + 1)):
+        with (
+            held(context, locks) as hold,
+            context.client.snapshot(tables, plain=plain, agent_info=context.agent_info, locks=locks) as reader,
+        ):
+            grown = under(locks, tries_left)
+            if grown.request is None:
+                hold.bind(reader.txn_id)
+                yield reader, grown.listed
+                hold.require()
+                return
+            locks = grown.request
+
+
+@dataclass(frozen=True, slots=True)
+class _Guest:
+    """The lists of a reader that somebody else has opened, and will close."""
+
+    txn_id: int
+    valid_txns: ValidTxnList
+    snapshot: Mapping[str, ValidWriteIdList]
+
+
+@contextlib.contextmanager
+def _joined(context: Context, document: Mapping[str, Any]) -> Iterator[_Guest]:
+    """Read as an open reader does, and keep it alive meanwhile; its owner may be this very process."""
+    txn_id, _, valid_txns, lists = read_document(document)
+    context.client.heartbeat(txn_id)
+    first = context.client.heartbeats.add(txn_id)
+    try:
+        yield _Guest(txn_id, valid_txns, {str(table): write_ids for table, write_ids in lists.items()})
+    finally:
+        if first:
+            context.client.heartbeats.remove(txn_id)
+
+
+def _snapshot(
+    context: Context, looks: Looks, table: Table, read: TableRead, reader: SnapshotLists | None, listed: _Listed
+) -> TableSnapshot:
+    partitions = listed.get((read.table, read.partitions))
+    if partitions is None:
+        partitions = KnownPartitions(context.client.catalog, table).matching(read.partitions)
+    if reader is None or not table.is_transactional:
+        return looks.snapshot(table, read, partitions, None, None)
+    seen = looks.snapshot(table, read, partitions, reader.snapshot[read.table], reader.valid_txns)
+    return with_expected(context.client, context.settings, table, seen)

@@ -1,0 +1,216 @@
+"""Queries whose rows become files outside of the warehouse, all of them at once.
+
+The files are written beside the destination and get its name when all are there; so a reader sees the old files, the
+new ones, or on an object store, which cannot rename, a directory without ``_SUCCESS``. That file holds who made the
+export: it is what a retry recognises its own work by (R14), and what tells an export, which may be replaced, from
+somebody's data, which may not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.engine.queries.query import run_query
+from airflow_hive_acid.engine.statements.plans import plan_of
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, UnsafePathError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.sql import parse_script
+from airflow_hive_acid.sql.model.plans import ExportTemplate, SelectTemplate
+from airflow_hive_acid.sql.model.statements import Select
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.transactions.claims import Once
+
+SUCCESS = "_SUCCESS"
+_MAKER = "airflow-hive-acid"
+_LARGEST_MARK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where an export goes.
+
+    :param uri: path or URI of a directory outside of the warehouse.
+    :param format: Spark's name of the format; ``options`` are its own.
+    :param partition_by: columns that become directories.
+    :param overwrite: replace what an earlier export left there.
+    :param replace_anything: replace whatever is there, too.
+    """
+
+    uri: str
+    format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+    overwrite: bool = False
+    replace_anything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export has left.
+
+    :param files: data files; ``bytes`` is their size.
+    :param seconds: wall time, of the try that did it.
+    """
+
+    uri: str
+    rows: int
+    files: int
+    bytes: int
+    txn_id: int | None
+    seconds: float
+
+    def to_document(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "uri": self.uri,
+            "rows": self.rows,
+            "files": self.files,
+            "bytes": self.bytes,
+            "txn_id": self.txn_id,
+            "seconds": self.seconds,
+        }
+
+
+def run_export(context: Context, sql: str, destination: Destination, once: Once | None = None) -> Exported:
+    """Export the rows of a query.
+
+    :param once: what several tries have in common; one that finds the work done returns its result.
+    :raises InvalidArgumentsError: when the text is anything but one query.
+    :raises UnsafePathError: for a destination inside of the warehouse or a table, or around one.
+    :raises AlreadyExistsError: when there is something that is not to be replaced; nothing was written.
+    """
+    started = time.monotonic()
+    statements = parse_script(sql)
+    if len(statements) != 1 or not isinstance(statements[0], Select):
+        raise InvalidArgumentsError(f"an export takes one SELECT, not {sql.strip()[:80]!r}")
+    plan = plan_of(context, statements[0])
+    if not isinstance(plan.template, SelectTemplate):
+        raise AssertionError("a select without its template")
+    place = _Place(context, destination, _digests(once, sql, destination))
+    place.check_outside([context.table(read.table).location for read in plan.reads])
+    done = place.done_before(skip=once is not None and once.on_rerun.value == "skip")
+    if done is not None:
+        return done
+    template = ExportTemplate(
+        plan.template.query, place.written, destination.format, dict(destination.options), destination.partition_by
+    )
+    context.filesystem.make_directory(place.parent)
+    try:
+        result = run_query(context, replace(plan, template=template))
+        if result.rows is None:
+            raise AssertionError("an export without an answer")
+        return place.publish(int(result.rows.rows[0][0]), result.txn_id, started)
+    finally:
+        context.filesystem.delete(place.written, inside=place.parent)
+
+
+class _Place:
+    """A destination, and where its files are until they are complete.
+
+    :param digests: of what all tries, and of what the tries up to the next deliberate re-run have in common.
+    """
+
+    def __init__(self, context: Context, destination: Destination, digests: tuple[str, str]) -> None:
+        self._context = context
+        self._destination = destination
+        self._digests = digests
+        self.uri = destination.uri.rstrip("/")
+        self.parent, _, name = self.uri.rpartition("/")
+        if len(paths.parse_location(self.uri).segments) < 2:
+            raise UnsafePathError(f"{destination.uri!r} is no directory below another one; nothing was written")
+        job = uuid.uuid4()
+        self.written = f"{self.parent}/_{name}_{job}"
+        self._replaced = f"{self.parent}/_{name}_{job}_replaced"
+
+    def check_outside(self, locations: list[str]) -> None:
+        """Refuse a destination that has to do with tables."""
+        warehouse = self._context.warehouse
+        for table in [*([warehouse] if warehouse else []), *locations]:
+            if paths.relative_to(table, self.uri) is not None or paths.relative_to(self.uri, table) is not None:
+                raise UnsafePathError(
+                    f"{self.uri} and {table}, which holds tables, lie within each other; choose another"
+                )
+
+    def done_before(self, *, skip: bool) -> Exported | None:
+        """What an earlier try has left.
+
+        :raises AlreadyExistsError: when there is something else that is not to be replaced.
+        """
+        if not self._context.filesystem.exists(self.uri):
+            return None
+        mark = self._mark()
+        if mark is not None and mark.get("run") == self._digests[0] and (skip or mark.get("life") == self._digests[1]):
+            return Exported(**{name: mark["result"][name] for name in Exported.__slots__})
+        self._require_replaceable(mark)
+        return None
+
+    def publish(self, rows: int, txn_id: int | None, started: float) -> Exported:
+        """Give the files their name."""
+        filesystem = self._context.filesystem
+        files = [f for f in filesystem.list_files(self.written, recursive=True) if _is_data(f.relative, f.is_dir)]
+        seconds = round(time.monotonic() - started, 3)
+        exported = Exported(self.uri, rows, len(files), sum(f.size for f in files), txn_id, seconds)
+        mark = {"made_by": _MAKER, "run": self._digests[0], "life": self._digests[1], "result": exported.to_document()}
+        renames = filesystem.can_fence(self.uri)
+        if renames:
+            filesystem.write_text(f"{self.written}/{SUCCESS}", json.dumps(mark))
+        replaced = filesystem.exists(self.uri)
+        if replaced:
+            # Looked at again: it may have come while the query ran.
+            self._require_replaceable(self._mark())
+            filesystem.rename(self.uri, self._replaced)
+        try:
+            filesystem.rename_directory(self.written, self.uri)
+        except BaseException as failure:
+            if replaced and not filesystem.exists(self.uri):
+                filesystem.rename(self._replaced, self.uri)
+            if isinstance(failure, FileExistsError):
+                raise AlreadyExistsError(f"{self.uri} was made by somebody else meanwhile; try again") from failure
+            raise
+        if not renames:
+            filesystem.write_text(f"{self.uri}/{SUCCESS}", json.dumps(mark))
+        if replaced:
+            filesystem.delete(self._replaced, inside=self.parent)
+        return exported
+
+    def _require_replaceable(self, mark: Mapping[str, Any] | None) -> None:
+        if self._destination.replace_anything:
+            return
+        if not self._destination.overwrite:
+            raise AlreadyExistsError(f"{self.uri} exists already; choose another place, or mode='overwrite'")
+        if mark is None:
+            raise AlreadyExistsError(
+                f"{self.uri} holds something that no export has left there; choose another place, or say that anything "
+                "may be replaced (replace_anything=True)"
+            )
+
+    def _mark(self) -> dict[str, Any] | None:
+        """What ``_SUCCESS`` says, None if it is missing or somebody else's."""
+        uri = f"{self.uri}/{SUCCESS}"
+        try:
+            mark = json.loads(self._context.filesystem.read_range(uri, 0, _LARGEST_MARK))
+        except (OSError, ValueError, RecursionError):
+            return None
+        ours = isinstance(mark, dict) and mark.get("made_by") == _MAKER and isinstance(mark.get("result"), dict)
+        return mark if ours and set(Exported.__slots__) <= set(mark["result"]) else None
+
+
+def _is_data(relative: str, is_directory: bool) -> bool:
+    return not is_directory and not relative.rsplit("/", 1)[-1].startswith(("_", "."))
+
+
+def _digests(once: Once | None, sql: str, destination: Destination) -> tuple[str, str]:
+    """Different for every run, query and destination; what the options say may be secret, and does not go in."""
+    scope = [str(uuid.uuid4())] if once is None else list(once.scope)
+    what = json.dumps([scope, sql, destination.uri, destination.format, sorted(destination.options)])
+    life = "" if once is None else once.life
+    return hashlib.sha256(what.encode()).hexdigest(), life

@@ -1,0 +1,69 @@
+"""SHOW LEASE and DROP FORCE LEASE as rows, with the document's fields; times are UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.engine.outcomes.results import Rows
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.metastore.leases import LeaseObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.leases import HiveLease
+    from airflow_hive_acid.sql.model.statements import DropForceLease, ShowLease
+
+COLUMNS = (
+    Column("user", "string"),
+    Column("lease_id", "bigint"),
+    Column("db_name", "string"),
+    Column("table_name", "string"),
+    Column("partition_name", "string"),
+    Column("start_utc", "string"),
+    Column("end_utc", "string"),
+    Column("lease_type", "string"),
+)
+
+
+def show_lease(client: MetastoreClient, statement: ShowLease) -> Rows:
+    """Leases that are held now."""
+    return lease_rows(client.leases.list_lease(_objects(statement)))
+
+
+def drop_force_lease(client: MetastoreClient, statement: DropForceLease) -> Rows:
+    """Drop leases of whomever; the rows are what was dropped."""
+    why = statement.why or " ".join(statement.text.split())
+    return lease_rows(client.leases.force_drop_lease(_objects(statement), client.user, why))
+
+
+def lease_rows(leases: Iterable[HiveLease]) -> Rows:
+    """Leases as people read them."""
+    return Rows(COLUMNS, [_row(lease) for lease in leases])
+
+
+def _objects(statement: ShowLease | DropForceLease) -> list[LeaseObject]:
+    if statement.table is None:
+        return []
+    partition = partition_name(statement.partition) if statement.partition else ""
+    return [LeaseObject(statement.table.database, statement.table.name, partition)]
+
+
+def _row(lease: HiveLease) -> list[Any]:
+    return [
+        lease.user,
+        lease.lease_id,
+        lease.db_name,
+        lease.table_name,
+        lease.partition_name or None,
+        _time(lease.start_utc),
+        _time(lease.end_utc),
+        lease.lease_type.value,
+    ]
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]

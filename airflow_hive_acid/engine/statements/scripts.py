@@ -1,0 +1,472 @@
+"""Running a script: statement by statement, or block by block where statements share a transaction.
+
+What kind of statement goes where is decided here and nowhere else. A failure carries a note that names the statement;
+everything before it that was committed stays committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.engine.definitions.alter import run_alter
+from airflow_hive_acid.engine.definitions.concatenate import rewriting
+from airflow_hive_acid.engine.definitions.ctas import columns_of, creating
+from airflow_hive_acid.engine.definitions.ddl import definition_of, run_ddl
+from airflow_hive_acid.engine.locking.legacy import held
+from airflow_hive_acid.engine.locking.planning import (
+    legacy_locks_of_ddl,
+    locks_of,
+    locks_of_ctas,
+    locks_of_ddl,
+    require_manager,
+)
+from airflow_hive_acid.engine.outcomes.events import StatementFinished, StatementStarted
+from airflow_hive_acid.engine.outcomes.results import StatementResult
+from airflow_hive_acid.engine.queries.announcements import tell_planned
+from airflow_hive_acid.engine.queries.explain import explain, explain_locks
+from airflow_hive_acid.engine.queries.query import run_query
+from airflow_hive_acid.engine.queries.shows import show
+from airflow_hive_acid.engine.statements.aborts import abort
+from airflow_hive_acid.engine.statements.blocks import Block, kind_of
+from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
+from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
+from airflow_hive_acid.engine.statements.transfers import transfer
+from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
+from airflow_hive_acid.engine.transactions.claims import FREELY, Applying, Freely, take
+from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
+from airflow_hive_acid.errors import (
+    AlreadyExistsError,
+    CommitStateUnknownError,
+    HiveAcidError,
+    LocksPendingError,
+    NoSuchObjectError,
+    TxnAbortedError,
+    UnsupportedStatementError,
+)
+from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate
+from airflow_hive_acid.sql.model.plans import STRENGTH, combine_operations
+from airflow_hive_acid.sql.model.statements import (
+    Abort,
+    CreateDatabase,
+    CreateTable,
+    CreateTemporaryView,
+    Delete,
+    DropDatabase,
+    DropForceLease,
+    DropTable,
+    Explain,
+    Fragment,
+    Insert,
+    Load,
+    Merge,
+    MultiInsert,
+    Origin,
+    Rollback,
+    Select,
+    Show,
+    ShowLease,
+    Truncate,
+    Update,
+)
+from airflow_hive_acid.sql.model.transfers import ReplicationStatement
+from airflow_hive_acid.sql.text.masking import hide_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.outcomes.results import Rows
+    from airflow_hive_acid.engine.transactions.claims import Once
+    from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Locks
+    from airflow_hive_acid.sql.model.plans import Plan
+    from airflow_hive_acid.sql.model.statements import DataStatement, PlainStatement, Statement
+
+_WRITES = (Insert, MultiInsert, Update, Delete, Merge, Truncate)
+
+
+class Script:
+    """One run of a script: numbers its statements and collects their results.
+
+    :param total: how many statements it has.
+    :param snapshot: document of the reader as which every SELECT outside a transaction reads.
+    :param once: what its tries have in common, if each write of it is to be applied once (R14).
+    """
+
+    def __init__(
+        self, context: Context, total: int, snapshot: Mapping[str, Any] | None = None, once: Once | None = None
+    ) -> None:
+        self._context = context
+        self._total = total
+        self._snapshot = snapshot
+        self._once = once
+        self._number = 0
+        self.results: list[StatementResult] = []
+
+    def run(self, block: Block) -> None:
+        """Run a block of the script."""
+        if not block.transactional:
+            self._alone(block.statements[0])
+            return
+        begin = block.begin
+        if begin is not None:
+            self._numbered(begin, lambda: StatementResult(begin.text, "begin"))
+        self._together(block)
+        end = block.end
+        if end is not None:
+            self._numbered(end, lambda: StatementResult(end.text, kind_of(end)))
+
+    def apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> None:
+        """Run what is no SQL as a statement of the script: numbered, told, and applied once.
+
+        :param statement: its text identifies it.
+        """
+        self._numbered(statement, lambda: self._apply(statement, run))
+
+    def run_inside(self, transaction: StatementTransaction, statements: Sequence[Statement]) -> None:
+        """Run statements of an open transaction."""
+        for statement in statements:
+            if isinstance(statement, CreateTemporaryView):
+                self._alone(statement)
+            elif isinstance(statement, Truncate):
+                self._numbered(statement, lambda s=statement: truncate_inside(transaction, s))  # type: ignore[misc]
+            else:
+                # Planned again, now that the locks keep the tables as they are.
+                self._numbered(statement, lambda s=statement: _run_planned(self._context, transaction, s))  # type: ignore[misc]
+
+    def _create_table_as(self, statement: CreateTable, applying: Freely) -> StatementResult:
+        """The table and its rows, in one commit."""
+        context, query = self._context, statement.query
+        if query is None:
+            raise AssertionError("CREATE TABLE … AS without a query")
+        origin = {f.name: getattr(statement, f.name) for f in dataclasses.fields(Origin)}
+        select = _query_of(statement, query)
+        name = str(statement.table)
+        if context.client.catalog.find_tables([name]):
+            if not statement.if_not_exists:
+                raise AlreadyExistsError(f"table {name} exists already; drop it, or INSERT into it")
+            return StatementResult(statement.text, kind_of(statement))
+        planned = plan_of(context, select)
+        columns = columns_of(run_query(context, planned, limit=0))
+        definition = definition_of(context, dataclasses.replace(statement, columns=columns, query=None))
+        with creating(context, definition) as table:
+            locks = locks_of_ctas(context, statement.table, planned, transactional=table.is_transactional)
+            with _waiting_here(context):
+                written = _run_write(context, Insert(statement.table, query, **origin), locks, applying)
+        return dataclasses.replace(written, kind=kind_of(statement))
+
+    def _explain(self, statement: PlainStatement, *, locks: bool) -> Rows:
+        """What a statement would do; nothing is done."""
+        plans: list[Plan] = []
+        if isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
+            plans = plans_of(self._context, statement)
+        elif isinstance(statement, CreateTable) and statement.query is not None:
+            plans = [plan_of(self._context, _query_of(statement, statement.query))]
+        return (explain_locks if locks else explain)(self._context, statement, plans)
+
+    def _together(self, block: Block) -> None:
+        rolled_back = isinstance(block.end, Rollback)
+        writes = any(isinstance(statement, _WRITES) for statement in block.statements)
+        applying = self._claimed(self._number + 1, block.statements) if writes and not rolled_back else FREELY
+        if not isinstance(applying, Freely):
+            self._repeat(block.statements, applying)
+            return
+        operations, locks = declared_operations(self._context, block.statements)
+        if not operations:
+            # Views, or queries of constants: there is nothing to lock, nothing to commit.
+            for statement in block.statements:
+                self._alone(statement)
+            return
+        self._context.application.ready()
+        before = len(self.results)
+        with (
+            _settled(applying),
+            StatementTransaction(self._context, operations, locks, applying) as transaction,
+        ):
+            self.run_inside(transaction, block.statements)
+            if rolled_back:
+                transaction.abort("rollback")
+            else:
+                transaction.remember(self.results[before:])
+
+    def _claimed(self, unit: int, statements: Sequence[Statement]) -> Freely | list[StatementResult]:
+        """The claim on statements that are about to run; their results, when an earlier try has applied them.
+
+        :param unit: number of the first of them.
+        """
+        if self._once is None:
+            return FREELY
+        return take(self._context, self._once, unit, [statement.text for statement in statements])
+
+    def _repeat(self, statements: Sequence[Statement], results: Sequence[StatementResult]) -> None:
+        """Give the results of an earlier try; only views have to be made again, because the session is new."""
+        for statement, result in zip(statements, results, strict=True):
+            if isinstance(statement, CreateTemporaryView):
+                self._alone(statement)
+            else:
+                self._numbered(statement, lambda s=statement, r=result: self._again(s, r))  # type: ignore[misc]
+
+    def _again(self, statement: Statement, result: StatementResult) -> StatementResult:
+        """The result of an earlier try; what it read and wrote is told if the catalog still knows it."""
+        if isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
+            with contextlib.suppress(HiveAcidError):
+                for planned in plans_of(self._context, statement):
+                    tell_planned(self._context, planned)
+        return result
+
+    def _apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> StatementResult:
+        """Run a statement that writes, in a transaction of its own; once, if the script is to be applied once."""
+        applying = self._claimed(self._number, [statement])
+        if not isinstance(applying, Freely):
+            return self._again(statement, dataclasses.replace(applying[0], kind=kind_of(statement)))
+        result: StatementResult | None = None
+        with _settled(applying) as settled:
+            result = run(applying)
+        return result or dataclasses.replace(settled[0], kind=kind_of(statement))
+
+    def _alone(self, statement: Statement) -> None:
+        self._numbered(statement, lambda: self._result_of(statement))
+
+    def _numbered(self, statement: Statement, action: Callable[[], StatementResult]) -> None:
+        self._number += 1
+        started = time.monotonic()
+        self._context.emit(
+            StatementStarted(
+                self._number, self._total, kind_of(statement), statement.line, hide_secrets(statement.text)
+            )
+        )
+        with named(statement):
+            result = dataclasses.replace(action(), seconds=time.monotonic() - started)
+        self.results.append(result)
+        self._context.emit(StatementFinished(self._number, self._total, result))
+
+    def _result_of(self, statement: Statement) -> StatementResult:
+        context, rows = self._context, None
+        match statement:
+            case Select():
+                return run_query(context, plan_of(context, statement), self._snapshot)
+            case Insert() | MultiInsert() | Update() | Delete() | Merge():
+                return self._apply(statement, lambda claim: _run_write(context, statement, applying=claim))
+            case Truncate():
+                return self._apply(statement, lambda claim: truncate(context, statement, claim))
+            case CreateTable(query=Fragment()):
+                return self._apply(statement, lambda claim: self._create_table_as(statement, claim))
+            case Concatenate() if not context.table(str(statement.table)).is_transactional:
+                return self._apply(statement, lambda claim: _concatenate(context, statement, claim))
+            case Show():
+                rows = show(context.client, statement, context.settings)
+            case Abort():
+                rows = abort(context, statement)
+            case ShowLease():
+                rows = show_lease(context.client, statement)
+            case DropForceLease():
+                rows = drop_force_lease(context.client, statement)
+            case Explain(statement=explained):
+                rows = self._explain(explained, locks=statement.locks)
+            case CreateTemporaryView() | Load():
+                _run_without_result(context, statement)
+            case _:
+                return self._apply(statement, lambda claim: _run_ddl_once(context, statement, claim))
+        return StatementResult(statement.text, kind_of(statement), rows=rows)
+
+
+def _concatenate(context: Context, statement: Concatenate, applying: Freely) -> StatementResult:
+    insert = rewriting(context, statement)
+    written = _run_write(context, insert, locks_of_ddl(context, statement), applying)
+    return dataclasses.replace(written, statement=statement.text, kind=kind_of(statement))
+
+
+def _run_ddl_once(context: Context, statement: Statement, applying: Freely) -> StatementResult:
+    if isinstance(statement, ReplicationStatement):
+        return transfer(context, statement, applying)
+    result = StatementResult(statement.text, kind_of(statement))
+    with applying.changing(lambda: result):
+        _run_without_result(context, statement)
+    return result
+
+
+def _run_without_result(context: Context, statement: Statement) -> None:
+    """Statements that only change the catalog or the session."""
+    match statement:
+        case CreateTemporaryView():
+            create_view(context, statement)
+        case Load():
+            _refuse_load(context, statement)
+        case Alteration():
+            require_manager(context, map(context.table, [str(statement.table)]))
+            with held(context, legacy_locks_of_ddl(context, statement)):
+                run_alter(context, statement)
+        case DropTable():
+            require_manager(context, _if_there(context, str(statement.table)))
+            with held(context, legacy_locks_of_ddl(context, statement)):
+                run_ddl(context, statement)
+        case DropDatabase():
+            require_manager(context, _tables_of(context, statement.name) if statement.cascade else ())
+            with held(context, legacy_locks_of_ddl(context, statement)):
+                run_ddl(context, statement)
+        case CreateDatabase() | CreateTable():
+            run_ddl(context, statement)
+        case _:
+            raise AssertionError(f"{kind_of(statement)} is no statement of its own")
+
+
+def _tables_of(context: Context, database: str) -> Iterator[Table]:
+    """The tables of a database, looked up when they are asked for; none without an error when it does not exist."""
+    catalog = context.client.catalog
+    with contextlib.suppress(NoSuchObjectError):
+        yield from catalog.find_tables([f"{database}.{name}" for name in catalog.list_tables(database)]).values()
+
+
+def _if_there(context: Context, name: str) -> Iterator[Table]:
+    """The table, looked up when it is asked for; none without an error when it does not exist."""
+    yield from context.client.catalog.find_tables([name]).values()
+
+
+def declared_operations(context: Context, statements: Sequence[Statement]) -> tuple[dict[str, str], Locks]:
+    """What a transaction for these statements must declare and lock; views are made, because later ones read them."""
+    plans, truncates = [], []
+    for statement in statements:
+        with named(statement):
+            if isinstance(statement, CreateTemporaryView):
+                create_view(context, statement)
+            elif isinstance(statement, Truncate):
+                check_truncate(context, statement)
+                truncates.append(statement)
+            elif isinstance(statement, Select | Insert | MultiInsert | Update | Delete | Merge):
+                plans += plans_of(context, statement)
+    operations = combine_operations(plans)
+    for truncated in (str(statement.table) for statement in truncates):
+        operations[truncated] = max(operations.get(truncated, "select"), "overwrite", key=STRENGTH.index)
+    return operations, locks_of(context, plans, truncates)
+
+
+def create_view(context: Context, statement: CreateTemporaryView) -> None:
+    """Remember a view of files for later statements of this engine.
+
+    :raises AlreadyExistsError: when another view has that name and OR REPLACE was not said.
+    """
+    name = statement.source.name
+    known = context.views.get(name)
+    if known is not None and known != statement.source and not statement.replace:
+        raise AlreadyExistsError(
+            f"temporary view {name} exists already, over other files; say CREATE OR REPLACE TEMPORARY VIEW"
+        )
+    context.views[name] = statement.source
+
+
+@contextlib.contextmanager
+def _waiting_here(context: Context) -> Iterator[None]:
+    """Let a statement wait for its locks in this process, however little patience was asked for."""
+    patience, context.patience = context.patience, None
+    try:
+        yield
+    finally:
+        context.patience = patience
+
+
+@contextlib.contextmanager
+def _settled(applying: Freely) -> Iterator[list[StatementResult]]:
+    """Look a commit up whose answer was lost, if its claim can tell; what was committed is put into the list."""
+    found: list[StatementResult] = []
+    try:
+        yield found
+    except LocksPendingError as pending:
+        applying.waiting(pending)
+        raise
+    except CommitStateUnknownError as lost:
+        if not isinstance(applying, Applying):
+            raise
+        results = applying.settle(lost)
+        if results is None:
+            raise TxnAbortedError(
+                "the connection broke while the commit was on its way, and it did not arrive; nothing was applied: "
+                "try again"
+            ) from lost
+        found += results
+
+
+@contextlib.contextmanager
+def named(statement: Statement) -> Iterator[None]:
+    """Let a failure say in which statement it happened."""
+    try:
+        yield
+    except Exception as error:
+        note = f"in the statement on line {statement.line}: {_shortened(hide_secrets(statement.text))}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+        raise
+
+
+def _run_write(
+    context: Context,
+    statement: Insert | MultiInsert | Update | Delete | Merge,
+    locks: Locks | None = None,
+    applying: Freely = FREELY,
+) -> StatementResult:
+    tables: dict[str, Table] = {}
+
+    def looked_up(name: str) -> Table:
+        if name not in tables:
+            tables[name] = context.table(name)
+        return tables[name]
+
+    plans = plans_of(context, statement, looked_up)
+    # Before the transaction: nobody should wait for our locks while a JVM starts.
+    context.application.ready()
+    wanted = locks_of(context, plans) if locks is None else locks
+    with StatementTransaction(context, combine_operations(plans), wanted, applying) as transaction:
+        # The locks keep the tables as they are; what was planned before them counts if nothing has changed until then.
+        if any(transaction.table(name) != table for name, table in tables.items()):
+            plans = plans_of(context, statement, transaction.table)
+        result = _run_plans(context, transaction, statement, plans)
+        transaction.remember([result])
+    return result
+
+
+def _run_planned(
+    context: Context, transaction: StatementTransaction, statement: DataStatement | MultiInsert
+) -> StatementResult:
+    """Run a statement in an open transaction, planned now that the locks keep the tables as they are."""
+    return _run_plans(context, transaction, statement, plans_of(context, statement, transaction.table))
+
+
+def _run_plans(
+    context: Context, transaction: StatementTransaction, statement: DataStatement | MultiInsert, plans: Sequence[Plan]
+) -> StatementResult:
+    results = []
+    for planned in plans:
+        tell_planned(context, planned, transaction)
+        results.append(transaction.run(planned))
+    if len(results) == 1:
+        return results[0]
+    return dataclasses.replace(
+        results[0],
+        statement=statement.text,
+        kind=kind_of(statement),
+        inserted=sum(result.inserted for result in results),
+        write_ids={table: write_id for result in results for table, write_id in result.write_ids.items()},
+        directories=tuple(directory for result in results for directory in result.directories),
+    )
+
+
+def _query_of(statement: CreateTable, query: Fragment) -> Select:
+    """The query of CREATE TABLE … AS as a statement of its own."""
+    return Select(query, **{f.name: getattr(statement, f.name) for f in dataclasses.fields(Origin)})
+
+
+def _refuse_load(context: Context, statement: Load) -> None:
+    """LOAD DATA, in Hive's words: files of somebody else have no row ids."""
+    table = context.table(str(statement.table))
+    what = "transactional tables" if table.is_transactional else "plain tables here either"
+    raise UnsupportedStatementError(
+        f"LOAD DATA … statement is not supported with {what}: {table.qualified_name}; CREATE TEMPORARY VIEW … USING "
+        "the files, then INSERT INTO … SELECT"
+    )
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else line[:199] + "…"

@@ -1,0 +1,4 @@
+"""What a transaction knows of the tables it reads: partitions, snapshots, the points they are looked at from.
+
+Gives values for job specs, and refuses what a replica's readers must not write. Imports ``engine.context`` and below.
+"""

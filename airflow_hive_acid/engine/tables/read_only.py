@@ -1,0 +1,44 @@
+"""Databases that a replication writes are read-only for everybody else.
+
+Hive's database parameter ``repl.target.for`` names the policies. A write there would take write ids that the primary is
+going to give to other rows; replication would notice, name the tables as diverged and propose to bootstrap them again.
+Reading, compaction and cleaning stay allowed: the replica compacts on its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import ReadOnlyReplicaError
+from airflow_hive_acid.metastore.replica import TARGET_FOR, policies_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_hive_acid.engine.context import Context
+
+
+def require_writable(context: Context, databases: Iterable[str]) -> None:
+    """Refuse to write, or to change the catalog, where a replication does.
+
+    :raises ReadOnlyReplicaError: naming the database, the policy and the remedy; nothing was begun.
+    """
+    wanted = {name.lower() for name in databases}
+    if not wanted:
+        return
+    for name, properties in context.client.catalog.database_properties(wanted).items():
+        policies = policies_of(properties.get(TARGET_FOR))
+        if policies:
+            raise ReadOnlyReplicaError(
+                f"database {name} is written by the replication policy {', '.join(policies)} and read-only for others. "
+                "Write at the primary; or, if this is to be the primary from now on, fail over: 'hive-acid replication "
+                f"failover {policies[0]}'"
+            )
+
+
+def databases_of(operations: Iterable[tuple[str, str]]) -> set[str]:
+    """The databases of the tables that are written.
+
+    :param operations: table and operation, as transactions declare them.
+    """
+    return {table.partition(".")[0] for table, operation in operations if operation != "select"}

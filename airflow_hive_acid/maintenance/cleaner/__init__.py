@@ -1,0 +1,4 @@
+"""The Cleaner: rules, the look at what readers need, the removal, the trash.
+
+Imports ``maintenance.warehouse``.
+"""

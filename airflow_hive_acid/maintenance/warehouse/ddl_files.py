@@ -1,0 +1,246 @@
+"""What DDL does to files while it holds its locks: fences dead jobs, moves directories, hides dropped partitions.
+
+R4: a table or partition is dropped or renamed only when no job of a dead txn can write into it any more; what such a
+job published later would become rows of the next table of that place. A dropped partition gets a base without rows
+under the drop's write id, as Hive's ``hive.acid.droppartition.usebase`` does, and through a staging directory like
+every other file of a write id, so that this process can be fenced, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, JobsAliveError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.names import METADATA_FILE, base_name, staging_name
+from airflow_hive_acid.maintenance.warehouse.conversion import name_originals
+from airflow_hive_acid.maintenance.warehouse.ddl_work import (
+    DdlManifest,
+    Move,
+    carry_out,
+    clear,
+    finish,
+    give_up,
+    parent_of,
+)
+from airflow_hive_acid.maintenance.warehouse.fences import fence
+from airflow_hive_acid.maintenance.warehouse.places import Places, require_target
+from airflow_hive_acid.metastore.names import table_name
+from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.catalog import Partition, Table
+    from airflow_hive_acid.metastore.names import TableName
+    from airflow_hive_acid.metastore.txns import Job
+
+log = logging.getLogger(__name__)
+
+DROPPED = json.dumps({"thisFileVersion": "0", "dataFormat": "dropped"}, separators=(",", ":"))
+"""``_metadata_acid`` of a base that stands for a dropped partition."""
+
+NO_TABLE = "_"
+"""Stands for a table in the record of a job that belongs to a database."""
+
+
+class WarehouseFiles:
+    """The files that DDL verbs of the catalog work on."""
+
+    def __init__(self, client: MetastoreClient, filesystem: Filesystem) -> None:
+        self._client = client
+        self._filesystem = filesystem
+
+    def fence(self, jobs: Sequence[Job]) -> None:
+        """Fence jobs of dead txns that are left over on a table.
+
+        :raises JobsAliveError: when one of them cannot be fenced, or its txn is open.
+        """
+        why = "its table is dropped or renamed"
+        decided = self._client.give_up_txns({job.txn_id for job in jobs}, why, ended_only=True)
+        report = fence(self._client, self._filesystem, decided.given_up, why)
+        # A txn that has committed since the jobs were looked up has none that may still write.
+        unfenced = [job for job in map(self._again, jobs) if job is not None and job.txn_id in decided.spared]
+        alive = [*report.alive, *((job, f"txn {job.txn_id} is open; end it first") for job in unfenced)]
+        if alive:
+            job, problem = alive[0]
+            raise JobsAliveError(
+                f"job {job.job_id} of txn {job.txn_id} may still write into {job.table}: {problem}. Nothing was "
+                "changed; stop it and try again"
+            )
+
+    def _again(self, job: Job) -> Job | None:
+        """A job as it is now, if it may still write."""
+        found = next((j for j in self._client.jobs.of_txn(job.txn_id) if j.job_id == job.job_id), None)
+        return found if found is not None and found.state in (JobState.RUNNING, JobState.PUBLISHING) else None
+
+    @contextlib.contextmanager
+    def moving(self, txn_id: int, table: TableName, moves: Iterable[tuple[str, str]]) -> Iterator[None]:
+        """Give directories other names, or take them away, before the block commits; back again when it does not.
+
+        :param moves: source and target; an empty target for what is to be deleted. A directory that is not there is
+            left out, as that of a table may not have been made yet.
+        :raises WarehouseMissingError: when the place of one is not there (R17).
+        """
+        moves = list(moves)
+        self._require_places(table, [source for source, _ in moves])
+        wanted = [(source, target) for source, target in moves if self._filesystem.exists(source)]
+        by_parent: dict[str, list[tuple[str, str]]] = {}
+        for source, target in wanted:
+            by_parent.setdefault(parent_of(source), []).append((source, target))
+        with contextlib.ExitStack() as stack:
+            for parent, those in by_parent.items():
+                stack.enter_context(self._work(txn_id, table, parent, those))
+            yield
+
+    def _require_places(self, table: TableName, sources: Sequence[str]) -> None:
+        """What is not found is gone, and what is found is the table's, only where its disk is."""
+        # Of a database that is dropped each table was looked for before.
+        if not sources or table.name == NO_TABLE:
+            return
+        found, places = self._client.catalog.get_table(str(table)), Places(self._client, self._filesystem)
+        outside = [source for source in sources if not paths.is_inside(found.location, source)]
+        for source in outside if len(outside) == len(sources) else [found.location, *outside]:
+            places.require_place_of(found, source)
+
+    @contextlib.contextmanager
+    def making(self, txn_id: int, table: TableName, places: Iterable[str]) -> Iterator[None]:
+        """Make directories of what the block commits; those that are empty go again when it does not."""
+        job_id = self.make(txn_id, table, places)
+        try:
+            yield
+        except CommitStateUnknownError:
+            raise
+        except BaseException as failure:
+            if job_id is not None:
+                self._give_up(job_id, failure)
+            raise
+
+    def make(self, txn_id: int, table: TableName, places: Iterable[str]) -> str | None:
+        """Make directories of what the txn commits, on record.
+
+        :return: id of the job that has; None when all were there.
+        """
+        wanted = list(dict.fromkeys(places))
+        made = tuple(place for place in wanted if not self._filesystem.exists(place))
+        for place in wanted:
+            if place not in made:
+                self._filesystem.make_directory(place)  # it may be a file
+        if not made:
+            return None
+        job_id = self._start(txn_id, table, parent_of(made[0]), None)
+        manifest = DdlManifest(made=made)
+        try:
+            self._client.jobs.record_manifest(job_id, manifest.to_document())
+            carry_out(self._filesystem, manifest)
+        except BaseException as failure:
+            self._give_up(job_id, failure)
+            raise
+        return job_id
+
+    def clear(self, txn_id: int) -> None:
+        """What a txn that was given up has made since: empty directories, staging of its jobs."""
+        for job in self._client.jobs.of_txn(txn_id):
+            if job.kind == DDL_KIND and job.state is JobState.FENCED:
+                clear(self._client, self._filesystem, job)
+
+    @contextlib.contextmanager
+    def emptying(self, txn_id: int, table: TableName, places: Iterable[str]) -> Iterator[None]:
+        """Remove directories in which nothing lies, after the block has committed."""
+        emptied = tuple(dict.fromkeys(places))
+        job_id = self._start(txn_id, table, parent_of(emptied[0]), None, statement=-2)
+        with self._carried_out(job_id, DdlManifest(emptied=emptied)):
+            yield
+
+    def _work(
+        self, txn_id: int, table: TableName, parent: str, moves: Sequence[tuple[str, str]]
+    ) -> AbstractContextManager[None]:  # fmt: skip
+        if not self._filesystem.can_fence(parent):
+            job_id = self._start(txn_id, table, parent, None)
+            return self._carried_out(job_id, DdlManifest(tuple(Move(source, "", to) for source, to in moves)))
+        job_id = uuid.uuid4().hex
+        staging = paths.join(parent, staging_name(job_id))
+        self._start(txn_id, table, parent, staging, job_id=job_id)
+        # Before the manifest is recorded, which a job that was given up does not get any more: so the directory is not
+        # made again once it was set aside.
+        self._filesystem.make_directory(staging)
+        staged = tuple(Move(source, f"{staging}/{n}", to) for n, (source, to) in enumerate(moves))
+        return self._carried_out(job_id, DdlManifest(staged))
+
+    def _start(
+        self, txn_id: int, table: TableName, parent: str, staging: str | None, *, job_id: str | None = None,
+        statement: int = -1,
+    ) -> str:  # fmt: skip
+        """R4: on record before anything happens. Its statement is below all others, so it is undone after them."""
+        started = self._client.jobs.start(
+            job_id=job_id or uuid.uuid4().hex, txn_id=txn_id, table=str(table), write_id=None, statement=statement,
+            kind=DDL_KIND, table_location=parent, staging=staging,
+        )  # fmt: skip
+        return started.job_id
+
+    @contextlib.contextmanager
+    def _carried_out(self, job_id: str, manifest: DdlManifest) -> Iterator[None]:
+        """R17: a commit whose outcome is not known is neither undone nor finished; the reaper sees what it was."""
+        jobs, filesystem = self._client.jobs, self._filesystem
+        try:
+            jobs.record_manifest(job_id, manifest.to_document())
+            carry_out(filesystem, manifest)
+            yield
+        except CommitStateUnknownError:
+            raise
+        except BaseException as failure:
+            self._give_up(job_id, failure)
+            raise
+        try:
+            finish(self._client, filesystem, jobs.get(job_id))
+        except (HiveAcidError, OSError) as problem:
+            log.warning("what job %s replaced goes with the next pass of the reaper: %s", job_id, problem)
+
+    def _give_up(self, job_id: str, failure: BaseException) -> None:
+        """Undo it while the locks are held; what another process has fenced, that one has undone."""
+        try:
+            job = self._client.jobs.get(job_id)
+            note = f"it failed: {type(failure).__name__}"
+            # R17: only what cannot commit any more.
+            given_up = bool(self._client.give_up_txns([job.txn_id], note).given_up)
+            if given_up and job.state in (JobState.RUNNING, JobState.PUBLISHING):
+                problem = give_up(self._client, self._filesystem, job, note, ours=True)
+                if problem is not None:
+                    failure.add_note(problem)
+            elif job.state is JobState.FENCED:
+                clear(self._client, self._filesystem, job)
+        except (HiveAcidError, OSError) as second:
+            failure.add_note(f"what it did to directories could not be undone; the reaper does: {second}")
+
+    def name_originals(self, table: Table, places: Sequence[str]) -> None:
+        """Give the files of a plain table names by which they can be files of an ACID table."""
+        for renaming in name_originals(self._filesystem, table, places):
+            log.info("%s: %s is now called %s", table.qualified_name, renaming.old, renaming.new)
+
+    def hide(self, txn_id: int, write_id: int, table: Table, partitions: Sequence[Partition]) -> None:
+        """Put a base without rows into partitions that are being dropped."""
+        require_target(self._client, self._filesystem, table)  # R17
+        self._require_places(table_name(table.qualified_name), [p.location for p in partitions])
+        job_id = uuid.uuid4().hex
+        staging = paths.join(table.location, staging_name(job_id))
+        self._client.jobs.start(
+            job_id=job_id, txn_id=txn_id, table=table.qualified_name, write_id=write_id, statement=0, kind="drop",
+            table_location=table.location, staging=staging,
+        )  # fmt: skip
+        places = [p.location for p in partitions if self._filesystem.exists(p.location)]
+        staged = [paths.join(staging, "data", str(index), base_name(write_id)) for index in range(len(places))]
+        for directory in staged:
+            self._filesystem.make_directory(directory)
+            self._filesystem.write_text(paths.join(directory, METADATA_FILE), DROPPED)
+        manifest = {"directories": [paths.join(place, base_name(write_id)) for place in places]}
+        self._client.jobs.record_manifest(job_id, manifest)
+        for directory, target in zip(staged, manifest["directories"], strict=True):
+            self._filesystem.rename_directory(directory, target)
+        self._filesystem.delete(staging, inside=table.location)

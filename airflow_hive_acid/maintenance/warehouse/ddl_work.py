@@ -1,0 +1,281 @@
+"""What a DDL txn does to directories: recorded before it is done, so that anybody can undo or finish it (decision 40).
+
+A directory never goes from one name to another in one step. It goes through a staging directory of this txn beside it
+(``<parent>/_tmp_<job>/<number>``), and stays there when it is to be deleted. Whoever gives the txn up sets that staging
+aside first: then neither step can happen any more, whenever the one who was about to take it wakes up (R4). What is
+deleted after the commit is deleted by the job's id, never by the table's name, which may be another table's by then.
+On object stores nothing can be set aside: there directories are renamed at once, and deleted after the commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.errors import AlreadyExistsError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.names import PLACE_MARKER
+from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
+from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.txns import Job
+
+log = logging.getLogger(__name__)
+
+_SET_ASIDE = ".undo"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A directory that gets another name, or goes.
+
+    :param staged: its place below the staging directory; empty on an object store.
+    :param target: its new name; empty when it is deleted after the commit.
+    """
+
+    source: str
+    staged: str
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DdlManifest:
+    """What one job of a DDL txn does.
+
+    :param made: directories of what does not exist before the commit.
+    :param emptied: directories that go after the commit, if nothing lies in them.
+    """
+
+    moves: tuple[Move, ...] = ()
+    made: tuple[str, ...] = ()
+    emptied: tuple[str, ...] = ()
+
+    def to_document(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return {"kind": DDL_KIND, **asdict(self)}
+
+
+def manifest_of(job: Job) -> DdlManifest | None:
+    """The manifest of a job of DDL; None before it is recorded."""
+    document = job.manifest
+    if document is None:
+        return None
+    moves = tuple(Move(**move) for move in document["moves"])
+    return DdlManifest(moves, tuple(document["made"]), tuple(document["emptied"]))
+
+
+def carry_out(filesystem: Filesystem, manifest: DdlManifest) -> None:
+    """Do what is recorded, up to the commit.
+
+    :raises FileNotFoundError: when the txn was given up meanwhile; nothing of its name was touched then.
+    :raises AlreadyExistsError: when there is something of the new name.
+    """
+    for place in manifest.made:
+        filesystem.make_directory(place)
+    for move in manifest.moves:
+        if move.staged:
+            filesystem.rename_directory(move.source, move.staged)
+        if move.target:
+            filesystem.make_directory(parent_of(move.target))
+            try:
+                filesystem.rename_directory(move.staged or move.source, move.target)
+            except FileExistsError:
+                raise AlreadyExistsError(
+                    f"{move.source} cannot become {move.target}, where there are files already; move them away, or "
+                    "choose another name"
+                ) from None
+
+
+def finish(client: MetastoreClient, filesystem: Filesystem, job: Job) -> None:
+    """After the commit, as often as it takes: what was replaced or dropped goes."""
+    manifest = manifest_of(job) or DdlManifest()
+    if job.staging is not None and not filesystem.delete(job.staging, inside=parent_of(job.staging)):
+        _require_there(client, filesystem, job)
+    for move in manifest.moves:
+        # On an object store, by its name: if nobody has a table there again.
+        if not move.staged and not move.target and client.catalog.owner_of_location(move.source, around=False) is None:
+            filesystem.delete(move.source, inside=parent_of(move.source))
+    for place in manifest.emptied:
+        _delete_home(client, filesystem, place)
+
+
+def _delete_home(client: MetastoreClient, filesystem: Filesystem, place: str) -> None:
+    """Delete the directory of a dropped database, if nothing but the marker of the place lies in it."""
+    try:
+        names = [entry.name for entry in filesystem.list_files(place)]
+    except FileNotFoundError:
+        names = []
+    if names == [PLACE_MARKER]:
+        filesystem.delete(paths.join(place, PLACE_MARKER), inside=place)
+    if filesystem.delete_empty(place, inside=parent_of(place)):
+        client.places.forget(place)
+
+
+def _require_there(client: MetastoreClient, filesystem: Filesystem, job: Job) -> None:
+    """R17: what is not found is gone only where the warehouse is.
+
+    :raises WarehouseMissingError: when its disk is not there.
+    """
+    place, database = job.table_location.rstrip("/"), job.table.partition(".")[0]
+    root = client.places.root_of(database, place)
+    if root != place or client.places.find(root) is not None:
+        Places(client, filesystem).require(database, place)
+    else:
+        require_directory(filesystem, job.table, place)  # an external table's, which has no marker
+
+
+def give_up(
+    client: MetastoreClient, filesystem: Filesystem, job: Job, note: str, *, ours: bool = False
+) -> str | None:  # fmt: skip
+    """Undo what a job of a txn did that is not committed, and keep it from doing more (R4).
+
+    :param ours: this process runs the job: it does nothing else meanwhile.
+    :return: why that cannot be done; None when it is.
+    """
+    _require_there(client, filesystem, job)
+    manifest = manifest_of(job)
+    if manifest is None:
+        # Marked by its record: it gets no manifest any more, and without one it touches nothing.
+        _drop_staging(filesystem, job)
+        if not client.jobs.mark_fenced_unless_publishing(job.job_id, note):
+            return give_up(client, filesystem, client.jobs.get(job.job_id), note, ours=ours)
+        _drop_staging(filesystem, job)
+        return None
+    problem = _undo_moves(client, filesystem, job, manifest, ours=ours) or _undo_made(client, filesystem, job, manifest)
+    if problem is None:
+        client.jobs.mark_fenced(job.job_id, note)
+    return problem
+
+
+def clear(client: MetastoreClient, filesystem: Filesystem, job: Job) -> None:
+    """What a job that was fenced before has made since: empty directories."""
+    _drop_empty_staging(filesystem, job)
+    manifest = manifest_of(job) or DdlManifest()
+    for other in client.jobs.of_txn(job.txn_id):
+        place = other.table_location
+        if other.state is JobState.FENCED and other.kind != DDL_KIND and place in manifest.made:
+            # A fence may have gone with the directory, and this one has written on.
+            _drop_staging_of(filesystem, other)
+    _undo_made(client, filesystem, job, manifest)
+
+
+def _drop_empty_staging(filesystem: Filesystem, job: Job) -> None:
+    if job.staging is not None:
+        filesystem.delete_empty(job.staging, inside=parent_of(job.staging))
+
+
+def _drop_staging(filesystem: Filesystem, job: Job) -> None:
+    if job.staging is not None:
+        filesystem.delete(job.staging, inside=parent_of(job.staging))
+
+
+def _undo_moves(
+    client: MetastoreClient, filesystem: Filesystem, job: Job, manifest: DdlManifest, *, ours: bool
+) -> str | None:
+    """The last move first; does nothing for what has not happened, or was undone already."""
+    aside = None
+    if job.staging is not None:
+        aside = f"{job.staging}{_SET_ASIDE}"
+        with contextlib.suppress(FileNotFoundError):
+            filesystem.rename_directory(job.staging, aside)
+    for move in reversed(manifest.moves):
+        problem = _undo_move(client, filesystem, move, aside, ours=ours)
+        if problem is not None:
+            return problem
+    if aside is not None:
+        filesystem.delete(aside, inside=parent_of(aside))
+    return None
+
+
+def _undo_move(
+    client: MetastoreClient, filesystem: Filesystem, move: Move, aside: str | None, *, ours: bool
+) -> str | None:
+    if aside is None and not ours:
+        if not move.target:
+            return None  # it is deleted after the commit, which did not happen
+        return (
+            f"a file does not fence on this storage, and it may be moving {move.source} to {move.target}; make sure "
+            "that its process is dead, move what lies there back, and mark it as fenced"
+        )
+    place = None if aside is None else f"{aside}/{move.staged.rpartition('/')[2]}"
+    if place is not None and filesystem.exists(place):
+        if filesystem.exists(move.source) and filesystem.delete_empty(place, inside=str(aside)):
+            return None  # it was about to take the step: its name was claimed, and nothing moved
+        return _bring_back(filesystem, place, move.source)
+    if not move.target or filesystem.exists(move.source) or not filesystem.exists(move.target):
+        return None
+    owner = client.catalog.owner_of_location(move.target, around=False)
+    if owner is not None:
+        return f"{move.source} was moved to {move.target}, where {owner} lies by now; move it back by hand"
+    return _bring_back(filesystem, move.target, move.source)
+
+
+def _bring_back(filesystem: Filesystem, place: str, source: str) -> str | None:
+    try:
+        filesystem.rename_directory(place, source)
+    except FileExistsError:
+        return f"{source} was moved to {place}, and there is another directory in its place; move it back by hand"
+    return None
+
+
+def _undo_made(client: MetastoreClient, filesystem: Filesystem, job: Job, manifest: DdlManifest) -> str | None:
+    """Remove directories of what never came to be, and what this txn's other jobs have published there.
+
+    They are done with before: jobs of one txn are fenced in the order of their statements, the last one first.
+    """
+    made = [place for place in manifest.made if client.catalog.owner_of_location(place, around=False) is None]
+    if not made:
+        return None
+    for other in client.jobs.of_txn(job.txn_id):
+        place = other.table_location
+        if other.kind == DDL_KIND or place not in made:
+            continue
+        if other.state is not JobState.FENCED:
+            return f"job {other.job_id} of the same txn may still write into {place}"
+        for published in _published(other.manifest or {}):
+            if paths.is_inside(place, published):
+                filesystem.delete(published, inside=place)
+                _delete_empty_parents(filesystem, published, place)
+        _drop_staging_of(filesystem, other)
+    for place in sorted(made, reverse=True):
+        filesystem.delete_empty(place, inside=parent_of(place))
+    return None
+
+
+def _drop_staging_of(filesystem: Filesystem, job: Job) -> None:
+    """The fence in its place goes, too: its record fences it, as it gets no manifest any more."""
+    if job.staging is not None:
+        filesystem.delete(job.staging, inside=job.table_location)
+
+
+def _published(manifest: Mapping[str, Any]) -> Iterable[str]:
+    """URIs of directories of a write id, or of files of a plain table, that a manifest names."""
+    for directory in manifest.get("directories", ()):
+        if isinstance(directory, str):
+            yield directory
+        else:
+            yield f"{directory['place']}/{directory['name']}"
+    for file in manifest.get("files", ()):
+        yield f"{file['place']}/{file['name']}"
+
+
+def _delete_empty_parents(filesystem: Filesystem, uri: str, location: str) -> None:
+    parent = parent_of(uri)
+    while paths.is_inside(location, parent) and parent != location:
+        if not filesystem.delete_empty(parent, inside=location):
+            return
+        parent = parent_of(parent)
+
+
+def parent_of(location: str) -> str:
+    """The directory in which a directory lies."""
+    parent = location.rstrip("/").rpartition("/")[0]
+    paths.require_inside(parent, location)
+    return parent

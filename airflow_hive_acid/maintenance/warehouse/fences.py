@@ -1,0 +1,205 @@
+"""Fencing the jobs of dead txns, so that what is forgotten cannot come back (R4).
+
+Decide first: only what the database says cannot commit any more is fenced (``metastore.giving_up``). Then fence: the
+staging directory becomes a file. Whoever forgets a txn then looks at the table again and removes what had been
+published before. Shared by all who end txns of others; fencing twice does no harm.
+
+On an object store a file does not fence. There the record of the job does (decision 11): Spark writes to staging only,
+and whoever publishes has to record the manifest first, which is refused once the job is marked. If the manifest is
+recorded already, publishing means copying objects out of staging: they are removed, so that no further copy can begin,
+and the job counts as fenced when copies that had begun must have ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.filesystem import fence_staging
+from airflow_hive_acid.filesystem.plain_publishing import from_document, undo_fenced
+from airflow_hive_acid.maintenance.warehouse.ddl_work import finish, give_up
+from airflow_hive_acid.maintenance.warehouse.places import absence_of
+from airflow_hive_acid.metastore.txns import DDL_KIND, JobState, left_open
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.filesystem.plain_publishing import PlainManifest
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.database import AbortReason
+    from airflow_hive_acid.metastore.txns import AbortedTxns, GivenUp, Job
+
+log = logging.getLogger(__name__)
+
+_ABORTED = "its txn is aborted"
+COPIES_SETTLE_MS = 15 * 60_000
+"""Within this time an object store has carried out, or refused, a copy that was asked for."""
+COPIED_AT_ONCE_BYTES = 5 * 1024**3
+"""A larger object is copied in parts, whose last step needs no source any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReport:
+    """Which jobs were fenced.
+
+    :param alive: jobs that could not be fenced, and why: their txns must not be forgotten.
+    :param ended: txns that had been given up before, by somebody who did not get further, and are aborted now.
+    """
+
+    fenced: tuple[Job, ...] = ()
+    alive: tuple[tuple[Job, str], ...] = ()
+    ended: tuple[int, ...] = ()
+
+    @property
+    def alive_txns(self) -> frozenset[int]:
+        """Txns with a job that may still write."""
+        return frozenset(job.txn_id for job, _ in self.alive)
+
+
+def fence_dead_jobs(client: MetastoreClient, filesystem: Filesystem) -> FenceReport:
+    """Fence every job whose txn is aborted or gone, and end what others have given up and left."""
+    dead = dict.fromkeys(job.txn_id for job in client.jobs.to_fence())
+    decided = client.give_up_txns(dead, _ABORTED, ended_only=True)
+    report = fence(client, filesystem, decided.given_up, _ABORTED)
+    left = client.database.read(left_open)
+    if not left:
+        return report
+    more = fence_jobs_of(client, filesystem, left, "its txn was given up")
+    ended = client.abort_txns(left, "given up, and ended by the reaper").aborted
+    return FenceReport((*report.fenced, *more.fenced), (*report.alive, *more.alive), ended)
+
+
+def end_txns(
+    client: MetastoreClient, filesystem: Filesystem, txn_ids: Iterable[int], why: AbortReason | str
+) -> AbortedTxns:
+    """Give txns up, fence their jobs, and abort them; what is committed stays as it is (R4, R17).
+
+    :param why: kept with the txns.
+    :return: what became of each; ``ending`` are those of which something could not be moved back yet.
+    """
+    ids = list(txn_ids)
+    fence_jobs_of(client, filesystem, ids, why if isinstance(why, str) else why.value)
+    return client.abort_txns(ids, why)
+
+
+def fence_jobs_of(
+    client: MetastoreClient, filesystem: Filesystem, txn_ids: Iterable[int], why: str, *, silent_only: bool = False
+) -> FenceReport:
+    """Give txns up and fence their jobs; those that are committed are left alone.
+
+    :param silent_only: spare those whose owners have sent a heartbeat within the time-out.
+    """
+    decided = client.give_up_txns(txn_ids, why, silent_only=silent_only)
+    return fence(client, filesystem, decided.given_up, why)
+
+
+def fence_aborted(client: MetastoreClient, filesystem: Filesystem, txn_ids: Iterable[int]) -> tuple[FenceReport, bool]:
+    """Fence the jobs of txns that are aborted or gone; others are left alone.
+
+    :return: what was fenced, and whether there are jobs of all of them on record: without any it was somebody else's.
+    """
+    ids = set(txn_ids)
+    given_up = client.give_up_txns(ids, _ABORTED, ended_only=True).given_up
+    known = {each.txn_id for each in given_up if each.jobs} >= ids
+    return fence(client, filesystem, given_up, _ABORTED), known
+
+
+def fence(client: MetastoreClient, filesystem: Filesystem, given_up: Iterable[GivenUp], why: str) -> FenceReport:
+    """Fence jobs of txns that cannot commit any more; one that cannot be fenced does not keep the others from it."""
+    fenced: list[Job] = []
+    alive: list[tuple[Job, str]] = []
+    jobs = [job for each in given_up for job in each.jobs]
+    # The last statement of a txn first: on a plain table it may have moved away what an earlier one had made.
+    for job in sorted(jobs, key=lambda job: (job.txn_id, -job.statement)):
+        if job.state in (JobState.FENCED, JobState.COMMITTED):
+            continue
+        try:
+            problem = _fence(client, filesystem, job, why)
+        except (HiveAcidError, OSError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem is None:
+            fenced.append(job)
+        else:
+            log.warning("job %s of txn %d on %s may still write: %s", job.job_id, job.txn_id, job.table, problem)
+            alive.append((job, problem))
+    return FenceReport(tuple(fenced), tuple(alive))
+
+
+def finish_jobs(client: MetastoreClient, filesystem: Filesystem) -> FenceReport:
+    """Remove what committed txns have left to remove: files that an overwrite of a plain table replaced, directories
+    that DDL has moved out of the way. Its own process does so after its commit, unless it failed or died there.
+
+    :return: with those that could not be finished as ``alive``; their records stay.
+    """
+    unfinished: list[tuple[Job, str]] = []
+    done: list[Job] = []
+    for job in client.jobs.to_finish():
+        try:
+            if job.kind == DDL_KIND:
+                finish(client, filesystem, job)
+            elif job.staging is not None and not filesystem.delete(job.staging, inside=job.table_location):
+                absence_of(client, filesystem, job.table, job.table_location)()  # R17
+        except (HiveAcidError, OSError) as error:
+            log.warning("what job %s of txn %d replaced could not be removed: %s", job.job_id, job.txn_id, error)
+            unfinished.append((job, f"{type(error).__name__}: {error}"))
+        else:
+            client.jobs.finished(job.job_id)
+            done.append(job)
+    return FenceReport(tuple(done), tuple(unfinished))
+
+
+def _fence(client: MetastoreClient, filesystem: Filesystem, job: Job, why: str) -> str | None:
+    note = f"job {job.job_id} of txn {job.txn_id} on {job.table} was fenced: {why}"
+    if job.kind == DDL_KIND:
+        return give_up(client, filesystem, job, note)
+    if job.staging is not None:
+        manifest = _plain_manifest(client, job, note)
+        # R17: "nothing is staged" is an answer only where the warehouse is.
+        absent = absence_of(client, filesystem, job.table, job.table_location)
+        if manifest is not None:
+            fenced = undo_fenced(filesystem, job.staging, manifest, job.table_location, note, absent)
+        else:
+            fenced = fence_staging(filesystem, job.staging, inside=job.table_location, note=note, absent=absent)
+        if not fenced:
+            return _fence_by_record(client, job, note, undoable=manifest is None)
+    client.jobs.mark_fenced(job.job_id, note)
+    return None
+
+
+def _fence_by_record(client: MetastoreClient, job: Job, note: str, *, undoable: bool) -> str | None:
+    """On an object store, where staging has been removed just now.
+
+    :param undoable: whether removing directories of its write id undoes what it published.
+    """
+    if client.jobs.mark_fenced_unless_publishing(job.job_id, note):
+        return None
+    application = job.application_id or "not known"
+    by_hand = f"make sure that its process and its application ({application}) are dead, then mark it as fenced"
+    if not undoable:
+        return f"a file does not fence on this storage, and it may be moving files of a plain table; {by_hand}"
+    if _largest(client.jobs.get(job.job_id)) > COPIED_AT_ONCE_BYTES:
+        return f"a file does not fence on this storage, and it may be copying objects in parts; {by_hand}"
+    if client.jobs.note_staging_removed(job.job_id, note, COPIES_SETTLE_MS):
+        return None
+    minutes = COPIES_SETTLE_MS // 60_000
+    return f"it was publishing; its staging is removed, and it counts as fenced {minutes} minutes after that"
+
+
+def _largest(job: Job) -> int:
+    """Bytes of the largest file it was about to publish; 0 if it named directories only, of small files."""
+    directories = (job.manifest or {}).get("directories", ())
+    return max((size for d in directories if not isinstance(d, str) for _, size in d["files"]), default=0)
+
+
+def _plain_manifest(client: MetastoreClient, job: Job, note: str) -> PlainManifest | None:
+    """What a job on a plain table may have begun to move.
+
+    One without a manifest is marked first: from then on it gets none, and what is in staging is nobody's data.
+    """
+    if job.write_id is None and job.manifest is None and job.kind == "insert":
+        client.jobs.mark_fenced(job.job_id, note)
+        job = client.jobs.get(job.job_id)
+    return None if job.manifest is None else from_document(job.manifest)

@@ -1,0 +1,269 @@
+"""DROP TABLE … and DROP PARTITION … FOR REPLICATION('id'): what came by replication goes, unless it is newer.
+
+The id is that of the drop's event. An object whose state id is not older came, or was exported, after that drop: it
+stays, and the result says so (HiveReplicationDevelopment, "DropTable"). What did not come by replication stays, too.
+Files go after the commit, under no lock: nobody can find them any more (:mod:`graves`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import CommitStateUnknownError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.table_kinds import is_transactional
+from airflow_hive_acid.metastore.catalog import (
+    MANAGED_TABLE,
+    ObjectRows,
+    delete_partitions,
+    delete_storage,
+    forget_object,
+)
+from airflow_hive_acid.metastore.database import LockType
+from airflow_hive_acid.metastore.names import TableName, table_name
+from airflow_hive_acid.metastore.protocol import ddl_transaction, partition_lock, table_lock
+from airflow_hive_acid.replication.dumps.dropped_directories import grave_of, mark_dropped, remove_dropped, unmark
+from airflow_hive_acid.replication.dumps.exports import table_of
+from airflow_hive_acid.replication.dumps.fences import fence_dead_jobs_of
+from airflow_hive_acid.replication.dumps.state_ids import ObjectState, may_drop
+from airflow_hive_acid.replication.presence import require_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.catalog import PartitionSpec, StoredPartition, TableObject
+    from airflow_hive_acid.replication.dumps.state_ids import Verdict
+    from airflow_hive_acid.replication.site import Site
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DropResult:
+    """What a drop has done.
+
+    :param dropped: names of the partitions that went, or of the table; empty when nothing did.
+    :param kept: what stayed, with the reason.
+    """
+
+    table: str
+    event_id: int
+    dropped: tuple[str, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.dropped)
+
+
+def drop_table(
+    site: Site, table: str, event_id: int, tell: Callable[[DropResult], object] = bool
+) -> DropResult:  # fmt: skip
+    """Drop a table, unless its state id is not older than the event.
+
+    :param tell: called inside the commit with the result that it has.
+    :raises LockTimeoutError: when its readers do not end in time; nothing was dropped.
+    """
+    name = table_name(table)
+    found, verdict = site.client.database.read(lambda conn: _judge(site, conn, name, event_id))
+    if found is None or not verdict.accepted:
+        return DropResult(str(name), event_id, kept=((str(name), verdict.reason),))
+    site.client.pins.require_unpinned([str(name)], "dropping it")
+    with ddl_transaction(
+        site.client, [table_lock(name, LockType.EXCLUSIVE)], agent_info=site.agent_info(f"drop {name} for replication")
+    ) as ddl:
+        fence_dead_jobs_of(site, name)  # R4: under an exclusive lock none is alive
+        going = going_with(site, name) if _files_go(found) else ()
+        place = found.storage.location if found.storage.location in going else None
+
+        def change(conn: Connection) -> tuple[tuple[str, ...], str | None]:
+            site.require_allowed(conn)
+            now, again = _judge(site, conn, name, event_id, lock=True)
+            if now is None or not again.accepted:
+                tell(DropResult(str(name), event_id, kept=((str(name), again.reason),)))
+                return (), again.reason
+            tell(DropResult(str(name), event_id, dropped=(str(name),)))
+            dropped = site.client.catalog.drop_table_in(conn, name)
+            return tuple(at for at in dropped.locations if dropped.delete_data and at in going), None
+
+        if place:
+            mark_dropped(site, place, f"{name} was dropped at the source with event {event_id}")
+        try:
+            locations, kept = ddl.commit(change)
+        except CommitStateUnknownError:
+            raise  # R17: the mark means nothing as long as the table is there
+        except BaseException:
+            if place:
+                unmark(site, place)
+            raise
+        if kept is not None and place:
+            unmark(site, place)
+    if kept is not None:
+        return DropResult(str(name), event_id, kept=((str(name), kept),))
+    for location in locations:
+        if location == place:
+            remove_dropped(site, location, str(name))
+        else:
+            _remove(site, location)
+    return DropResult(str(name), event_id, dropped=(str(name),))
+
+
+def drop_partitions(
+    site: Site,
+    table: str,
+    partitions: Sequence[PartitionSpec],
+    event_id: int,
+    tell: Callable[[DropResult], object] = bool,
+) -> DropResult:
+    """Drop partitions, all that are older than the event at once.
+
+    :param partitions: names, values, or values by column.
+    :param tell: called inside the commit with the result that it has.
+    """
+    name = table_name(table)
+    found = site.client.database.read(lambda conn: _tables(site).find_tables(conn, [name]).get(name))
+    if found is None:
+        return DropResult(str(name), event_id, kept=((str(name), "there is no such table"),))
+    shape = table_of(found)
+    names = sorted({shape.partition_name(spec) for spec in partitions})
+    doomed, kept = site.client.database.read(lambda conn: _judge_partitions(site, conn, found, names, event_id))
+    if not doomed:
+        return DropResult(str(name), event_id, kept=kept)
+    site.client.pins.require_unpinned([str(name)], "dropping partitions of it")
+    locks = [partition_lock(name, stored.object.name, LockType.EXCLUSIVE) for stored in doomed]
+    agent = site.agent_info(f"drop partitions of {name} for replication")
+    with ddl_transaction(site.client, locks, agent_info=agent) as ddl:
+        fence_dead_jobs_of(site, name)
+        shared = _shared_partitions(site, name, [s.object.name for s in doomed]) if _files_go(found) else {}
+
+        def result_of(gone: Sequence[StoredPartition], stayed: Sequence[tuple[str, str]]) -> DropResult:
+            went = tuple(stored.object.name for stored in gone)
+            return DropResult(str(name), event_id, went, tuple(k for k in (*kept, *stayed) if k[0] not in went))
+
+        def change(conn: Connection) -> DropResult:
+            gone, stayed = take_out(conn)
+            left[:] = gone
+            tell(done := result_of(gone, stayed))
+            return done
+
+        def take_out(conn: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
+            site.require_allowed(conn)
+            now = _tables(site).find_tables(conn, [name], lock=True).get(name)
+            if now is None:
+                return [], ((str(name), "there is no such table"),)
+            going, staying = _judge_partitions(site, conn, now, [s.object.name for s in doomed], event_id)
+            ids = [stored.id for stored in going]
+            site.client.catalog.require_fenced(conn, name, ddl.txn_id)
+            site.client.catalog.events.dropping_partitions(conn, now.id, ids)
+            delete_storage(conn, delete_partitions(conn, ids))
+            for stored in going:
+                forget_object(conn, *name, stored.object.name)
+            return going, staying
+
+        left: list[StoredPartition] = []
+        result = ddl.commit(change)
+    if _files_go(found):
+        for stored in left:
+            if stored.object.storage.location and stored.object.storage.location not in shared:
+                _remove(site, stored.object.storage.location)
+    return result
+
+
+def kept_drops(site: Site, drops: Sequence[tuple[TableName, str | None, int]]) -> list[str | None]:
+    """Which drops would do nothing, and why, by one look at all of them.
+
+    :param drops: table, name of the partition if it is one, and event id.
+    :return: for each why nothing would go; None where something would.
+    """
+
+    def operation(conn: Connection) -> list[str | None]:
+        tables = _tables(site).find_tables(conn, {name for name, _, _ in drops})
+        parts = [(tables[name].id, part) for name, part, _ in drops if part is not None and name in tables]
+        found = _tables(site).find_partitions(conn, parts)
+        reasons: list[str | None] = []
+        for name, part, event_id in drops:
+            table = tables.get(name)
+            parameters = None if table is None else table.parameters
+            if part is not None and table is not None:
+                stored = found.get((table.id, part))
+                parameters = None if stored is None else stored.object.parameters
+            verdict = may_drop(ObjectState.of(parameters, part or str(name)), event_id)
+            reasons.append(None if verdict.accepted else verdict.reason)
+        return reasons
+
+    return site.client.database.read(operation)
+
+
+def _tables(site: Site) -> ObjectRows:
+    return ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
+
+
+def _judge(
+    site: Site, conn: Connection, name: TableName, event_id: int, *, lock: bool = False
+) -> tuple[TableObject | None, Verdict]:
+    found = _tables(site).find_tables(conn, [name], lock=lock).get(name)
+    held = ObjectState.of(None if found is None else found.parameters, str(name))
+    return found, may_drop(held, event_id)
+
+
+def _judge_partitions(
+    site: Site, conn: Connection, table: TableObject, names: Sequence[str], event_id: int
+) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
+    found = _tables(site).find_partitions(conn, [(table.id, name) for name in names])
+    going, kept = [], []
+    for name in names:
+        stored = found.get((table.id, name))
+        verdict = may_drop(ObjectState.of(None if stored is None else stored.object.parameters, name), event_id)
+        if stored is not None and verdict.accepted:
+            going.append(stored)
+        else:
+            kept.append((name, verdict.reason))
+    return going, tuple(kept)
+
+
+def _files_go(table: TableObject) -> bool:
+    purge = {key.lower(): value for key, value in table.parameters.items()}.get("external.table.purge", "")
+    return is_transactional(table.parameters) or table.type == MANAGED_TABLE or purge.lower() == "true"
+
+
+def going_with(site: Site, name: TableName) -> tuple[str, ...]:
+    """The directories whose files go with a table: no other table uses them, and their disks are there.
+
+    :raises WarehouseMissingError: naming one that is not (R17).
+    """
+    [planned] = site.client.catalog.plan_drop([str(name)])
+    shared = site.client.catalog.shared_places(planned.locations, *name)
+    _tell(shared)
+    going = tuple(location for location in planned.locations if location not in shared)
+    for location in going:
+        if not site.filesystem.exists(grave_of(location, str(name))):  # a killed drop has moved it away
+            require_place(site, planned.table, location)
+    return going
+
+
+def _shared_partitions(site: Site, name: TableName, partitions: Sequence[str]) -> dict[str, str]:
+    catalog = site.client.catalog
+    table, found = catalog.get_table(str(name)), list(catalog.find_partitions(str(name), partitions).values())
+    shared = catalog.shared_partition_places(table, found)
+    for part in found:
+        if part.location not in shared:
+            require_place(site, table, part.location)
+    _tell(shared)
+    return shared
+
+
+def _tell(shared: Mapping[str, str]) -> None:
+    for place, other in shared.items():  # an older version, or a Hive, has let them
+        log.warning("the files in %s were not removed: they are shared with %s", place, other)
+
+
+def _remove(site: Site, location: str) -> None:
+    parent = location.rstrip("/").rpartition("/")[0]
+    if len(paths.parse_location(location).segments) > 1:
+        site.filesystem.delete(location, inside=parent)

@@ -1,0 +1,410 @@
+"""EXPORT … [FOR [METADATA] REPLICATION('id')]: a table, or some of its partitions, as a dump.
+
+The state id is the source's latest event, read before anything else: whatever the dump holds is at least that new. The
+table is locked for reading while its files are listed and copied, and an ACID table is exported under one snapshot:
+the bases and deltas which that reads, without the visibility txn ids of compactions, which are the source's own (R4).
+A dump of metadata alone needs no files and no lock. Source: HiveReplicationDevelopment, and Hive's TableExport.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, UnsafePathError
+from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.acid_state import FileEntry, acid_state
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.names import is_hidden
+from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name
+from airflow_hive_acid.format.table_kinds import is_transactional
+from airflow_hive_acid.metastore.catalog import ObjectRows, Table, check_location, no_such_table, read_owner_of
+from airflow_hive_acid.metastore.names import TableName, table_name
+from airflow_hive_acid.replication.dumps.copiers import copy
+from airflow_hive_acid.replication.dumps.copies import FileCopy
+from airflow_hive_acid.replication.dumps.dump import Dump, DumpFile, Scope, write_documents
+from airflow_hive_acid.replication.dumps.export_places import ExportPlace
+from airflow_hive_acid.replication.dumps.open_files import settled
+from airflow_hive_acid.replication.dumps.state_ids import METADATA_STATE_ID, STATE_ID
+from airflow_hive_acid.replication.presence import require_listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.filesystem import FileInfo
+    from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+    from airflow_hive_acid.metastore.catalog import PartitionObject, PartitionSpec, StoredPartition, TableObject
+    from airflow_hive_acid.replication.site import Site
+
+MATERIALIZED_VIEW = "MATERIALIZED_VIEW"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What an export has left.
+
+    :param state_id: of the dump; None outside of replication.
+    :param reused: files that an attempt before had copied.
+    :param noop: why there was nothing to export; None when there was.
+    """
+
+    uri: str
+    table: str
+    state_id: int | None
+    partitions: int
+    files: int
+    bytes: int
+    reused: int = 0
+    noop: str | None = None
+
+
+def export_metadata(
+    site: Site,
+    tables: Sequence[tuple[str, Sequence[PartitionSpec] | None]],
+    *,
+    event_ids: Sequence[str] = (),
+) -> list[Dump]:
+    """Dumps of metadata in memory, for replication, read together.
+
+    :param tables: ``db.table``, and which partitions; None for the table without its partitions.
+    :param event_ids: of the events that asked for them, one for each, or none.
+    """
+    state = site.client.notifications.current_event_id()
+    rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
+    asked = event_ids or [""] * len(tables)
+
+    def operation(conn: Connection) -> list[Dump]:
+        names = [table_name(table) for table, _ in tables]
+        found = rows.find_tables(conn, names)
+        partitioned = [table.id for table in found.values() if table.partition_columns]
+        known = _Known(
+            rows.sharing_columns(conn, partitioned), rows.find_partitions(conn, _wanted(names, tables, found))
+        )
+        dumps = []
+        for name, (_, specs), event_id in zip(names, tables, asked, strict=True):
+            dump = Dump(found.get(name), Scope.METADATA, state, event_id or None, whole_table=specs is None)
+            if dump.table is not None:
+                dump = _with_partitions(conn, rows, dump, dump.table, specs, known)
+            dumps.append(tagged(dump))
+        return dumps
+
+    return site.client.database.read(operation)
+
+
+@contextlib.contextmanager
+def open_export(
+    site: Site,
+    table: str,
+    partitions: Sequence[PartitionSpec] | None = None,
+    *,
+    scope: Scope = Scope.ALL,
+    event_id: str | None = None,
+) -> Iterator[Dump]:
+    """A dump whose files lie where they are, at the source; they stay there until this ends.
+
+    :param partitions: names, values, or values by column, also of some columns only; None: the table with all.
+    :raises NoSuchObjectError: when there is no such table or partition; for replication that is an empty dump instead.
+    """
+    if scope is Scope.METADATA:
+        yield export_metadata(site, [(table, partitions)], event_ids=[event_id] if event_id else ())[0]
+        return
+    name = table_name(table)
+    # R3: read first; everything that is read after it is at least as new.
+    state = site.client.notifications.current_event_id()
+    known = site.client.catalog.find_tables([table]).get(str(name))
+    if known is None:
+        if scope is Scope.NONE:
+            site.client.catalog.get_table(table)
+        yield Dump(None, scope, state, event_id, whole_table=partitions is None)
+        return
+    plain = [] if known.is_transactional else [table]
+    agent = f"export {name}"
+    with site.client.open_snapshot([table], plain=plain, agent_info=agent) as snapshot:
+        dump = _read(site, name, partitions, Dump(None, scope, state, event_id, whole_table=partitions is None))
+        if dump.table is not None and is_transactional(dump.table.parameters) != known.is_transactional:
+            raise InvalidArgumentsError(f"{name} was made anew or converted just now; export again")
+        if dump.table is not None:
+            lists = snapshot.snapshot[str(name)] if known.is_transactional else None
+            dump = replace(
+                dump,
+                files=_list_files(site, dump, lists, snapshot.valid_txns),
+                write_ids=None if lists is None else str(_settled(lists)),
+            )
+        yield tagged(dump)
+
+
+def export_table(
+    site: Site,
+    table: str,
+    uri: str,
+    partitions: Sequence[PartitionSpec] | None = None,
+    *,
+    scope: Scope = Scope.NONE,
+    event_id: str | None = None,
+    once: str | None = None,
+) -> ExportResult:
+    """Write a dump to a directory.
+
+    An export that was interrupted is gone on with: files that are whole are kept.
+
+    :param uri: a directory that does not exist, is empty, or holds a dump of this table that was begun and not ended.
+    :param scope: NONE for a dump for anybody, else for replication.
+    :param once: what the tries of one task have in common: a dump that one of them has completed is the result of all.
+    :raises AlreadyExistsError: when there is something else.
+    :raises UnsafePathError: when it is the directory of a table, around or inside of one.
+    """
+    uri = check_location(uri)
+    _require_own_place(site, uri)
+    place = ExportPlace(site, uri, table, scope, once)
+    done = place.finished()
+    if done is not None:
+        return _exported(uri, table, done, len(done.files))
+    try:
+        with open_export(site, table, partitions, scope=scope, event_id=event_id) as dump:
+            place.begin()
+            dump, reused = _fill(site, place.work, dump, once)
+            place.publish()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        place.failed()
+        raise place.taken_over() from error
+    except AlreadyExistsError:
+        place.failed()
+        done = place.finished()
+        if done is None:
+            raise
+        return _exported(uri, table, done, len(done.files))
+    except BaseException:
+        place.failed()
+        raise
+    return _exported(uri, table, dump, reused)
+
+
+def _fill(site: Site, work: str, dump: Dump, once: str | None) -> tuple[Dump, int]:
+    """Copy the files of a dump and write its documents.
+
+    :return: the dump as it was written, and how many files an attempt before had copied.
+    """
+    copies = [FileCopy(str(f.source), f"{work}/{f.place}", f.size, beginning=f.beginning) for f in dump.files]
+    report = copy(site, site.filesystem, site.filesystem, copies)
+    files = [
+        replace(f, checksum=report.checksums[f"{work}/{f.place}"], source=None, beginning=False) for f in dump.files
+    ]
+    dump = replace(dump, files=tuple(files))
+    _remove_strays(site, work, dump)
+    write_documents(site.filesystem, work, dump, once)
+    return dump, report.reused
+
+
+def _exported(uri: str, table: str, dump: Dump, reused: int) -> ExportResult:
+    noop = None
+    if dump.is_noop:
+        noop = f"{table} does not exist any more" if dump.table is None else "the partitions do not exist any more"
+    return ExportResult(
+        uri, table, dump.state_id, len(dump.partitions), len(dump.files), dump.bytes, reused, noop
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was read for several tables together.
+
+    :param sharing: ids of the tables whose partitions have the columns of their table.
+    """
+
+    sharing: set[int]
+    partitions: Mapping[tuple[int, str], StoredPartition]
+
+
+def _wanted(
+    names: Sequence[TableName],
+    tables: Sequence[tuple[str, Sequence[PartitionSpec] | None]],
+    found: Mapping[TableName, TableObject],
+) -> list[tuple[int, str]]:
+    """Table id and name of the partitions that are asked for by all of their values."""
+    return [
+        (table.id, part)
+        for name, (_, specs) in zip(names, tables, strict=True)
+        if specs and (table := found.get(name)) is not None and table.partition_columns
+        for part in _partition_names(table, specs)[0]
+    ]
+
+
+def _read(site: Site, name: TableName, partitions: Sequence[PartitionSpec] | None, dump: Dump) -> Dump:
+    rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
+
+    def operation(conn: Connection) -> Dump:
+        table = rows.find_tables(conn, [name]).get(name)
+        if table is None:
+            if dump.scope is Scope.NONE:
+                raise no_such_table(conn, *name)
+            return dump
+        wanted = _wanted([name], [(str(name), partitions)], {name: table})
+        known = _Known(rows.sharing_columns(conn, [table.id]), rows.find_partitions(conn, wanted))
+        return _with_partitions(conn, rows, replace(dump, table=table), table, partitions, known)
+
+    return site.client.database.read(operation)
+
+
+def _with_partitions(
+    conn: Connection,
+    rows: ObjectRows,
+    dump: Dump,
+    table: TableObject,
+    specs: Sequence[PartitionSpec] | None,
+    known: _Known,
+) -> Dump:
+    if table.type == MATERIALIZED_VIEW:
+        raise InvalidArgumentsError(
+            f"{table.db}.{table.name} is a materialized view, which is made of other tables; export those"
+        )
+    if not table.partition_columns:
+        if specs:
+            raise InvalidArgumentsError(f"{table.db}.{table.name} is not partitioned; export it without PARTITION")
+        return dump
+    shared = table.id in known.sharing
+    if specs is None:
+        if dump.scope is Scope.METADATA:
+            return replace(dump, shared_columns=shared)
+        found = rows.partitions_of(conn, table.id)
+        return replace(dump, shared_columns=shared, partitions=_sorted(p.object for p in found.values()))
+    complete, partial = _partition_names(table, specs)
+    found = {n: known.partitions[table.id, n] for n in complete if (table.id, n) in known.partitions}
+    missing = tuple(n for n in complete if n not in found)
+    if partial:
+        everything = rows.partitions_of(conn, table.id)
+        for wanted in partial:
+            matching = {n: p for n, p in everything.items() if wanted.items() <= dict(parse_partition_name(n)).items()}
+            found |= matching
+            missing += () if matching else (json.dumps(wanted),)
+    if missing and dump.scope is Scope.NONE:
+        raise NoSuchObjectError(f"{table.db}.{table.name} has no partition {missing[0]}")
+    partitions = _sorted(p.object for p in found.values())
+    return replace(dump, shared_columns=shared, partitions=partitions, missing=missing)
+
+
+def _sorted(partitions: Iterable[PartitionObject]) -> tuple[PartitionObject, ...]:
+    return tuple(sorted(partitions, key=lambda partition: partition.name))
+
+
+def _partition_names(table: TableObject, specs: Sequence[PartitionSpec]) -> tuple[list[str], list[dict[str, str]]]:
+    """Names of the partitions that are specified completely, and the values of those that are not."""
+    complete: list[str] = []
+    partial: list[dict[str, str]] = []
+    shape = table_of(table)
+    for spec in specs:
+        if isinstance(spec, Mapping) and len(spec) < len(table.partition_columns):
+            values = {key.lower(): value or DEFAULT_PARTITION for key, value in spec.items()}
+            if unknown := values.keys() - {c.name for c in table.partition_columns}:
+                raise InvalidArgumentsError(f"{min(unknown)} is no partition column of {table.db}.{table.name}")
+            partial.append(values)
+        else:
+            complete.append(shape.partition_name(spec))
+    return list(dict.fromkeys(complete)), partial
+
+
+def table_of(found: TableObject) -> Table:
+    """As much of a table as the names of its partitions need."""
+    return Table(
+        db=found.db, name=found.name, id=found.id, location=found.storage.location or "",
+        columns=tuple(Column(c.name, c.type) for c in found.storage.columns),
+        partition_columns=tuple(Column(c.name, c.type) for c in found.partition_columns),
+        properties=dict(found.parameters), owner=found.owner, type=found.type,
+        input_format=found.storage.input_format, serde=found.storage.serde[1],
+    )  # fmt: skip
+
+
+def tagged(dump: Dump) -> Dump:
+    """The objects with the state id as a parameter, as Hive's exports have it, and without any other one."""
+    if dump.table is None:
+        return dump
+    tags = {STATE_ID: str(dump.state_id)} if dump.scope is Scope.ALL else {}
+
+    def clean(parameters: Mapping[str, str]) -> dict[str, str]:
+        return {k: v for k, v in parameters.items() if k not in (STATE_ID, METADATA_STATE_ID)} | tags
+
+    return replace(
+        dump,
+        table=replace(dump.table, parameters=clean(dump.table.parameters)),
+        partitions=tuple(replace(p, parameters=clean(p.parameters)) for p in dump.partitions),
+    )
+
+
+def _settled(lists: ValidWriteIdList) -> ValidWriteIdList:
+    """The list with open ids aborted: their rows are not in the dump, and will not come by it."""
+    return replace(lists, open=frozenset(), aborted=frozenset(lists.exceptions), min_open=None)
+
+
+def _list_files(site: Site, dump: Dump, lists: ValidWriteIdList | None, txns: ValidTxnList) -> tuple[DumpFile, ...]:
+    table = dump.table
+    if table is None or not table.storage.location:
+        return ()
+    if table.partition_columns:
+        places = [(p.name, p.storage.location) for p in dump.partitions if p.storage.location]
+    else:
+        places = [("", table.storage.location)]
+    listings = list_many(site.filesystem, [place for _, place in places], descend=lambda info: not is_hidden(info.name))
+    name, location = f"{table.db}.{table.name}", table.storage.location
+    require_listed(site.filesystem, name, location, listings, [place for _, place in places])
+    files: list[DumpFile] = []
+    for partition, place in places:
+        listing = listings[place] or []
+        chosen, cut = plain_files(listing), frozenset[str]()
+        if lists is not None:
+            entries = [FileEntry(f"{i.relative}/" if i.is_dir else i.relative, i.size) for i in listing]
+            chosen, cut = _acid_files(site, place, entries, lists, txns)
+        files += [
+            DumpFile(partition, path, size, source=f"{place}/{found}", beginning=found in cut)
+            for path, found, size in chosen
+        ]
+    return tuple(files)
+
+
+def plain_files(listing: Sequence[FileInfo]) -> list[tuple[str, str, int]]:
+    """Files of a table without transactions: path in the dump, path at the source, bytes."""
+    return [
+        (info.relative, info.relative, info.size)
+        for info in listing
+        if not info.is_dir and not any(is_hidden(part) for part in info.relative.split("/"))
+    ]
+
+
+def _acid_files(
+    site: Site, place: str, entries: Sequence[FileEntry], lists: ValidWriteIdList, txns: ValidTxnList
+) -> tuple[list[tuple[str, str, int]], frozenset[str]]:
+    """What a snapshot reads: path in the dump, path at the source, bytes; and the latter of files that grow."""
+    listing, cut = settled(site.filesystem, place, entries, lists)
+    state = acid_state(listing, lists, txns)
+    found = [(entry.path, entry.path, entry.size) for entry in state.originals]
+    for directory in (*state.inserts, *state.deletes):
+        stripped = replace(directory.directory, visibility_txn_id=0).name
+        for entry in directory.files:
+            if not entry.path.endswith("/"):
+                below = entry.path.removeprefix(f"{directory.name}/")
+                found.append((f"{stripped}/{below}", entry.path, entry.size))
+    return found, cut
+
+
+def _require_own_place(site: Site, uri: str) -> None:
+    if len(paths.parse_location(uri).segments) < 2:
+        raise UnsafePathError(f"{uri!r} is no directory below another one; nothing was exported")
+    owner = site.client.database.read(lambda conn: read_owner_of(conn, uri, around=True))
+    if owner is not None:
+        raise UnsafePathError(f"{uri} would share files with table {owner}; choose a directory of its own")
+
+
+def _remove_strays(site: Site, uri: str, dump: Dump) -> None:
+    """Files that an attempt before has copied and that are not part of the table any more, and their directories."""
+    wanted = {file.place for file in dump.files}
+    listed = site.filesystem.list_files(uri, recursive=True)
+    for info in listed:
+        if not info.is_dir and "/" in info.relative and info.relative not in wanted:
+            site.filesystem.delete(info.path, inside=uri)
+    for info in sorted(listed, key=lambda info: -info.relative.count("/")):
+        if info.is_dir and not any(place.startswith(f"{info.relative}/") for place in wanted):
+            site.filesystem.delete_empty(info.path, inside=uri)

@@ -1,0 +1,453 @@
+"""What an import does to the catalog: decided as values, from a dump and what there is at the destination.
+
+State ids decide per object (``state_ids``): what is not newer stays as it is. A dump with data makes an object what it
+was at the source: parameters, columns, files. One of metadata changes objects that exist, never where their files are,
+and takes from them what would be said of other files (statistics). Source: HiveReplicationDevelopment, and Hive's
+ImportSemanticAnalyzer for what lies where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, ReadOnlyReplicaError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.table_kinds import TableKind, is_transactional, table_kind
+from airflow_hive_acid.metastore.catalog import (
+    EXTERNAL_TABLE,
+    MANAGED_TABLE,
+    PartitionWrite,
+    StoredPartition,
+    TableWrite,
+    check_location,
+    without_column_statistics,
+    without_skew,
+)
+from airflow_hive_acid.metastore.replica import TARGET_FOR, policies_of
+from airflow_hive_acid.metastore.txns import STATISTICS_ACCURATE
+from airflow_hive_acid.replication.dumps.dump import DATA, Dump, Scope
+from airflow_hive_acid.replication.dumps.state_ids import METADATA_STATE_ID, STATE_ID, ObjectState, may_drop, may_import
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_hive_acid.metastore.catalog import Database, PartitionObject, Storage, TableObject
+    from airflow_hive_acid.metastore.names import TableName
+
+VIEW = "VIRTUAL_VIEW"
+_TRANSLATED, _PURGE = "TRANSLATED_TO_EXTERNAL", "external.table.purge"
+_OF_THE_CHANGE = ("transient_lastDdlTime", "last_modified_by", "last_modified_time")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What IMPORT says besides the dump.
+
+    :param table: name at the destination; None for the source's.
+    :param partitions: only these of the dump; None for all.
+    :param external: IMPORT EXTERNAL.
+    :param location: of a new table (LOCATION).
+    :param external_root: directory below which external tables of replication lie, each with the path that it has at
+        the source; None for the default of their database.
+    :param dump_uri: where the dump lies, for an external table that takes it as its own.
+    """
+
+    table: TableName | None = None
+    partitions: tuple[str, ...] | None = None
+    external: bool = False
+    location: str | None = None
+    external_root: str | None = None
+    dump_uri: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """What there is at the destination.
+
+    :param table: None when there is none.
+    :param partitions: those that the dump may be about; all of them when it is of the whole table.
+    """
+
+    table: TableObject | None = None
+    partitions: Mapping[str, StoredPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What is to be done.
+
+    :param reason: of the table: why it is (not) written.
+    :param table: how the table is written, None when it is not.
+    :param partitions: how partitions are written.
+    :param location: of the table, where staging goes.
+    :param places: directory by partition (empty name: the table) whose files are replaced by those of the dump.
+    :param dropped: partitions that the source has no more.
+    :param unchanged: partitions that are as new already, with the reason.
+    :param in_place: the files stay where the dump has them.
+    """
+
+    name: TableName
+    reason: str
+    location: str
+    table: TableWrite | None = None
+    partitions: tuple[PartitionWrite, ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
+    dropped: tuple[StoredPartition, ...] = ()
+    unchanged: tuple[tuple[str, str], ...] = ()
+    in_place: bool = False
+
+    @property
+    def is_noop(self) -> bool:
+        """Whether nothing is to be done."""
+        return self.table is None and not self.partitions and not self.dropped
+
+
+def plan_import(dump: Dump, asked: Asked, existing: Existing, database: Database, now: int) -> ImportPlan:
+    """Decide what an import does.
+
+    :param database: of the destination.
+    :param now: seconds since 1970, by the database's clock.
+    :raises InvalidArgumentsError: when the table at the destination is of another kind, or the request is none.
+    :raises AlreadyExistsError: outside of replication, when what would be imported is there already.
+    """
+    source = dump.table
+    if source is None:
+        raise AssertionError("a dump of nothing is not planned")
+    name = asked.table or dump.name
+    if name is None:
+        raise AssertionError("a table without a name")
+    _check_writable(dump, database, name)
+    _check_request(dump, asked, source, name, existing)
+    if existing.table is not None:
+        _check_kind(existing.table, source, asked)
+    chosen = _chosen(dump, asked, name)
+    in_place = (
+        dump.scope is Scope.NONE and asked.external and asked.location is None and existing.table is None
+        and asked.dump_uri is not None
+        and not is_transactional(source.parameters)
+    )  # fmt: skip
+    if in_place:
+        location = check_location(f"{asked.dump_uri}/" + ("" if source.partition_columns else DATA))
+    else:
+        location = _location(asked, existing.table, database, source, name)
+    plan = ImportPlan(name, "", location, in_place=in_place)
+    if dump.scope is Scope.METADATA:
+        return _plan_metadata(plan, dump, existing, chosen, now)
+    if dump.scope is Scope.NONE:
+        return _plan_plain(plan, dump, asked, existing, chosen, now)
+    return _plan_replication(plan, dump, asked, existing, chosen, now)
+
+
+def outline(plan: ImportPlan) -> tuple[object, ...]:
+    """What must not have changed between the plan by which files were copied and the one that is committed."""
+    before = None if plan.table is None or plan.table.before is None else plan.table.before.id
+    parts = tuple((w.after.name, None if w.before is None else w.before.id) for w in plan.partitions)
+    return plan.table is None, before, parts, plan.places, plan.location, tuple(s.id for s in plan.dropped)
+
+
+# --- the three kinds ----------------------------------------------------------------------------------------------
+
+
+def _plan_metadata(
+    plan: ImportPlan, dump: Dump, existing: Existing, chosen: tuple[PartitionObject, ...], now: int
+) -> ImportPlan:
+    state = _state(dump)
+    held = _held(existing.table, str(plan.name))
+    before = existing.table
+    if dump.whole_table:
+        verdict = may_import(held, state, metadata_only=True)
+        if not verdict.accepted or before is None:
+            return replace(plan, reason=verdict.reason)
+        after = replace(
+            _table_after(dump, plan, before, now),
+            type=before.type, write_id=before.write_id,
+            parameters=_changed_parameters(before.parameters, _source(dump).parameters, held, state, now),
+        )  # fmt: skip
+        return replace(plan, reason=verdict.reason, table=TableWrite(after, before, dump.shared_columns))
+    if before is None:
+        return replace(plan, reason="there is no such table; one that exists at the source comes with a later event")
+    writes, unchanged = [], []
+    for part in chosen:
+        stored = (existing.partitions or {}).get(part.name)
+        held = _held(None if stored is None else stored.object, part.name)
+        verdict = may_import(held, state, metadata_only=True)
+        if stored is None or not verdict.accepted:
+            unchanged.append((part.name, verdict.reason))
+            continue
+        parameters = _changed_parameters(stored.object.parameters, part.parameters, held, state, now)
+        place = stored.object.storage.location
+        after_part = _partition_after(part, plan.name, place, stored.object.created, parameters)
+        writes.append(PartitionWrite(replace(after_part, write_id=stored.object.write_id), stored))
+    return replace(plan, reason="metadata of partitions", partitions=tuple(writes), unchanged=tuple(unchanged))
+
+
+def _plan_replication(
+    plan: ImportPlan, dump: Dump, asked: Asked, existing: Existing, chosen: tuple[PartitionObject, ...], now: int
+) -> ImportPlan:
+    state = _state(dump)
+    source, before = _source(dump), existing.table
+    verdict = may_import(_held(before, str(plan.name)), state)
+    if before is not None and is_transactional(before.parameters):
+        if not verdict.accepted:
+            return replace(plan, reason=verdict.reason)
+        raise InvalidArgumentsError(
+            f"{plan.name} is an ACID table and exists already; its changes are brought by the synchronisation of its "
+            "policy, which follows write ids. To begin anew drop it first"
+        )
+    table = None
+    if before is None or (dump.whole_table and verdict.accepted):
+        table = TableWrite(_after_data(dump, plan, before, asked, now), before, dump.shared_columns)
+    places = []
+    writes: list[PartitionWrite] = []
+    unchanged = []
+    if not source.partition_columns:
+        if table is not None and source.storage.location:
+            places.append(("", plan.location))
+        return replace(plan, reason=verdict.reason, table=table, places=tuple(places))
+    known = existing.partitions or {}
+    for part in chosen:
+        stored = known.get(part.name)
+        held = _held(None if stored is None else stored.object, part.name)
+        accepted = may_import(held, state)
+        if not accepted.accepted:
+            unchanged.append((part.name, accepted.reason))
+            continue
+        write = _partition_write(part, plan, stored, held, state, now)
+        writes.append(write)
+        places.append((part.name, str(write.after.storage.location)))
+    dropped: list[StoredPartition] = []
+    if dump.whole_table and table is not None and before is not None and asked.partitions is None:
+        there = {part.name for part in dump.partitions}
+        dropped = [
+            stored for part, stored in sorted(known.items())
+            if part not in there and may_drop(_held(stored.object, part), state).accepted
+        ]  # fmt: skip
+    reason = verdict.reason if dump.whole_table or before is None else "partitions"
+    return replace(
+        plan, reason=reason, table=table, partitions=tuple(writes), places=tuple(places), dropped=tuple(dropped),
+        unchanged=tuple(unchanged),
+    )  # fmt: skip
+
+
+def _plan_plain(
+    plan: ImportPlan, dump: Dump, asked: Asked, existing: Existing, chosen: tuple[PartitionObject, ...], now: int
+) -> ImportPlan:
+    """IMPORT outside of replication: nothing that is there is changed."""
+    source, before = _source(dump), existing.table
+    if before is not None and not source.partition_columns:
+        raise AlreadyExistsError(
+            f"table {plan.name} exists already, at {before.storage.location}; import under another name, or drop it"
+        )
+    taken = sorted(part.name for part in chosen if part.name in (existing.partitions or {}))
+    if taken:
+        raise AlreadyExistsError(f"{plan.name} has a partition {taken[0]} already; drop it, or import the others only")
+    table = None if before is not None else TableWrite(_after_data(dump, plan, None, asked, now))
+    places: list[tuple[str, str]] = [] if source.partition_columns or not source.storage.location else [
+        ("", plan.location)
+    ]  # fmt: skip
+    writes = []
+    for part in chosen:
+        write = _partition_write(part, plan, None, ObjectState(exists=False), None, now)
+        writes.append(write)
+        places.append((part.name, str(write.after.storage.location)))
+    return replace(
+        plan, reason="there is no such table yet" if before is None else "there are no such partitions yet",
+        table=table, partitions=tuple(writes), places=() if plan.in_place else tuple(places),
+    )  # fmt: skip
+
+
+# --- objects ------------------------------------------------------------------------------------------------------
+
+
+def _after_data(dump: Dump, plan: ImportPlan, before: TableObject | None, asked: Asked, now: int) -> TableObject:
+    """The table of an import with data."""
+    held = _held(before, str(plan.name))
+    if before is not None and held.metadata_id is not None and held.metadata_id >= _state(dump):
+        # Its metadata is newer already, and never goes back.
+        parameters = {**before.parameters, STATE_ID: str(dump.state_id)}
+        return replace(before, parameters=_inexact(parameters))
+    after = _table_after(dump, plan, before, now)
+    parameters = _tagged(after.parameters, dump, now)
+    if before is None and not dump.whole_table and dump.state_id is not None:
+        # Its other partitions are not here: an import of the whole table, and a drop, are newer than that.
+        parameters[STATE_ID] = "0"
+    if before is not None:
+        return replace(after, type=before.type, parameters={**parameters, **_kind_of(before.parameters)})
+    if asked.external and not is_transactional(parameters):
+        parameters = {k: v for k, v in parameters.items() if k not in (_TRANSLATED, _PURGE)} | {"EXTERNAL": "TRUE"}
+        return replace(after, type=EXTERNAL_TABLE, parameters=parameters)
+    if after.type == MANAGED_TABLE and not is_transactional(parameters):
+        # As Hive's metastore translates it: its files still go with it.
+        parameters |= {"EXTERNAL": "TRUE", _TRANSLATED: "TRUE", _PURGE: "TRUE"}
+        return replace(after, type=EXTERNAL_TABLE, parameters=parameters)
+    return replace(after, parameters=parameters)
+
+
+def _table_after(dump: Dump, plan: ImportPlan, before: TableObject | None, now: int) -> TableObject:
+    """The source's table under the name and in the place it has here."""
+    source = _source(dump)
+    if before is not None:
+        location = before.storage.location
+    else:
+        location = plan.location if source.storage.location else None
+    return replace(
+        source, db=plan.name.database, name=plan.name.name, id=0 if before is None else before.id,
+        created=now if before is None else before.created, last_access=0 if before is None else before.last_access,
+        storage=_moved(source.storage, location),
+    )  # fmt: skip
+
+
+def _partition_write(
+    part: PartitionObject,
+    plan: ImportPlan,
+    stored: StoredPartition | None,
+    held: ObjectState,
+    state: int | None,
+    now: int,
+) -> PartitionWrite:
+    place = None if stored is None else stored.object.storage.location
+    place = place or paths.join(plan.location, part.name)
+    if stored is not None and state is not None and held.metadata_id is not None and held.metadata_id >= state:
+        parameters = _inexact({**stored.object.parameters, STATE_ID: str(state)})
+        return PartitionWrite(replace(stored.object, parameters=parameters), stored)
+    parameters = _clean(part.parameters, now) | ({} if state is None else {STATE_ID: str(state)})
+    created = now if stored is None else stored.object.created
+    return PartitionWrite(
+        _partition_after(part, plan.name, place, created, without_column_statistics(parameters)), stored
+    )
+
+
+def _partition_after(
+    part: PartitionObject, name: TableName, place: str | None, created: int, parameters: dict[str, str]
+) -> PartitionObject:
+    return replace(
+        part, db=name.database, table=name.name, created=created, last_access=0, parameters=parameters,
+        storage=_moved(part.storage, place),
+    )  # fmt: skip
+
+
+def _moved(storage: Storage, location: str | None) -> Storage:
+    return replace(without_skew(storage), location=location)
+
+
+def _tagged(parameters: Mapping[str, str], dump: Dump, now: int) -> dict[str, str]:
+    tags = {} if dump.state_id is None else {STATE_ID: str(dump.state_id)}
+    cleaned = _clean(parameters, now)
+    return without_column_statistics(_inexact(cleaned) if is_transactional(parameters) else cleaned) | tags
+
+
+def _changed_parameters(
+    before: Mapping[str, str], source: Mapping[str, str], held: ObjectState, state: int, now: int
+) -> dict[str, str]:
+    """The parameters of an object whose metadata alone changes: state id and kind stay, statistics go."""
+    tags = {STATE_ID: str(held.state_id)} if held.state_id is not None else {}
+    tags |= held.after_import(state, metadata_only=True)
+    return _inexact(_clean(source, now)) | _kind_of(before) | tags
+
+
+def _kind_of(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {k: parameters[k] for k in ("EXTERNAL", _TRANSLATED, _PURGE) if k in parameters}
+
+
+def _clean(parameters: Mapping[str, str], now: int) -> dict[str, str]:
+    kept = {k: v for k, v in parameters.items() if k not in (*_OF_THE_CHANGE, STATE_ID, METADATA_STATE_ID)}
+    return {**kept, "transient_lastDdlTime": str(now)}
+
+
+def _inexact(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in parameters.items() if key != STATISTICS_ACCURATE}
+
+
+# --- checks -------------------------------------------------------------------------------------------------------
+
+
+def _check_writable(dump: Dump, database: Database, name: TableName) -> None:
+    """What came by itself would be in the way of the policy that writes there."""
+    policies = policies_of(database.properties.get(TARGET_FOR))
+    if dump.scope is Scope.NONE and policies:
+        raise ReadOnlyReplicaError(
+            f"{name} cannot be imported: database {database.name} is written by the replication policy "
+            f"{', '.join(policies)} and read-only for others; import into another database"
+        )
+
+
+def _check_request(dump: Dump, asked: Asked, source: TableObject, name: TableName, existing: Existing) -> None:
+    if asked.external and is_transactional(source.parameters):
+        raise InvalidArgumentsError(f"{name} is an ACID table, which cannot be external; leave out EXTERNAL")
+    if asked.location is not None and existing.table is not None:
+        held = existing.table.storage.location
+        if held is None or paths.relative_to(held, asked.location) != "":
+            raise InvalidArgumentsError(
+                f"{name} exists already, at {held}; its files cannot go to {asked.location}: leave LOCATION out"
+            )
+    if asked.location is not None and dump.scope is Scope.METADATA:
+        raise InvalidArgumentsError("a dump of metadata has no files that could lie at a LOCATION")
+    if asked.partitions is not None and not source.partition_columns:
+        raise InvalidArgumentsError(f"the dump is of {source.db}.{source.name}, which is not partitioned")
+
+
+def _check_kind(before: TableObject, source: TableObject, asked: Asked) -> None:
+    name = f"{before.db}.{before.name}"
+    ours, theirs = kind_of(before), kind_of(source)
+    if ours != theirs:
+        raise InvalidArgumentsError(
+            f"{name} is {ours} here, the dump is of {theirs}: that is another table. Drop it here, or import under "
+            "another name"
+        )
+    keys = [(c.name, c.type) for c in before.partition_columns]
+    wanted = [(c.name, c.type) for c in source.partition_columns]
+    if keys != wanted:
+        raise InvalidArgumentsError(f"{name} is partitioned by {keys} here, by {wanted} in the dump: another table")
+
+
+def kind_of(table: TableObject) -> str:
+    """What a table is, as far as imports do not mix it."""
+    if table.type == VIEW:
+        return "a view"
+    return {
+        TableKind.PLAIN: "a table without transactions",
+        TableKind.INSERT_ONLY: "an insert-only ACID table",
+        TableKind.FULL: "a full ACID table",
+    }[table_kind(table.parameters)]
+
+
+def _chosen(dump: Dump, asked: Asked, name: TableName) -> tuple[PartitionObject, ...]:
+    if asked.partitions is None:
+        return dump.partitions
+    by_name = {part.name: part for part in dump.partitions}
+    missing = [part for part in asked.partitions if part not in by_name]
+    if missing and dump.scope is Scope.NONE:
+        raise InvalidArgumentsError(f"the dump of {name} has no partition {missing[0]}")
+    return tuple(by_name[part] for part in dict.fromkeys(asked.partitions) if part in by_name)
+
+
+def _location(
+    asked: Asked, before: TableObject | None, database: Database, source: TableObject, name: TableName
+) -> str:
+    if before is not None:
+        return before.storage.location or ""
+    if asked.location is not None:
+        return check_location(asked.location)
+    external = source.type == EXTERNAL_TABLE and source.parameters.get(_TRANSLATED, "").lower() != "true"
+    if external and asked.external_root is not None and source.storage.location:
+        segments = paths.parse_location(source.storage.location).segments
+        return paths.join(check_location(asked.external_root), *segments)
+    managed = is_transactional(source.parameters)
+    return paths.join(database.managed_location if managed else database.location, name.name)
+
+
+def _held(found: TableObject | PartitionObject | None, name: str) -> ObjectState:
+    return ObjectState.of(None if found is None else found.parameters, name)
+
+
+def _state(dump: Dump) -> int:
+    if dump.state_id is None:
+        raise AssertionError("a dump for replication without a state id")
+    return dump.state_id
+
+
+def _source(dump: Dump) -> TableObject:
+    if dump.table is None:
+        raise AssertionError("a dump of nothing is not planned")
+    return dump.table

@@ -1,0 +1,59 @@
+"""What an import tells of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.replication.dumps.dump import Dump
+    from airflow_hive_acid.replication.dumps.import_plan import ImportPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """What an import has done.
+
+    :param table: ``db.table`` at the destination.
+    :param state_id: of the dump; None outside of replication.
+    :param action: ``created``, ``replaced`` (the table), ``partitions`` (of a table that stayed as it was), or
+        ``unchanged``.
+    :param reason: why.
+    :param partitions: that were added or replaced; ``unchanged`` those that were as new already, ``dropped`` those
+        that the source has no more.
+    :param reused: files that an attempt before had copied.
+    """
+
+    table: str
+    state_id: int | None
+    action: str
+    reason: str
+    partitions: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    files: int = 0
+    bytes: int = 0
+    reused: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether anything was changed."""
+        return self.action != "unchanged"
+
+
+def result_of(plan: ImportPlan, dump: Dump, files: int = 0, bytes_: int = 0, reused: int = 0) -> ImportResult:
+    """What is told of an import that went as planned."""
+    reason = plan.reason
+    if plan.is_noop:
+        action = "unchanged"
+        if plan.unchanged:
+            reason = "; ".join(f"{name}: {why}" for name, why in plan.unchanged[:3])
+    elif plan.table is None:
+        action = "partitions"
+    else:
+        action = "created" if plan.table.before is None else "replaced"
+    return ImportResult(
+        str(plan.name), dump.state_id, action, reason, tuple(w.after.name for w in plan.partitions),
+        tuple(name for name, _ in plan.unchanged), tuple(stored.object.name for stored in plan.dropped), files, bytes_,
+        reused,
+    )  # fmt: skip

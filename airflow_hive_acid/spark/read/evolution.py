@@ -1,0 +1,63 @@
+"""Columns that were renamed since a file was written: Hive resolves the columns of ACID files by position.
+
+Spark resolves them by name, which is the same as long as columns were only added at the end or widened. Whether that
+is so shows in the oldest data file: names change with the table, never inside it. Only if it disagrees, every file is
+asked for its names, and each group of files with the same names is read under those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as T
+
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.hadoop import in_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+    from airflow_hive_acid.spark.read.data_files import EventFile
+
+FileNames = tuple[str, ...]
+
+
+def renamed_columns(
+    fs: HadoopFilesystem, files: Sequence[EventFile], columns: Sequence[schema.TableColumn]
+) -> dict[str, FileNames]:
+    """The column names in each file that has others than the table; empty for most tables."""
+    if not files:
+        return {}
+    oldest = min(files, key=lambda f: (f.min_write_id, f.max_write_id))
+    if _agree(fs.orc_row_names(oldest.uri), columns):
+        return {}
+    names = in_threads(lambda f: tuple(fs.orc_row_names(f.uri)), files)
+    return {f.uri: found for f, found in zip(files, names, strict=True) if not _agree(found, columns)}
+
+
+def by_names(files: Sequence[EventFile], renamed: Mapping[str, FileNames]) -> dict[FileNames | None, list[EventFile]]:
+    """Files grouped by the names under which to read them; None stands for the table's own."""
+    groups: dict[FileNames | None, list[EventFile]] = {}
+    for file in files:
+        groups.setdefault(renamed.get(file.uri), []).append(file)
+    return groups
+
+
+def row_in_file(row: T.StructType, names: FileNames) -> T.StructType:
+    """The table's row under the names of a file; columns that came later are missing, dropped ones are not read."""
+    return T.StructType([T.StructField(n, f.dataType) for n, f in zip(names, row.fields, strict=False)])
+
+
+def row_of_table(row: T.StructType, names: FileNames) -> str:
+    """The ``row`` field of such a file as the table's row, by position."""
+    fields = []
+    for i, field in enumerate(row.fields):
+        value = schema.quoted(schema.ROW, names[i]) if i < len(names) else "null"
+        fields.append(f"cast({value} as {schema.sql_type(field.dataType)}) as {schema.quoted(field.name)}")
+    return f"struct({', '.join(fields)}) as row"
+
+
+def _agree(names: Sequence[str], columns: Sequence[schema.TableColumn]) -> bool:
+    """Whether position and name lead to the same columns."""
+    return [n.lower() for n in names] == [c.name for c in columns[: len(names)]]

@@ -1,0 +1,136 @@
+"""Tables whose files are not in ACID format: insert-only ones and those without transactions.
+
+Rows have no ids, so a snapshot is a list of files and nothing is filtered. Of an insert-only table every file of the
+directories that ``format.acid_state`` chooses counts, whatever its name is; of a plain table every visible file does.
+Files are ORC, Parquet or text, resolved by column name (text by position), as Hive does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import CorruptTableError, UnsupportedStatementError
+from airflow_hive_acid.format import paths
+from airflow_hive_acid.format.acid_state import acid_state
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.hadoop import HadoopFilesystem
+from airflow_hive_acid.spark.read.files import list_partitions, partition_roots, plain_files
+from airflow_hive_acid.spark.read.scan import ScanFile, read_exactly, read_orc, scan
+from airflow_hive_acid.spark.read.text_files import TextLayout
+from airflow_hive_acid.spark.read.verification import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import types as T
+
+    from airflow_hive_acid.format.acid_state import AcidState, StateDirectory
+    from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.spark.read.scan import PartitionValues, ReadFiles
+
+_HYBRID_CALENDAR = {"datetimeRebaseMode": "LEGACY", "int96RebaseMode": "LEGACY"}
+"""How Hive writes days before 1582-10-15 into Parquet; files of Spark say themselves if it is otherwise."""
+
+
+def rows(
+    spark: SparkSession,
+    snapshot: TableSnapshot,
+    columns: Sequence[schema.TableColumn],
+    partitions: PartitionValues,
+    files: Sequence[ScanFile] | None = None,
+) -> DataFrame | None:
+    """The rows under their column names, with the partition columns under internal ones; None without a file.
+
+    :param files: the files to read, by default those of the snapshot.
+    """
+    wanted = data_files(HadoopFilesystem.of(spark), snapshot) if files is None else files
+    if not wanted:
+        return None
+    return scan(spark, schema.row_type(columns), wanted, partitions, reader_of(snapshot, columns))
+
+
+def data_files(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[ScanFile]:
+    """The files of a snapshot, with the ordinals of their partitions."""
+    if not snapshot.transactional:
+        return [ScanFile(uri, ordinal) for uri, ordinal in plain_files(fs, snapshot)]
+    roots = partition_roots(fs, snapshot)
+    return [
+        ScanFile(paths.join(root, entry.path), ordinal)
+        for ordinal, (root, state) in enumerate(zip(roots, insert_only_states(fs, snapshot), strict=True))
+        for directory in state.inserts
+        for entry in directory.plain_files()
+    ]
+
+
+def insert_only_states(fs: HadoopFilesystem, snapshot: TableSnapshot, compactor: bool = False) -> list[AcidState]:
+    """What the snapshot sees of each partition of an insert-only table.
+
+    :raises CorruptTableError: for delete deltas, and for files outside of bases and deltas: Hive skips them unless
+        ``hive.mm.allow.originals`` is on, so nobody can know whether they are rows of the table.
+    """
+    write_ids = compactor_write_ids(snapshot) if compactor else ValidWriteIdList.parse(snapshot.write_ids)
+    txns = ValidTxnList.parse(snapshot.txns)
+    states = []
+    roots, listings = partition_roots(fs, snapshot), list_partitions(fs, snapshot)
+    for partition, root, listing in zip(snapshot.partitions, roots, listings, strict=True):
+        state = acid_state(listing, write_ids, txns)
+        if state.deletes:
+            raise CorruptTableError(
+                f"{paths.join(root, state.deletes[0].name)}: {snapshot.table} is insert-only, and such a table has no "
+                "delete deltas; was it a full ACID table once? Its deleted rows would come back"
+            )
+        if state.originals:
+            raise CorruptTableError(
+                f"{paths.join(root, state.originals[0].path)} lies outside of the bases and deltas of the insert-only "
+                f"table {snapshot.table}; Hive skips such files. Move it away, or LOAD DATA it into the table"
+            )
+        for directory in state.inserts:
+            _require_whole(directory, root, write_ids)
+        verify(fs, snapshot, partition, root, state)
+        states.append(state)
+    return states
+
+
+def compactor_write_ids(snapshot: TableSnapshot) -> ValidWriteIdList:
+    """What a compaction of the snapshot may look at."""
+    return ValidWriteIdList.parse(snapshot.write_ids).for_compactor()
+
+
+def root_of(fs: HadoopFilesystem, snapshot: TableSnapshot) -> str:
+    """The directory of a snapshot's only partition, as listings spell it."""
+    return partition_roots(fs, snapshot)[0]
+
+
+def reader_of(snapshot: TableSnapshot, columns: Sequence[schema.TableColumn]) -> ReadFiles:
+    """What reads a list of files of this table with a given schema."""
+    match snapshot.format:
+        case "orc":
+            return read_orc
+        case "parquet":
+            return _read_parquet
+        case _:
+            layout = TextLayout(snapshot.table, columns, snapshot.serde, snapshot.properties)
+            return lambda spark, _schema, uris: _read_text(spark, layout, uris)
+
+
+def _read_parquet(spark: SparkSession, file_schema: T.StructType, uris: Sequence[str]) -> DataFrame:
+    return read_exactly(spark).schema(file_schema).options(**_HYBRID_CALENDAR).parquet(*uris)
+
+
+def _read_text(spark: SparkSession, layout: TextLayout, uris: Sequence[str]) -> DataFrame:
+    divided, values = layout.parsed()
+    # _metadata is resolved below the projection, so it must be carried through.
+    return read_exactly(spark).text(list(uris)).selectExpr("_metadata", divided).selectExpr("_metadata", *values)
+
+
+def _require_whole(directory: StateDirectory, root: str, write_ids: ValidWriteIdList) -> None:
+    """Rows do not say by whom they were written, so a directory is read as a whole or not at all."""
+    if not directory.needs_row_check or directory.compacted:
+        # A compaction leaves aborted rows out, and whoever sees it sees all others.
+        return
+    raise UnsupportedStatementError(
+        f"{paths.join(root, directory.name)} holds rows of several transactions, of which the snapshot "
+        f"{write_ids.short_text()} does not see all; read the table again when they have ended"
+    )

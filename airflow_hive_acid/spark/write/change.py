@@ -1,0 +1,234 @@
+"""UPDATE and DELETE: events about rows that exist.
+
+The matching rows (few, usually) are brought together by partition and bucket, because a delete event must lie in the
+bucket file of its row's own number. An update writes its delete and its insert event from the same row in the same
+task, so both sides always agree, whatever the query's expressions are, and the table is scanned once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format.buckets import MAX_BUCKET
+from airflow_hive_acid.format.names import delete_delta_name, delta_name
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.events import delete_event, insert_event, row_of, task_row_number
+from airflow_hive_acid.spark.read.reader import IDENTITY, ROW_ID, table_rows
+from airflow_hive_acid.spark.read.scan import bucket_number
+from airflow_hive_acid.spark.write.assignment import assigned, stored
+from airflow_hive_acid.spark.write.bucketing import buckets_of
+from airflow_hive_acid.spark.write.output import Destination, write_events
+from airflow_hive_acid.spark.write.sink import sink_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_hive_acid.format.jobs import Assignment, Delete, Update, WrittenDirectory
+    from airflow_hive_acid.spark.read.open_tables import OpenTable
+    from airflow_hive_acid.spark.write.output import Staging
+    from airflow_hive_acid.spark.write.sink import Changes, Sink
+
+_GROUP = f"{schema.INTERNAL_PREFIX}group"
+_NUMBER = f"{schema.INTERNAL_PREFIX}number"
+_KEY = f"{schema.INTERNAL_PREFIX}out"
+NEW = f"{schema.INTERNAL_PREFIX}new_"
+"""Prefix of the columns that hold the new values of a changed row."""
+CHANGED = f"{schema.INTERNAL_PREFIX}changed"
+"""Whether a row is changed (it gets an insert event too) or only deleted."""
+DELETE, CHANGE = 1, 2
+"""What becomes of a row, for the optional jar."""
+
+
+def delete(spark: SparkSession, step: Delete, table: OpenTable, staging: Staging) -> list[WrittenDirectory]:
+    """Run a DELETE; no directory when nothing matches."""
+    rows = matching(spark, table, step.alias, step.where)
+    writer = ChangeWriter(table, step.write_id, step.statement_id, None)
+    return writer.write(spark, rows.selectExpr(*IDENTITY, schema.PARTITION), staging)
+
+
+def update(spark: SparkSession, step: Update, table: OpenTable, staging: Staging) -> list[WrittenDirectory]:
+    """Run an UPDATE; no directory when nothing matches."""
+    check_assignable(table, step.assignments, "UPDATE")
+    rows = matching(spark, table, step.alias, step.where)
+    rows, new = with_assigned(rows, step.assignments, table.columns, table.name)
+    after = [new.get(c.name) or schema.quoted(step.alias, c.name) for c in table.columns]
+    values = [f"{value} as {NEW}{i}" for i, value in enumerate(after)]
+    changed = rows.selectExpr(*IDENTITY, schema.PARTITION, f"true as {CHANGED}", *values)
+    writer = ChangeWriter(table, step.write_id, step.delete_statement_id, step.insert_statement_id)
+    return writer.write(spark, changed, staging)
+
+
+def matching(spark: SparkSession, table: OpenTable, alias: str, where: str | None) -> DataFrame:
+    """The rows of the target that a statement is about, with their identity, under its alias."""
+    rows = target_rows(spark, table, alias)
+    return rows if where is None else rows.where(where)
+
+
+def target_rows(spark: SparkSession, table: OpenTable, alias: str) -> DataFrame:
+    """All rows of the target under its alias, with identity columns and ``row__id``."""
+    return table_rows(spark, table, identity=True).selectExpr("*", ROW_ID).alias(alias)
+
+
+def check_assignable(table: OpenTable, assignments: Sequence[Assignment], statement: str) -> None:
+    """Refuse assignments to columns that do not exist, come twice, or decide where a row lies.
+
+    :raises InvalidArgumentsError: for unknown or repeated columns.
+    :raises UnsupportedStatementError: for partition columns.
+    """
+    known = {c.name for c in table.columns}
+    names = [a.column.lower() for a in assignments]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgumentsError(f"{statement} of {table.name}: {name} is assigned twice")
+        if name in {c.name for c in table.partition_columns}:
+            raise UnsupportedStatementError(
+                f"{statement} of {table.name}: {name} is a partition column; a row cannot change its partition: "
+                "delete it and insert it again"
+            )
+        if name not in known:
+            raise InvalidArgumentsError(f"{statement} of {table.name}: there is no column {name}; it has {[*known]}")
+
+
+def with_assigned(
+    rows: DataFrame,
+    assignments: Sequence[Assignment],
+    columns: Sequence[schema.TableColumn],
+    table: str,
+    label: str = "0",
+) -> tuple[DataFrame, dict[str, str]]:
+    """Evaluate assignments over ``rows``.
+
+    :param label: tells the values of several lists of assignments over the same rows apart.
+    :return: the rows with the raw values added, and per assigned column the expression that stores its value.
+    """
+    if not assignments:
+        return rows, {}
+    known = {c.name: c for c in columns}
+    raw = [f"{schema.INTERNAL_PREFIX}value_{label}_{i}" for i in range(len(assignments))]
+    valued = rows.selectExpr("*", *[f"({a.expression}) as {name}" for a, name in zip(assignments, raw, strict=True)])
+    types = {f.name: f.dataType for f in valued.schema.fields}
+    return valued, {
+        a.column.lower(): assigned(name, types[name], known[a.column.lower()], table)
+        for a, name in zip(assignments, raw, strict=True)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeWriter:
+    """Writes delete events, and insert events beside them where rows are changed.
+
+    :param insert_statement_id: None when rows are only deleted.
+    """
+
+    table: OpenTable
+    write_id: int
+    delete_statement_id: int
+    insert_statement_id: int | None
+
+    def write(
+        self, spark: SparkSession, rows: DataFrame, staging: Staging, label: str = "write_1"
+    ) -> list[WrittenDirectory]:
+        """Write the events of these rows.
+
+        :param rows: identity columns and partition ordinal; with an insert statement also ``CHANGED`` and the
+            ``NEW`` columns. One row per row of the table: two delete events for one row may cost other deletes.
+        """
+        buckets = self.table.files.buckets()
+        if not buckets:
+            return []
+        properties = self.table.snapshot.properties
+        sink = sink_for(spark, self.table.columns, properties)
+        if sink is not None:
+            action = str(DELETE) if self.insert_statement_id is None else f"if({CHANGED}, {CHANGE}, {DELETE})"
+            return self.write_matches(sink, rows, action, staging, label).directories
+        # Sorted by key first, so that Spark adds no sort of its own; then as delete files must be, which insert
+        # events, numbered before, satisfy as well.
+        events = self._events(self._grouped(rows, buckets), len(buckets)).sortWithinPartitions(_KEY, *schema.IDENTITY)
+        return write_events(staging, events, [_KEY], lambda v: self._place(int(v[0]), len(buckets)), properties, label)
+
+    def write_matches(
+        self,
+        sink: Sink,
+        rows: DataFrame,
+        action: str,
+        staging: Staging,
+        label: str,
+        source_row: str | None = None,
+    ) -> Changes:
+        """Write through the optional jar.
+
+        :param rows: as for :meth:`write`.
+        :param action: SQL for what becomes of a row: ``DELETE``, ``CHANGE``, or nothing (0).
+        :param source_row: column with the number of the source row that a row matched, for a MERGE.
+        """
+        buckets = self.table.files.buckets()
+        options: dict[str, int | str] = {"writeId": self.write_id, "buckets": ",".join(map(str, buckets))}
+        columns = [_GROUP, *IDENTITY, f"{action} as {CHANGED}"]
+        if self.insert_statement_id is not None:
+            options["statementId"] = self.insert_statement_id
+            columns += [f"{stored(f'{NEW}{i}', c)} as {NEW}{i}" for i, c in enumerate(self.table.columns)]
+        if source_row is not None:
+            options["matched"] = "true"
+            columns.append(source_row)
+        events = self._grouped(rows, buckets).selectExpr(*columns).sortWithinPartitions(_GROUP, *IDENTITY)
+        return sink.write_changes(
+            staging, events, lambda part: self._destination(int(part.keys[0]), inserts=part.inserts), label, **options
+        )
+
+    def _grouped(self, rows: DataFrame, buckets: Sequence[int]) -> DataFrame:
+        """One task per group, a bucket of a partition: a bucket of a directory has exactly one writer."""
+        # New versions of rows are in the bucket of their task's number, and a directory has so many of them.
+        tasks = min(len(buckets) * len(self.table.snapshot.partitions), _shuffle_partitions(rows), MAX_BUCKET + 1)
+        task = f"{_GROUP} % {tasks}"
+        placed = buckets_of(self.table.snapshot)
+        if placed is not None and self.insert_statement_id is not None:
+            # Changed rows stay in their bucket: bucketing columns keep their values, and task b writes bucket b.
+            tasks, task = max(placed.count, buckets[-1] + 1), bucket_number(IDENTITY[1])
+        group = f"{schema.PARTITION} * {len(buckets)} + {bucket_index(bucket_number(IDENTITY[1]), buckets)}"
+        return rows.selectExpr("*", f"{group} as {_GROUP}").repartitionById(tasks, F.expr(task))
+
+    def _events(self, rows: DataFrame, buckets: int) -> DataFrame:
+        """One or two events per row, with the key of the file they belong to."""
+        # Slot 0 of a partition takes its insert events, slot i + 1 the delete events of its i-th bucket.
+        first = f"{schema.PARTITION} * {buckets + 1}"
+        row = schema.row_type(self.table.columns)
+        deleted = [*delete_event(IDENTITY, self.write_id, row), f"{first} + 1 + {_GROUP} % {buckets} as {_KEY}"]
+        if self.insert_statement_id is None:
+            return rows.selectExpr(*deleted)
+        new = row_of((c.name, stored(f"{NEW}{i}", c)) for i, c in enumerate(self.table.columns))
+        inserted = [
+            *insert_event(new, self.write_id, self.insert_statement_id, row_number=_NUMBER),
+            f"{first} as {_KEY}",
+        ]
+        only, pair = f"struct({', '.join(deleted)})", f"struct({', '.join(inserted)})"
+        numbered = rows.selectExpr("*", f"{task_row_number()} as {_NUMBER}")
+        return numbered.selectExpr(f"inline(if({CHANGED}, array({only}, {pair}), array({only})))")
+
+    def _place(self, key: int, buckets: int) -> Destination:
+        ordinal, slot = divmod(key, buckets + 1)
+        return self._destination(ordinal, inserts=slot == 0)
+
+    def _destination(self, ordinal: int, *, inserts: bool) -> Destination:
+        if inserts and self.insert_statement_id is not None:
+            name = delta_name(self.write_id, self.write_id, self.insert_statement_id)
+        else:
+            name = delete_delta_name(self.write_id, self.write_id, self.delete_statement_id)
+        partition = self.table.snapshot.partitions[ordinal]
+        return Destination(partition.name, partition.values, name)
+
+
+def _shuffle_partitions(rows: DataFrame) -> int:
+    return int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+
+
+def bucket_index(bucket: str, buckets: Sequence[int]) -> str:
+    """Position of a bucket number among those of the table; usually they are 0, 1, 2 … and it is the number."""
+    if list(buckets) == list(range(len(buckets))):
+        return f"({bucket})"
+    return f"(cast(array_position(array({', '.join(map(str, buckets))}), {bucket}) as int) - 1)"

@@ -1,0 +1,290 @@
+"""MERGE: one join of target and source, then updates, deletes and inserts in one pass over the target.
+
+The rows that match are kept (in memory, else on local disk) because three things look at them: the check that no
+target row has two source rows, the events, and which source rows matched nothing. Two delete events for one row can
+make Hive lose other deletes, so the check is not optional (R18); like Hive's it counts matches of the ON condition,
+whatever the clauses then do with them. With the optional jar nothing is kept: its writer sees all matches of a row one
+after the other, and remembers the numbers of the source rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+
+from airflow_hive_acid.errors import CardinalityViolationError, InvalidArgumentsError
+from airflow_hive_acid.format.names import delta_name, parse_bucket_file
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.failures import full_text
+from airflow_hive_acid.spark.parsed_texts import rows_of
+from airflow_hive_acid.spark.read.reader import IDENTITY, open_table
+from airflow_hive_acid.spark.read.scan import PartitionValues
+from airflow_hive_acid.spark.write.bucketing import buckets_of
+from airflow_hive_acid.spark.write.change import (
+    CHANGE,
+    CHANGED,
+    DELETE,
+    NEW,
+    ChangeWriter,
+    check_assignable,
+    target_rows,
+    with_assigned,
+)
+from airflow_hive_acid.spark.write.insert import InsertWriter, null_as
+from airflow_hive_acid.spark.write.output import merged
+from airflow_hive_acid.spark.write.sink import sink_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_hive_acid.format.jobs import Merge, MergeClause, TableSnapshot, WrittenDirectory
+    from airflow_hive_acid.spark.read.open_tables import OpenTable
+    from airflow_hive_acid.spark.write.output import Staging
+    from airflow_hive_acid.spark.write.sink import Sink
+
+BROADCAST_SOURCE_BYTES = 64 << 20
+"""Size of a source in memory up to which it is broadcast."""
+_CARDINALITY = re.compile(r"\[hive-acid cardinality\] (\d+) (\d+) (\d+) (\d+) (\d+)")
+_CLAUSE = f"{schema.INTERNAL_PREFIX}clause"
+_SOURCE_ROW = f"{schema.INTERNAL_PREFIX}source_row"
+_ORDINAL = f"{schema.INTERNAL_PREFIX}ordinal"
+
+
+class MergeOutcome:
+    """What a MERGE wrote.
+
+    :param directories: all directories.
+    :param inserted: rows that came through WHEN NOT MATCHED.
+    """
+
+    def __init__(self, directories: list[WrittenDirectory], inserted: int) -> None:
+        self.directories = directories
+        self.inserted = inserted
+
+
+def merge(spark: SparkSession, step: Merge, staging: Staging) -> MergeOutcome:
+    """Run a MERGE.
+
+    Where ON demands that partition columns equal columns of a small source, only the partitions whose values the
+    source has are listed and read.
+
+    :raises CardinalityViolationError: when several source rows match one target row.
+    """
+    kept: list[DataFrame] = []
+    try:
+        source = rows_of(spark, step.source)
+        small = _is_small(source)
+        # Kept, because the numbers of its rows must not change between its uses.
+        source = _keep(source.selectExpr("*", f"monotonically_increasing_id() as {_SOURCE_ROW}"), kept)
+        if not small:
+            source.count()  # fills the cache; only then Spark knows the size
+            small = _is_small(source)
+        source = source.alias(step.source_alias)
+        target = matching_partitions(spark, step, source) if small else step.target
+        return _Merge(spark, step, open_table(spark, target), staging).run(source, small, kept)
+    finally:
+        for frame in kept:
+            frame.unpersist()
+
+
+def matching_partitions(spark: SparkSession, step: Merge, source: DataFrame) -> TableSnapshot:
+    """The target without the partitions in which no row can match.
+
+    Spark compares the values as it will in the join: a table of the partitions, with their columns' types, is joined
+    with the source.
+
+    :param source: under the source's alias.
+    """
+    target = step.target
+    if not step.partition_pairs or len(target.partitions) < 2:
+        return target
+    columns = schema.table_columns(target.partition_columns, target.table)
+    values = PartitionValues(columns, tuple(p.values for p in target.partitions))
+    names = [f"{schema.INTERNAL_PREFIX}t{i}" for i in range(len(columns))]
+    rows = [(ordinal, *values.nullable(ordinal)) for ordinal in range(len(target.partitions))]
+    texts = spark.createDataFrame(rows, f"{_ORDINAL} int, {', '.join(f'{name} string' for name in names)}")
+    typed = [
+        f"try_cast({name} as {schema.sql_type(column.type)}) as {schema.quoted(column.name)}"
+        for name, column in zip(names, columns, strict=True)
+    ]
+    partitions = texts.selectExpr(_ORDINAL, *typed).alias(step.target_alias)
+    equal = " and ".join(
+        f"{schema.quoted(step.target_alias, mine)} = {schema.quoted(step.source_alias, theirs)}"
+        for mine, theirs in step.partition_pairs
+    )
+    found = partitions.join(F.broadcast(source), F.expr(equal), "left_semi").select(_ORDINAL).collect()
+    hit = {row[0] for row in found}
+    return replace(target, partitions=tuple(p for i, p in enumerate(target.partitions) if i in hit))
+
+
+class _Merge:
+    def __init__(self, spark: SparkSession, step: Merge, table: OpenTable, staging: Staging) -> None:
+        self._spark = spark
+        self._step = step
+        self._table = table
+        self._staging = staging
+        self._matched = [c for c in step.clauses if c.matched]
+        self._not_matched = [c for c in step.clauses if not c.matched]
+
+    def run(self, source: DataFrame, small: bool, kept: list[DataFrame]) -> MergeOutcome:
+        """Join, check, write.
+
+        :param source: its rows numbered, under its alias.
+        :param small: whether it can be spread to all tasks.
+        :param kept: what is to be let go of in the end.
+        """
+        target = target_rows(self._spark, self._table, self._step.target_alias)
+        # A small source goes to where the rows of the target lie.
+        joined = target.join(F.broadcast(source) if small else source, F.expr(self._step.on), "inner")
+        changes: list[WrittenDirectory] = []
+        sink = sink_for(self._spark, self._table.columns, self._table.snapshot.properties)
+        matches = self._decided(joined)
+        if self._matched and sink is not None and self._table.files.buckets():
+            changes, matched = self._write_matches(sink, matches)
+        else:
+            matches = _keep(matches, kept)
+            if self._matched:
+                self._check_cardinality(matches)
+                changes = self._write_changes(matches)
+            matched = matches.select(_SOURCE_ROW) if self._not_matched else None
+        inserts = self._write_inserts(source, matched, changes) if matched is not None else []
+        inserted = sum(file.rows for directory in inserts for file in directory.files)
+        return MergeOutcome(merged(changes, inserts), inserted)
+
+    def _decided(self, joined: DataFrame) -> DataFrame:
+        """The matches: identity, which clause takes them, new values, and the number of the source row."""
+        numbers = [_SOURCE_ROW] if self._not_matched else []
+        if not self._matched:
+            return joined.selectExpr(*numbers)
+        decided = joined.selectExpr("*", f"{_first_clause(self._matched)} as {_CLAUSE}")
+        updates = [i for i, clause in enumerate(self._matched) if clause.action == "update"]
+        values: list[str] = []
+        if updates:
+            decided, values = self._new_values(decided, updates)
+        changed = f"coalesce({_CLAUSE} in ({', '.join(map(str, updates))}), false)" if updates else "false"
+        return decided.selectExpr(*IDENTITY, schema.PARTITION, _CLAUSE, f"{changed} as {CHANGED}", *values, *numbers)
+
+    def _new_values(self, rows: DataFrame, updates: Sequence[int]) -> tuple[DataFrame, list[str]]:
+        """The columns after the update clauses; NULL where a row is not updated (nobody will look)."""
+        alias = self._step.target_alias
+        cases: dict[str, list[str]] = {c.name: [] for c in self._table.columns}
+        for index in updates:
+            assignments = self._matched[index].assignments
+            check_assignable(self._table, assignments, "MERGE … UPDATE")
+            rows, new = with_assigned(rows, assignments, self._table.columns, self._table.name, str(index))
+            for name, whens in cases.items():
+                whens.append(f"when {index} then {new.get(name) or schema.quoted(alias, name)}")
+        values = [f"case {_CLAUSE} {' '.join(whens)} end as {NEW}{i}" for i, whens in enumerate(cases.values())]
+        return rows, values
+
+    def _check_cardinality(self, matches: DataFrame) -> None:
+        twice = matches.groupBy(schema.PARTITION, *IDENTITY).count().where("count > 1").limit(1).collect()
+        if twice:
+            raise self._matched_twice(*twice[0])
+
+    def _matched_twice(self, ordinal: int, write_id: int, bucket: int, number: int, count: int) -> Exception:
+        partition = self._table.snapshot.partitions[ordinal].name
+        return CardinalityViolationError(
+            f"MERGE INTO {self._table.name}: {count} rows of the source match the target row with row__id "
+            f"(writeid {write_id}, bucketid {bucket}, rowid {number})"
+            + (f" of partition {partition}" if partition else "")
+            + "; make the ON condition or the source unique per target row"
+        )
+
+    def _change_writer(self) -> ChangeWriter:
+        updates = any(c.action == "update" for c in self._matched)
+        return ChangeWriter(
+            self._table,
+            self._step.write_id,
+            self._step.delete_statement_id,
+            self._step.insert_statement_id if updates else None,
+        )
+
+    def _write_changes(self, matches: DataFrame) -> list[WrittenDirectory]:
+        rows = matches.where(f"{_CLAUSE} is not null")
+        return self._change_writer().write(self._spark, rows, self._staging, "write_1")
+
+    def _write_matches(self, sink: Sink, matches: DataFrame) -> tuple[list[WrittenDirectory], DataFrame | None]:
+        """The changes, and the numbers of the source rows that matched if anybody will ask."""
+        action = f"if({CHANGED}, {CHANGE}, if({_CLAUSE} is null, 0, {DELETE}))"
+        numbers = _SOURCE_ROW if self._not_matched else None
+        try:
+            changes = self._change_writer().write_matches(sink, matches, action, self._staging, "write_1", numbers)
+        except Exception as failure:
+            twice = _CARDINALITY.search(full_text(self._spark, failure))
+            if twice is None:
+                raise
+            raise self._matched_twice(*map(int, twice.groups())) from failure
+        matched = changes.matched
+        return changes.directories, None if matched is None else matched.toDF(_SOURCE_ROW)
+
+    def _write_inserts(
+        self, source: DataFrame, matched: DataFrame, changes: Sequence[WrittenDirectory]
+    ) -> list[WrittenDirectory]:
+        """Source rows that matched nothing, through the first WHEN NOT MATCHED clause that takes them."""
+        new = source.join(matched, _SOURCE_ROW, "left_anti").alias(self._step.source_alias)
+        decided = new.selectExpr("*", f"{_first_clause(self._not_matched)} as {_CLAUSE}")
+        statement_id = self._step.new_rows_statement_id
+        if statement_id is None:
+            statement_id = self._step.insert_statement_id
+        name = delta_name(self._step.write_id, self._step.write_id, statement_id)
+        writer = InsertWriter(
+            self._step.write_id,
+            statement_id,
+            name,
+            self._table.columns,
+            self._table.partition_columns,
+            {},
+            buckets_of(self._table.snapshot),
+        )
+        # Updates may have written into the same directories: their buckets are taken.
+        taken = [parse_bucket_file(f.name) for d in changes if d.name == name for f in d.files]
+        offset = 1 + max((b.bucket for b in taken if b is not None), default=-1)
+        rows = self._inserted(decided.where(f"{_CLAUSE} is not null"))
+        return writer.write(rows, self._staging, self._table.snapshot.properties, "write_2", offset)
+
+    def _inserted(self, rows: DataFrame) -> DataFrame:
+        """The new rows, partition columns included; what no clause assigns is NULL."""
+        columns = (*self._table.columns, *self._table.partition_columns)
+        cases: dict[str, list[str]] = {c.name: [] for c in columns}
+        for index, clause in enumerate(self._not_matched):
+            for name in (a.column.lower() for a in clause.assignments):
+                if name not in cases:
+                    raise InvalidArgumentsError(
+                        f"MERGE … INSERT of {self._table.name}: there is no column {name}; it has {[*cases]}"
+                    )
+            rows, new = with_assigned(rows, clause.assignments, columns, self._table.name, str(index))
+            for name, value in new.items():
+                cases[name].append(f"when {index} then {value}")
+        return rows.selectExpr(
+            *[
+                f"case {_CLAUSE} {' '.join(cases[c.name])} end as {schema.quoted(c.name)}"
+                if cases[c.name]
+                else null_as(c)
+                for c in columns
+            ]
+        )
+
+
+def _first_clause(clauses: Sequence[MergeClause]) -> str:
+    """Index of the first clause whose condition holds, NULL when there is none."""
+    whens = [f"when {clause.condition or 'true'} then {index}" for index, clause in enumerate(clauses)]
+    return f"case {' '.join(whens)} end"
+
+
+def _is_small(source: DataFrame) -> bool:
+    """Whether a source can be spread to all tasks, by Spark's estimate, which errs on the large side."""
+    size = source._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    return int(str(size)) <= BROADCAST_SOURCE_BYTES
+
+
+def _keep(frame: DataFrame, kept: list[DataFrame]) -> DataFrame:
+    frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    kept.append(frame)
+    return frame

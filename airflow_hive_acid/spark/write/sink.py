@@ -1,0 +1,166 @@
+"""Writes through the optional jar: rows go from Spark straight into ORC's column vectors.
+
+Spark's own source builds an object per value, and converters anew for every row of a nested struct; the jar's data
+source (``accelerator/src/hiveacid/write``) takes flat columns and fills in the header itself. It reports the files of
+the task attempts that Spark let commit, and only those are looked at. What it writes is what Spark's source would have
+written, with Hive's key index, statistics and version in the footer besides.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.accelerator import accelerator
+from airflow_hive_acid.spark.write.output import Destination, FinishedFile, arrange, orc_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from airflow_hive_acid.format.jobs import WrittenDirectory
+    from airflow_hive_acid.spark.write.output import Staging
+
+_FORMAT = "hiveacid.write.Sink"
+_SIMPLE = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.StringType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+)
+
+
+class Part(NamedTuple):
+    """A file of a committed task.
+
+    :param keys: values of the key columns.
+    :param inserts: whether it holds insert events, else delete events.
+    """
+
+    uri: str
+    bucket: int
+    inserts: bool
+    rows: int
+    size: int
+    keys: tuple[str, ...]
+
+
+class Changes(NamedTuple):
+    """What a write of changes has left.
+
+    :param matched: for a MERGE the numbers of the source rows that were matched, as column ``value``.
+    """
+
+    directories: list[WrittenDirectory]
+    matched: DataFrame | None
+
+
+class Sink:
+    """The jar's writer for tables with these columns."""
+
+    def __init__(self, jvm: Any, row: T.StructType, properties: Mapping[str, str]) -> None:
+        self._jvm = jvm.write
+        self._row = row.json()
+        self._orc = orc_options(properties)
+
+    def write_inserts(
+        self,
+        staging: Staging,
+        rows: DataFrame,
+        keys: Sequence[str],
+        place: Callable[[tuple[str, ...]], Destination],
+        label: str,
+        **options: int,
+    ) -> list[WrittenDirectory]:
+        """Write new rows.
+
+        :param rows: the data columns in the table's order, then the key columns, by which a task's rows are sorted.
+        :param keys: columns that decide where a row belongs.
+        :param place: from the values of the keys (unescaped) to the place of their files.
+        :param options: ``writeId``, ``statementId`` and ``offset``, the first bucket number.
+        """
+        parts = self._save(staging, rows, label, str(uuid.uuid4()), mode="insert", keys=len(keys), **options)
+        return self._arranged(staging, parts, lambda part: place(part.keys), label)
+
+    def write_changes(
+        self, staging: Staging, rows: DataFrame, place: Callable[[Part], Destination], label: str, **options: int | str
+    ) -> Changes:
+        """Write delete events, and insert events beside them where rows are changed.
+
+        :param rows: group, identity, action, where there are inserts the columns then, for a MERGE the number of the
+            source row; a group is one task's, whose rows are sorted by group and identity.
+        :param place: from a file, whose key is the ordinal of its partition, to where it belongs.
+        :param options: ``writeId``, ``statementId`` of the inserts if any, ``buckets``, ``matched``.
+        """
+        name = str(uuid.uuid4())
+        parts = self._save(staging, rows, label, name, mode="change", **options)
+        matched = None
+        if "matched" in options:
+            session = rows.sparkSession
+            matched = DataFrame(self._jvm.Written.matched(session._jsparkSession, name), session)
+        return Changes(self._arranged(staging, parts, place, label), matched)
+
+    def _save(self, staging: Staging, rows: DataFrame, label: str, name: str, **options: int | str) -> list[Part]:
+        path = staging.fs.qualify(staging.scratch(label))
+        every = {**self._orc, "row": self._row, **{k: str(v) for k, v in options.items()}, "path": path, "id": name}
+        rows.write.format(_FORMAT).options(**every).mode("append").save()
+        return _parts(self._jvm.Written.take(name))
+
+    def compact(
+        self, spark: SparkSession, staging: Staging, work: Mapping[str, object], destination: Destination, label: str
+    ) -> list[WrittenDirectory]:
+        """Merge the files of each bucket into one.
+
+        :param work: ``kind``, ``highWatermark``, ``hidden`` and ``buckets``, see ``Compaction.Spec`` in the jar.
+        """
+        directory = staging.fs.qualify(staging.scratch(label))
+        spec = {**work, "directory": directory, "row": self._row, "options": self._orc}
+        parts = _parts(self._jvm.Compaction.run(spark._jsparkSession, json.dumps(spec)))
+        return self._arranged(staging, parts, lambda _: destination, label)
+
+    def _arranged(
+        self, staging: Staging, parts: Sequence[Part], place: Callable[[Part], Destination], label: str
+    ) -> list[WrittenDirectory]:
+        try:
+            return arrange(staging, [FinishedFile(place(p), p.bucket, p.uri, p.rows, p.size) for p in parts])
+        finally:
+            staging.fs.delete(staging.scratch(label))
+
+
+def _parts(text: str) -> list[Part]:
+    return [
+        Part(found["file"], found["bucket"], found["operation"] == 0, found["rows"], found["size"], (*found["keys"],))
+        for found in json.loads(text)
+    ]
+
+
+def sink_for(spark: SparkSession, columns: Sequence[schema.TableColumn], properties: Mapping[str, str]) -> Sink | None:
+    """The jar's writer, None where it is not to be used: then Spark's own source does the work."""
+    row = schema.row_type(columns)
+    jvm = accelerator(spark) if all(_is_known(field.dataType) for field in row.fields) else None
+    return None if jvm is None else Sink(jvm, row, properties)
+
+
+def _is_known(kind: T.DataType) -> bool:
+    """Whether the jar knows how to store values of a type."""
+    if isinstance(kind, T.ArrayType):
+        return _is_known(kind.elementType)
+    if isinstance(kind, T.MapType):
+        return _is_known(kind.keyType) and _is_known(kind.valueType)
+    if isinstance(kind, T.StructType):
+        return all(_is_known(field.dataType) for field in kind.fields)
+    return isinstance(kind, _SIMPLE)

@@ -1,0 +1,300 @@
+"""Statements as values: what a script says, statement by statement, before anything is looked up.
+
+Names are lower-case and qualified with their database. Queries and expressions keep the words of the script: their
+sqlglot tree says what they mean, and what runs is their text with the names of tables exchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.sql.model.alterations import AlterStatement
+from airflow_hive_acid.sql.model.origins import ColumnDefinition, Fragment, Origin, TableName
+from airflow_hive_acid.sql.model.transfers import TransferStatement
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.format.jobs import Source
+
+__all__ = ["ColumnDefinition", "Fragment", "Origin", "TableName"]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase(Origin):
+    """``CREATE DATABASE [IF NOT EXISTS] name [COMMENT] [LOCATION] [WITH DBPROPERTIES]``."""
+
+    name: str
+    if_not_exists: bool = False
+    comment: str | None = None
+    location: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase(Origin):
+    """``DROP DATABASE [IF EXISTS] name [RESTRICT|CASCADE]``."""
+
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Origin):
+    """``CREATE [EXTERNAL] TABLE … STORED AS ORC|PARQUET|TEXTFILE …``.
+
+    :param columns: data columns, without the partition columns.
+    :param bucket_count: -1 when the table is not bucketed.
+    :param stored_as: ``orc``, ``parquet`` or ``text``.
+    :param query: of CREATE TABLE … AS SELECT, which has no columns of its own.
+    """
+
+    table: TableName
+    columns: tuple[ColumnDefinition, ...]
+    partition_columns: tuple[ColumnDefinition, ...] = ()
+    bucket_columns: tuple[str, ...] = ()
+    bucket_count: int = -1
+    sort_columns: tuple[tuple[str, bool], ...] = ()
+    if_not_exists: bool = False
+    external: bool = False
+    comment: str | None = None
+    location: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    stored_as: str = "orc"
+    query: Fragment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable(Origin):
+    """``DROP TABLE [IF EXISTS] db.t [PURGE]``."""
+
+    table: TableName
+    if_exists: bool = False
+    purge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTemporaryView(Origin):
+    """``CREATE [OR REPLACE] TEMPORARY VIEW v [(typed columns)] USING csv|orc|parquet|json [OPTIONS (…)]``.
+
+    The view lives as long as the script's session and may be read by its later statements.
+    """
+
+    source: Source
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Origin):
+    """``INSERT INTO|OVERWRITE [TABLE] t [PARTITION (…)] [(columns)] query``.
+
+    :param partition: of the PARTITION clause, a value for static columns and None for dynamic ones.
+    :param columns: the column list, empty when there is none.
+    """
+
+    table: TableName
+    query: Fragment
+    overwrite: bool = False
+    partition: tuple[tuple[str, str | None], ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MultiInsert(Origin):
+    """``FROM … INSERT … SELECT … INSERT … SELECT …``: several inserts, one statement, one transaction."""
+
+    inserts: tuple[Insert, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Origin):
+    """``TRUNCATE TABLE t [PARTITION (…)]``.
+
+    :param partition: columns and values; those partitions that have them are emptied, all without any.
+    """
+
+    table: TableName
+    partition: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Origin):
+    """``UPDATE t SET c = e, … [WHERE …]``."""
+
+    table: TableName
+    alias: str
+    assignments: tuple[tuple[str, Fragment], ...]
+    where: Fragment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Origin):
+    """``DELETE FROM t [WHERE …]``."""
+
+    table: TableName
+    alias: str
+    where: Fragment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWhen:
+    """A WHEN clause of MERGE.
+
+    :param matched: WHEN MATCHED; otherwise WHEN NOT MATCHED.
+    :param action: ``update``, ``delete`` or ``insert``.
+    :param columns: of an insert, empty when all columns are meant.
+    :param values: of an insert, in the order of ``columns``.
+    :param assignments: of an update.
+    """
+
+    matched: bool
+    action: str
+    condition: Fragment | None = None
+    assignments: tuple[tuple[str, Fragment], ...] = ()
+    columns: tuple[str, ...] = ()
+    values: tuple[Fragment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge(Origin):
+    """``MERGE INTO t USING source ON condition WHEN …``.
+
+    :param source: a query; for ``USING table`` a tree of that table alone.
+    """
+
+    table: TableName
+    alias: str
+    source: Fragment
+    source_alias: str
+    on: Fragment
+    whens: tuple[MergeWhen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Origin):
+    """A query whose rows the caller wants: SELECT, WITH, VALUES, set operations."""
+
+    query: Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class Begin(Origin):
+    """``BEGIN`` or ``START TRANSACTION``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Origin):
+    """``COMMIT``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(Origin):
+    """``ROLLBACK``."""
+
+
+class ShowKind(Enum):
+    """What SHOW lists."""
+
+    LOCKS = "locks"
+    TRANSACTIONS = "transactions"
+    COMPACTIONS = "compactions"
+
+
+@dataclass(frozen=True, slots=True)
+class Show(Origin):
+    """``SHOW LOCKS …``, ``SHOW TRANSACTIONS``, ``SHOW COMPACTIONS …``.
+
+    :param partition: column and value.
+    :param database: of SHOW LOCKS DATABASE and SHOW COMPACTIONS DATABASE.
+    :param extended: SHOW LOCKS … EXTENDED; more columns with DummyTxnManager, the same with DbTxnManager, as in Hive.
+    :param id: of SHOW COMPACTIONS COMPACT_ID; likewise ``pool``, ``type`` and ``state``, in lower case.
+    :param order: columns of ORDER BY, and whether each descends.
+    """
+
+    kind: ShowKind
+    table: TableName | None = None
+    partition: tuple[tuple[str, str], ...] = ()
+    database: str | None = None
+    extended: bool = False
+    id: int | None = None
+    pool: str | None = None
+    type: str | None = None
+    state: str | None = None
+    order: tuple[tuple[str, bool], ...] = ()
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Abort(Origin):
+    """``ABORT TRANSACTIONS id …`` and ``ABORT COMPACTIONS id …``."""
+
+    kind: ShowKind
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Origin):
+    """``LOAD DATA … INTO TABLE t``: read so that it can be refused in Hive's words."""
+
+    table: TableName
+    overwrite: bool = False
+    partition: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShowLease(Origin):
+    """``SHOW LEASE *``, ``SHOW LEASE t [PARTITION (…)]``.
+
+    :param table: None for all leases.
+    """
+
+    table: TableName | None = None
+    partition: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropForceLease(Origin):
+    """``DROP FORCE LEASE * | t [PARTITION (…)] [COMMENT 'why']``.
+
+    :param table: None for all leases.
+    :param why: kept in the record of forced drops.
+    """
+
+    table: TableName | None = None
+    partition: tuple[tuple[str, str], ...] = ()
+    why: str | None = None
+
+
+DataStatement = Insert | Update | Delete | Merge | Select
+PlainStatement = (
+    CreateDatabase
+    | DropDatabase
+    | CreateTable
+    | DropTable
+    | CreateTemporaryView
+    | DataStatement
+    | MultiInsert
+    | Truncate
+    | Begin
+    | Commit
+    | Rollback
+    | Show
+    | Abort
+    | ShowLease
+    | DropForceLease
+    | Load
+    | AlterStatement
+    | TransferStatement
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Origin):
+    """``EXPLAIN [LOCKS] statement``."""
+
+    statement: PlainStatement
+    locks: bool = False
+
+
+Statement = PlainStatement | Explain

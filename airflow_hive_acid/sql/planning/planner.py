@@ -1,0 +1,229 @@
+"""A statement and facts of the catalog → a plan. Pure: the same statement and facts give the same plan.
+
+What can be refused before a transaction is open is refused here, in Hive's words where Hive has them, and at its
+place in the script: unknown columns, numbers of columns that differ, changes of partition and bucketing columns, and
+changes of tables that have no transactions.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from airflow_hive_acid.format import jobs
+from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
+from airflow_hive_acid.sql.model.plans import (
+    DeleteTemplate,
+    InsertTemplate,
+    MergeTemplate,
+    Plan,
+    SelectTemplate,
+    StepTemplate,
+    TableFacts,
+    TableLookup,
+    TableWrite,
+    UpdateTemplate,
+    is_external,
+)
+from airflow_hive_acid.sql.model.pruning import KEEP_ALL, PartitionFilter, equal_columns, partition_filter
+from airflow_hive_acid.sql.model.statements import Delete, Insert, Merge, MergeWhen, Select, Update
+from airflow_hive_acid.sql.planning import targets
+from airflow_hive_acid.sql.planning.references import References, belongs, partition_columns
+from airflow_hive_acid.sql.planning.scopes import Relation, Scope, Scopes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
+
+_NO_VIEWS: Mapping[str, jobs.Source] = {}
+
+
+def plan(
+    statement: DataStatement,
+    table_of: TableLookup,
+    views: Mapping[str, jobs.Source] = _NO_VIEWS,
+    *,
+    guarded_merge: bool = True,
+) -> Plan:
+    """Plan a statement that reads or changes data.
+
+    :param table_of: facts of a table by ``db.table``; its NoSuchObjectError passes through.
+    :param views: temporary views of the session, by lower-case name.
+    :param guarded_merge: a MERGE that only inserts conflicts with others as an UPDATE (``hive.txn.xlock.mergeinsert``).
+    :raises InvalidArgumentsError: for columns that do not exist or do not fit.
+    :raises UnsupportedStatementError: for changes that ACID tables do not allow.
+    """
+    # Expressions of one statement ask for its tables many times.
+    references = References(statement, functools.cache(table_of), views)
+    match statement:
+        case Insert():
+            return _plan_insert(statement, references)
+        case Update():
+            return _plan_update(statement, references)
+        case Delete():
+            return _plan_delete(statement, references)
+        case Merge():
+            return _plan_merge(statement, references, guarded_merge)
+        case Select():
+            query = references.rewrite(statement.query)
+            return _plan(references, "select", None, SelectTemplate(query))
+
+
+def _plan(references: References, kind: str, write: TableWrite | None, template: StepTemplate) -> Plan:
+    reads = tuple(references.reads.values())
+    sources = tuple(references.sources.values())
+    return Plan(references.statement, kind, write, reads, sources, template)
+
+
+def _plan_insert(statement: Insert, references: References) -> Plan:
+    facts = references.table_of(str(statement.table))
+    static, dynamic = targets.insert_partition(statement, facts)
+    filled = targets.filled_columns(statement, facts, static, dynamic)
+    query = references.rewrite(statement.query)
+    width = _width(statement.query.tree, references)
+    if width is not None and width != len(filled):
+        raise targets.invalid(
+            statement,
+            f"the query gives {width} column{'s' * (width != 1)}, but {facts.qualified_name} takes {len(filled)}: "
+            f"{', '.join(filled)}",
+            *statement.query.span,
+        )
+    usual = [column.name for column in (*facts.columns, *facts.partition_columns) if column.name not in dict(static)]
+    columns = () if list(filled) == usual else filled
+    template = InsertTemplate(query, columns, static, statement.overwrite)
+    operation = "overwrite" if statement.overwrite else "insert"
+    written = _static_filter(facts, static)
+    partitioned = bool(facts.partition_columns)
+    write = TableWrite(
+        facts.qualified_name, operation, written, partitioned, static, dynamic, facts.is_transactional,
+        is_external(facts),
+    )  # fmt: skip
+    return _plan(references, "insert", write, template)
+
+
+def _plan_update(statement: Update, references: References) -> Plan:
+    facts = references.table_of(str(statement.table))
+    targets.require_changeable(statement, facts)
+    for column, value in statement.assignments:
+        targets.check_assigned(statement, facts, column, value)
+    scope = _target_scope(facts, statement.alias, statement.table.name)
+    assignments = _assignments(statement.assignments, references, scope)
+    where = references.rewrite(statement.where, scope) if statement.where is not None else None
+    write = _change(facts, "update", _touched(facts, statement.where, scope))
+    return _plan(references, "update", write, UpdateTemplate(statement.alias, assignments, where))
+
+
+def _plan_delete(statement: Delete, references: References) -> Plan:
+    facts = references.table_of(str(statement.table))
+    targets.require_changeable(statement, facts)
+    scope = _target_scope(facts, statement.alias, statement.table.name)
+    where = references.rewrite(statement.where, scope) if statement.where is not None else None
+    write = _change(facts, "delete", _touched(facts, statement.where, scope))
+    return _plan(references, "delete", write, DeleteTemplate(statement.alias, where))
+
+
+def _plan_merge(statement: Merge, references: References, guarded_merge: bool) -> Plan:
+    facts = references.table_of(str(statement.table))
+    targets.require_changeable(statement, facts)
+    target = _target_scope(facts, statement.alias, statement.table.name).relations[0]
+    query, source = _merge_source(statement, references)
+    both, source_only = Scope([target, source]), Scope([source])
+    on = references.rewrite(statement.on, both)
+    clauses = tuple(_clause(statement, when, facts, references, both, source_only) for when in statement.whens)
+    actions = {clause.action for clause in clauses}
+    operation = next(name for name in ("update", "delete", "insert") if name in actions)
+    if operation == "insert" and guarded_merge:
+        operation = "update"  # two such MERGEs at a time would both insert what both missed
+    write = _change(facts, operation, _touched(facts, statement.on, both))
+    names = {column.name.lower() for column in facts.partition_columns}
+    pairs = equal_columns(
+        statement.on.tree,
+        lambda column: column.name.lower() in names and belongs(column, target, both),
+        lambda column: belongs(column, source, both),
+    )
+    template = MergeTemplate(
+        statement.alias, query, statement.source_alias, on, clauses, bool(facts.bucket_columns), pairs
+    )
+    return _plan(references, "merge", write, template)
+
+
+def _merge_source(statement: Merge, references: References) -> tuple[str, Relation]:
+    """The source as a query, and what its columns are called."""
+    tree = statement.source.tree
+    if isinstance(tree, exp.Table):
+        relation = references.relation(tree)
+        name = f"`{tree.name.lower()}`"
+        if relation.facts is not None:
+            name = references.read(relation.facts, PartitionFilter(partition_columns(relation.facts))).view
+        query = f"TABLE {name}"
+        relation.aliased = relation.aliased or statement.source_alias != tree.name.lower()
+        relation.alias = statement.source_alias
+        return query, relation
+    query = references.rewrite(statement.source)
+    scopes = Scopes(tree, Scope([]), references.relation)
+    return query, Relation(statement.source_alias, scopes.columns_of(tree))
+
+
+def _clause(
+    statement: Merge, when: MergeWhen, facts: TableFacts, references: References, both: Scope, source_only: Scope
+) -> jobs.MergeClause:
+    scope = both if when.matched else source_only
+    condition = references.rewrite(when.condition, scope) if when.condition is not None else None
+    assigned = when.assignments
+    if when.action == "insert":
+        assigned = targets.inserted_columns(statement, when, facts)
+    for column, value in when.assignments:
+        targets.check_assigned(statement, facts, column, value)
+    assignments = _assignments(assigned, references, scope)
+    match when.action:
+        case "update":
+            return jobs.MergeClause("update", when.matched, condition, assignments)
+        case "delete":
+            return jobs.MergeClause("delete", when.matched, condition)
+        case _:
+            return jobs.MergeClause("insert", when.matched, condition, assignments)
+
+
+def _assignments(
+    assignments: tuple[tuple[str, Fragment], ...], references: References, scope: Scope
+) -> tuple[jobs.Assignment, ...]:
+    return tuple(jobs.Assignment(column, references.rewrite(value, scope)) for column, value in assignments)
+
+
+def _target_scope(facts: TableFacts, alias: str, name: str) -> Scope:
+    """The scope of expressions over the table that is changed."""
+    columns = tuple(column.name for column in (*facts.columns, *facts.partition_columns))
+    return Scope([Relation(alias, columns, None, facts, aliased=alias != name)])
+
+
+def _touched(facts: TableFacts, condition: Fragment | None, scope: Scope) -> PartitionFilter:
+    """The partitions that the rows matched by a condition can lie in."""
+    tree = condition.tree if condition is not None else None
+    target = scope.relations[0]
+    return partition_filter(partition_columns(facts), tree, lambda column: belongs(column, target, scope))
+
+
+def _change(facts: TableFacts, operation: str, touched: PartitionFilter) -> TableWrite:
+    dynamic = tuple(column.name for column in facts.partition_columns)
+    return TableWrite(facts.qualified_name, operation, touched, bool(dynamic), (), dynamic)
+
+
+def _static_filter(facts: TableFacts, static: tuple[tuple[str, str], ...]) -> PartitionFilter:
+    if not static:
+        return PartitionFilter(partition_columns(facts)) if facts.partition_columns else KEEP_ALL
+    terms: list[exp.Expr] = []
+    for name, value in static:
+        if value == DEFAULT_PARTITION:
+            terms.append(exp.Is(this=exp.column(name), expression=exp.Null()))
+        else:
+            terms.append(exp.EQ(this=exp.column(name), expression=exp.Literal.string(value)))
+    return PartitionFilter(partition_columns(facts), (tuple(terms),))
+
+
+def _width(query: exp.Expr, references: References) -> int | None:
+    """How many columns a query gives, None when that cannot be known here."""
+    columns = Scopes(query, Scope([]), references.relation).columns_of(query)
+    return None if columns is None else len(columns)

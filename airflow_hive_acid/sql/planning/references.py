@@ -1,0 +1,327 @@
+"""From the words of a script to the text that Spark runs: tables become views, everything else stays as written.
+
+The text is not generated from the tree: sqlglot's generator changes what some functions do (``trunc`` of a date
+becomes a timestamp). Instead names are exchanged in place: ``db.t`` becomes ``ha1_t AS `t``` and ``db.t.c`` becomes
+`` `t`.c``, so that columns still resolve. Temporary views and queries of WITH clauses keep their names.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlglot import exp
+
+from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.format import changes
+from airflow_hive_acid.format.jobs import FETCH_DELETED_ROWS
+from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup, TableRead, is_external
+from airflow_hive_acid.sql.model.pruning import PartitionFilter, partition_filter
+from airflow_hive_acid.sql.planning.columns import column_names, no_such_column, unknown_column
+from airflow_hive_acid.sql.planning.scopes import PSEUDO_COLUMNS, Relation, Scope, Scopes
+from airflow_hive_acid.sql.text.query_checks import span
+from airflow_hive_acid.sql.text.source import describe
+from airflow_hive_acid.sql.text.table_options import OPTIONS, ChangesOption, PinOption, PropertyOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_hive_acid.format.jobs import Source
+    from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
+
+_NOWHERE = Scope([])
+Edit = tuple[int, int, str]
+"""First character, the one after the last, and what stands there instead."""
+
+
+class Look(NamedTuple):
+    """How a table is looked at: what its option says; its fields are those of a :class:`TableRead`."""
+
+    deleted_rows: bool | None = None
+    pin: str | None = None
+    changes: changes.Changes | None = None
+
+    def __hash__(self) -> int:
+        wanted = self.changes
+        return hash((self.deleted_rows, self.pin, wanted and (wanted.first, wanted.last, wanted.net, wanted.key)))
+
+
+_USUAL = Look()
+
+
+@dataclass(slots=True)
+class References:
+    """All that the query texts of one statement refer to; grows as its fragments are rewritten.
+
+    :param views: temporary views of the session, by lower-case name.
+    """
+
+    statement: DataStatement
+    table_of: TableLookup
+    views: Mapping[str, Source]
+    reads: dict[tuple[str, bool, Look], TableRead] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
+
+    def rewrite(self, fragment: Fragment, outer: Scope = _NOWHERE) -> str:
+        """The fragment as Spark SQL.
+
+        :param outer: what its names may mean outside of its own queries.
+        :raises InvalidArgumentsError: for a column that nothing offers.
+        :raises NoSuchObjectError: for a table that is not in the catalog.
+        """
+        for call in fragment.tree.find_all(exp.Anonymous):
+            if call.name.upper() == "IDENTIFIER":
+                problem = "IDENTIFIER(…) names what nobody can lock or look for; write the name itself"
+                raise self._unsupported(problem, call, fragment)
+        scopes = Scopes(fragment.tree, outer, self._resolve)
+        self._add_nested_tables(scopes)
+        for scope in scopes.scopes.values():
+            _give_each_its_name(scope)
+        edits: list[Edit] = []
+        for column in fragment.tree.find_all(exp.Column):
+            if column.find_ancestor(exp.Hint) is not None:
+                continue  # hints name relations, and those keep their names
+            edits.extend(self._column_edits(scopes, column, fragment))
+        edits.extend(self._table_edits(scopes, fragment))
+        for scope in scopes.scopes.values():
+            edits.extend(_star_edits(scope))
+        return " ".join(_apply(self.statement.script, begin, end, edits) for begin, end in fragment.ranges)
+
+    def relation(self, table: exp.Table) -> Relation:
+        """What a table name means outside of a query: the source of a MERGE."""
+        return self._resolve(table)
+
+    def describe(self, problem: str, node: exp.Expr, fragment: Fragment) -> str:
+        """A problem with its place in the script."""
+        return describe(self.statement.script, problem, *span(node, fragment.span))
+
+    def invalid(self, problem: str, node: exp.Expr, fragment: Fragment) -> InvalidArgumentsError:
+        """An error at a place of the script."""
+        return InvalidArgumentsError(self.describe(problem, node, fragment))
+
+    def _resolve(self, table: exp.Table) -> Relation:
+        name, database = table.name.lower(), table.db.lower()
+        alias, aliased = table.alias_or_name.lower(), bool(table.alias)
+        if not database and name in self.views:
+            source = self.sources[name] = self.views[name]
+            columns = tuple(column.name.lower() for column in source.columns) or None
+            return Relation(alias, columns, table, aliased=aliased)
+        facts = self.table_of(f"{database or self.statement.default_database}.{name}")
+        own = changes.COLUMNS if isinstance(table.meta.get(OPTIONS), ChangesOption) else ()
+        return Relation(alias, (*column_names(facts), *own), table, facts, aliased)
+
+    def _add_nested_tables(self, scopes: Scopes) -> None:
+        """Tables of joins in parentheses are no relations of their own; they are exchanged, and not pruned."""
+        bound = {id(r.node) for scope in scopes.scopes.values() for r in scope.relations}
+        for table in scopes.tree.find_all(exp.Table):
+            select = table.find_ancestor(exp.Select)
+            if id(table) in bound or select is None or not isinstance(table.this, exp.Identifier):
+                continue
+            if isinstance(table.parent, exp.From | exp.Join) and table.find_ancestor(exp.Table) is None:
+                continue
+            relation = scopes.table(table)
+            relation.optional = True
+            scopes.of(select).relations.append(relation)
+
+    def _column_edits(self, scopes: Scopes, column: exp.Column, fragment: Fragment) -> list[Edit]:
+        parts = [part for part in column.parts if not isinstance(part, exp.Star)]
+        names = [part.name.lower() for part in parts]
+        self._mark_pseudo(scopes, column, names, fragment)
+        relation = _database_qualified(scopes, column, names) if len(names) > 2 or column.is_star else None
+        if relation is None or relation.facts is None:
+            problem = unknown_column(scopes, column)
+            if problem is not None:
+                raise self.invalid(problem, column, fragment)
+            return []
+        if len(names) > 2 and not relation.offers(names[2]):
+            raise self.invalid(no_such_column(relation.facts, names[2]), parts[2], fragment)
+        return [(parts[0].meta["start"], parts[1].meta["end"] + 1, _quoted(relation.alias))]
+
+    def _mark_pseudo(self, scopes: Scopes, column: exp.Column, names: list[str], fragment: Fragment) -> None:
+        """Note which relations must offer ROW__ID and ROW__IS__DELETED."""
+        asked = next((name for name in names if name in PSEUDO_COLUMNS), None)
+        if asked is None:
+            return
+        qualifier = names[names.index(asked) - 1] if names.index(asked) > 0 else None
+        for scope in scopes.around(column):
+            for relation in scope.relations:
+                if relation.facts is None or qualifier not in (None, relation.alias):
+                    continue
+                if not relation.facts.is_transactional or relation.facts.is_insert_only:
+                    what = relation.facts.qualified_name
+                    raise self._unsupported(
+                        f"{what} has no {asked.upper()}: it is not a full ACID table", column, fragment
+                    )
+                relation.pseudo = True
+            if any(relation.pseudo or asked in (relation.columns or ()) for relation in scope.relations):
+                return
+
+    def _table_edits(self, scopes: Scopes, fragment: Fragment) -> list[Edit]:
+        """``db.t`` → ``view AS t``, in the order in which the script names them."""
+        found = [
+            (relation.node, relation.facts, relation, scope)
+            for scope in scopes.scopes.values()
+            for relation in scope.relations
+            if relation.node is not None and relation.facts is not None
+        ]
+        edits: list[Edit] = []
+        for node, facts, relation, scope in sorted(found, key=lambda item: item[0].this.meta["start"]):
+            if node.args.get("sample") and not relation.aliased:
+                raise self._unsupported("a table with TABLESAMPLE needs an alias behind it", node, fragment)
+            parts = [part for part in (node.args.get("db"), node.this) if part is not None]
+            look, end = self._look(node, facts, fragment)
+            view = self.read(facts, _pruned(facts, relation, scope), relation.pseudo, look).view
+            text = view if relation.aliased else f"{view} AS {_quoted(relation.alias)}"
+            edits.append((parts[0].meta["start"], (end or parts[-1].meta["end"]) + 1, text))
+        return edits
+
+    def _look(self, node: exp.Table, facts: TableFacts, fragment: Fragment) -> tuple[Look, int | None]:
+        """What the option behind a table's name asks for, and where that ends."""
+        match node.meta.get(OPTIONS):
+            case PropertyOption() as option:
+                return Look(self._deleted_rows(option, node, facts, fragment)), option.end
+            case PinOption(name, end):
+                if not facts.is_transactional:
+                    raise self._unsupported(f"{facts.qualified_name} is no ACID table, and in no pin", node, fragment)
+                return Look(pin=name), end
+            case ChangesOption(first, last, net, key, end):
+                problem = _wrong_changes(facts, first, last, key)
+                if problem:
+                    raise self._unsupported(problem, node, fragment)
+                return Look(changes=changes.Changes(first, last, net, key)), end
+        return Look(), None
+
+    def _deleted_rows(self, option: PropertyOption, node: exp.Table, facts: TableFacts, fragment: Fragment) -> bool:
+        """Whether ``t('acid.fetch.deleted.rows'='true')`` asks for deleted rows."""
+        value = {"true": True, "false": False}.get(option.value.lower())
+        if option.key != FETCH_DELETED_ROWS or value is None:
+            problem = f"of a table's properties a query can set '{FETCH_DELETED_ROWS}', to 'true' or 'false'"
+            raise self._unsupported(problem, node, fragment)
+        if value and (not facts.is_transactional or facts.is_insert_only):
+            problem = f"{facts.qualified_name} has no deleted rows to show: it is not a full ACID table"
+            raise self._unsupported(problem, node, fragment)
+        return value
+
+    def read(
+        self,
+        facts: TableFacts,
+        partitions: PartitionFilter,
+        pseudo_columns: bool = False,
+        look: Look = _USUAL,
+    ) -> TableRead:
+        """Note that the statement reads a table; what it reads twice is one view of all it needs."""
+        key = (facts.qualified_name, pseudo_columns, look)
+        known = self.reads.get(key)
+        if known is not None:
+            partitions = known.partitions.either(partitions)
+        view = known.view if known is not None else self._new_view(facts)
+        transactional, external = facts.is_transactional, is_external(facts)
+        read = TableRead(
+            facts.qualified_name, view, partitions, pseudo_columns, transactional, external, look.deleted_rows,
+            look.pin, look.changes,
+        )  # fmt: skip
+        self.reads[key] = read
+        return read
+
+    def _new_view(self, facts: TableFacts) -> str:
+        prefix = "ha"
+        while re.search(rf"\b{prefix}[0-9]", self.statement.script, re.IGNORECASE):
+            prefix += "a"
+        return f"{prefix}{len(self.reads) + 1}_{facts.qualified_name.rpartition('.')[2]}"
+
+    def _unsupported(self, problem: str, node: exp.Expr, fragment: Fragment) -> UnsupportedStatementError:
+        return UnsupportedStatementError(self.describe(problem, node, fragment))
+
+
+def _wrong_changes(facts: TableFacts, first: int, last: int, key: tuple[str, ...]) -> str | None:
+    """Why a query cannot ask for these changes of a table."""
+    if not facts.is_transactional:
+        return f"{facts.qualified_name} has no changes to tell: it is no ACID table"
+    if not 1 <= first <= last:
+        return "write ids begin at 1, and a range goes upwards: CHANGES BETWEEN 5 AND 9"
+    unknown = next((name for name in key if name not in column_names(facts)), None)
+    return None if unknown is None else no_such_column(facts, unknown)
+
+
+def partition_columns(facts: TableFacts) -> tuple[tuple[str, str], ...]:
+    """Names and types of a table's partition columns."""
+    return tuple((column.name, column.type) for column in facts.partition_columns)
+
+
+def belongs(column: exp.Column, relation: Relation, scope: Scope) -> bool:
+    """Whether a column of a condition on a scope is surely one of this relation."""
+    parts = [part.name.lower() for part in column.parts]
+    if len(parts) == 1:
+        others = [other for other in scope.relations if other is not relation]
+        return not any(other.is_open or other.offers(parts[0]) for other in others)
+    if len(parts) == 2:
+        return parts[0] == relation.alias
+    named = relation.facts is not None and not relation.aliased and scope.by_alias(parts[0]) is None
+    return (
+        len(parts) == 3
+        and named
+        and relation.facts is not None
+        and (relation.facts.qualified_name == ".".join(parts[:2]))
+    )
+
+
+def _pruned(facts: TableFacts, relation: Relation, scope: Scope) -> PartitionFilter:
+    """What the WHERE clause of its SELECT says about the partitions of a relation."""
+    where = scope.select.args.get("where") if scope.select is not None and not relation.optional else None
+    return partition_filter(
+        partition_columns(facts), where and where.this, lambda column: belongs(column, relation, scope)
+    )
+
+
+def _database_qualified(scopes: Scopes, column: exp.Column, names: list[str]) -> Relation | None:
+    """The table that ``db.t.c`` or ``db.t.*`` means, unless ``db`` is an alias here."""
+    for scope in scopes.around(column):
+        if scope.by_alias(names[0]) is not None:
+            return None
+        for relation in scope.relations:
+            if relation.facts is None or relation.aliased:
+                continue
+            if relation.facts.qualified_name == ".".join(names[:2]):
+                return relation
+    return None
+
+
+def _star_edits(scope: Scope) -> list[Edit]:
+    """ROW__ID and ROW__IS__DELETED are no part of ``*``."""
+    edits: list[Edit] = []
+    pseudo = [relation for relation in scope.relations if relation.pseudo]
+    for projection in scope.select.expressions if pseudo and scope.select is not None else ():
+        star = projection.this if isinstance(projection, exp.Column) else projection
+        if not isinstance(star, exp.Star) or any(star.args.values()):
+            continue
+        names = [f"{_quoted(relation.alias)}.{name}" for relation in pseudo for name in PSEUDO_COLUMNS]
+        if isinstance(projection, exp.Column):
+            names = [*PSEUDO_COLUMNS] if any(relation.alias == projection.table.lower() for relation in pseudo) else []
+        if names:
+            edits.append((star.meta["start"], star.meta["end"] + 1, f"* EXCEPT ({', '.join(names)})"))
+    return edits
+
+
+def _give_each_its_name(scope: Scope) -> None:
+    """Tables of the same name from two databases get names that differ; db.t.c still finds its table."""
+    names = [relation.alias for relation in scope.relations]
+    for relation, name in zip(scope.relations, names, strict=True):
+        if relation.facts is not None and not relation.aliased and names.count(name) > 1:
+            relation.alias = relation.facts.qualified_name.replace(".", "__")
+
+
+def _apply(script: str, begin: int, end: int, edits: list[Edit]) -> str:
+    """The text of a range with its edits."""
+    text: list[str] = []
+    position = begin
+    for start, stop, replacement in sorted(set(edits)):
+        if position <= start and stop <= end:
+            text.extend((script[position:start], replacement))
+            position = stop
+    text.append(script[position:end])
+    return "".join(text)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

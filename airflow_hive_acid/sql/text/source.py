@@ -1,0 +1,178 @@
+"""The text of a script and its places: tokens, lines, and errors that underline what they are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.hive import Hive
+from sqlglot.errors import SqlglotError
+from sqlglot.parsers.hive import HiveParser
+from sqlglot.tokenizer_core import TokenType
+
+from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
+from airflow_hive_acid.sql.text.table_options import OPTIONS, table_options
+
+if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
+
+_SHOWN_WIDTH = 100
+_OPAQUE = "opaque"
+_FAILURES: tuple[type[Exception], ...] = (
+    SqlglotError,
+    RecursionError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What a parser that is not ours may raise over a text it did not expect; each means that the text is not SQL."""
+
+
+class HiveSql(Hive):
+    """sqlglot's Hive dialect, except that SHOW and its like are words and not the start of an opaque rest."""
+
+    class Tokenizer(Hive.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    class Parser(HiveParser):
+        def _warn_unsupported(self) -> None:
+            """What it cannot read is an error at its place; by default it is logged and kept as opaque text."""
+            self.raise_error(_OPAQUE)
+
+
+class SourceText:
+    """A script and its tokens.
+
+    :raises SqlSyntaxError: for a quote or comment that is never closed.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            self.tokens: list[Token] = HiveSql().tokenize(text)
+        except _FAILURES as error:
+            raise self._unclosed(error) from None
+
+    def syntax_error(self, problem: str, start: int, end: int) -> SqlSyntaxError:
+        """An error about the characters ``start``..``end`` (the last one included)."""
+        return SqlSyntaxError(describe(self.text, problem, start, end))
+
+    def unsupported(self, problem: str, start: int, end: int) -> UnsupportedStatementError:
+        """Refuse a construct at its place."""
+        return UnsupportedStatementError(describe(self.text, problem, start, end))
+
+    def parse(self, tokens: list[Token]) -> exp.Expr:
+        """Parse tokens of this text as one statement of Hive's dialect.
+
+        :raises SqlSyntaxError: underlining the place.
+        """
+        options, tokens = table_options(tokens)
+        try:
+            trees = HiveSql().parser().parse(tokens, self.text)
+        except _FAILURES as error:
+            raise self._parse_error(error, tokens) from None
+        if len(trees) != 1 or trees[0] is None:
+            raise self.syntax_error("this is no statement", tokens[0].start, tokens[-1].end)
+        for table in trees[0].find_all(exp.Table) if options else ():
+            found = options.pop(table.this.meta.get("start", -1), None)
+            if found is not None:
+                table.meta[OPTIONS] = found
+        for start, stray in options.items():
+            raise self.syntax_error(f"{stray.shown} is an option of a table in FROM", start, stray.end)
+        return trees[0]
+
+    def _parse_error(self, error: Exception, tokens: list[Token]) -> SqlSyntaxError:
+        if isinstance(error, RecursionError):
+            return self.syntax_error("the statement is nested too deeply", tokens[0].start, tokens[0].end)
+        details = (getattr(error, "errors", None) or [{}])[0]
+        place = (details.get("line"), details.get("col"))
+        index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), len(tokens) - 1)
+        last = index == len(tokens) - 1
+        problem = str(details.get("description") or "this cannot be read").replace("Invalid expression / ", "")
+        if problem == _OPAQUE:
+            return self.syntax_error("something here is no part of a query", tokens[0].start, tokens[-1].end)
+        if "SENTINEL" in problem or "missing for" in problem or (last and not problem.startswith("Unexpected")):
+            # The parser names its own classes here; what a reader can see is where it stopped.
+            after = "the end of the statement" if last else repr(tokens[index].text)
+            missing = problem.split(" but got")[0] if problem.startswith("Expect") else "the statement is incomplete"
+            problem = f"{missing} (at {after})"
+        return self.syntax_error(problem[:1].lower() + problem[1:], tokens[index].start, tokens[index].end)
+
+    def _unclosed(self, error: Exception) -> SqlSyntaxError:
+        place = _unclosed_at(self.text)
+        if place is None:
+            return SqlSyntaxError(f"the script cannot be divided into words: {str(error)[:200]}")
+        offset, what = place
+        return self.syntax_error(f"this {what} is never closed", offset, offset)
+
+
+def without_literals(text: str) -> str:
+    """A statement with ``?`` in the place of each text and number: what may be shown where values may not."""
+    literals = (TokenType.STRING, TokenType.NUMBER)
+    found: list[str] = []
+    position = 0
+    for token in SourceText(text).tokens:
+        if token.token_type in literals:
+            found += [text[position : token.start], "?"]
+            position = token.end + 1
+    return "".join([*found, text[position:]])
+
+
+def line_of(text: str, offset: int) -> int:
+    """Line number of a character, from 1."""
+    return text.count("\n", 0, offset) + 1
+
+
+def describe(text: str, problem: str, start: int, end: int) -> str:
+    """``line 3, column 7: problem``, and below it the line with the place underlined.
+
+    :param start: first character of the place, ``end`` the last one.
+    """
+    start = max(0, min(start, len(text)))
+    line_start = text.rfind("\n", 0, start) + 1
+    line = text[line_start:].split("\n", 1)[0].rstrip("\r")
+    column = start - line_start
+    # A long line is shown around the place, not from its beginning.
+    skipped = max(0, min(column - _SHOWN_WIDTH // 2, len(line) - _SHOWN_WIDTH))
+    shown = line[skipped : skipped + _SHOWN_WIDTH]
+    # Tabs stay tabs below the line, or the marks would stand elsewhere.
+    indent = "".join("\t" if c == "\t" else " " for c in shown[: column - skipped].ljust(column - skipped))
+    marks = "^" * max(1, min(end - start + 1, len(shown) - len(indent)))
+    return f"line {line_of(text, start)}, column {column + 1}: {problem}\n  {shown}\n  {indent}{marks}"
+
+
+def _unclosed_at(text: str) -> tuple[int, str] | None:
+    """The opening quote or comment that has no end."""
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if text.startswith("--", position):
+            position = text.find("\n", position)
+            if position < 0:
+                return None
+        elif text.startswith("/*", position):
+            end = text.find("*/", position + 2)
+            if end < 0:
+                return position, "comment"
+            position = end + 1
+        elif character in "'\"`":
+            end = _closing_quote(text, position)
+            if end < 0:
+                return position, "quoted name" if character == "`" else "string"
+            position = end
+        position += 1
+    return None
+
+
+def _closing_quote(text: str, start: int) -> int:
+    quote, position = text[start], start + 1
+    while position < len(text):
+        if text[position] == "\\" and quote != "`":
+            position += 1
+        elif text[position] == quote:
+            return position
+        position += 1
+    return -1

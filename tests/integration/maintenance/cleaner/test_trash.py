@@ -1,0 +1,290 @@
+"""The trash: what compaction replaced can be wanted back; what aborted txns wrote never can (R13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from airflow_hive_acid.cli.main import app
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, WarehouseMissingError
+from airflow_hive_acid.filesystem import open_filesystem
+from airflow_hive_acid.filesystem.uris import local_path
+from airflow_hive_acid.format.names import delta_name
+from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
+from airflow_hive_acid.maintenance.cleaner.trash import purge_trash, restore_as_table, restore_into
+from airflow_hive_acid.maintenance.decisions import Kind
+from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
+from airflow_hive_acid.maintenance.warehouse.places import Places
+from airflow_hive_acid.metastore.schema.cleaning import HIVE_ACID_TRASH
+from tests.integration.maintenance.cycles.steps import change, pass_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_hive_acid.filesystem import Filesystem
+    from airflow_hive_acid.format.jobs import JobResult, JobSpec
+    from airflow_hive_acid.metastore import MetastoreClient
+
+    RunJob = Callable[[JobSpec], JobResult]
+
+pytestmark = [pytest.mark.rule("R13"), pytest.mark.backends("sqlite")]
+
+
+@pytest.fixture
+def bin(warehouse: str) -> str:
+    return f"{warehouse}.trash"
+
+
+@pytest.fixture
+def settings(settings: dict[str, str], bin: str) -> dict[str, str]:
+    return {**settings, "hive.acid.cleaner.trash.dir": bin}
+
+
+def lines(client: MetastoreClient, table: Any) -> list[str]:
+    with client.snapshot([table.name]) as snapshot:
+        return list(table.read(snapshot))
+
+
+def below(fs: Filesystem, place: str) -> list[str]:
+    """Names of the ACID directories below a place, at any depth."""
+    if not fs.exists(place):
+        return []
+    return sorted(i.name for i in fs.list_files(place, recursive=True) if i.name.startswith(("base", "delta", "del")))
+
+
+def clean(client: MetastoreClient, fs: Filesystem) -> Any:
+    pass_time(client)
+    (outcome,) = run_cleaner(client, fs)
+    assert outcome.kind is Kind.CLEANED, outcome
+    return outcome
+
+
+@pytest.fixture
+def trashed(client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: RunJob) -> str:
+    """The batch of a major compaction over a base and a delta: the whole table as it was, three lines."""
+    for lines_of in (1, 1):
+        table.insert(lines=lines_of)
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    clean(client, fs)
+    table.insert(lines=1)
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    assert clean(client, fs).reason == (
+        "2 obsolete or aborted directories and files were removed, 2 of them to the trash"
+    )
+    return client.trash.show("default", "t")[-1].batch
+
+
+def test_what_aborted_txns_wrote_is_deleted_while_the_rest_can_be_wanted_back(
+    client: MetastoreClient, fs: Filesystem, table: Any, compact_lines: RunJob, bin: str
+) -> None:
+    """Of a streaming writer's delta only a part may be committed; it is deleted, too."""
+    table.insert()
+    table.abort()
+    committed, aborted = table.begin(), table.begin()
+    table.directory(delta_name(committed.write_ids["default.t"], aborted.write_ids["default.t"]))
+    committed.commit()
+    aborted.abort("a test")
+    table.insert()
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    outcome = clean(client, fs)
+    assert below(fs, bin) == [delta_name(1, 1, 0), delta_name(5, 5, 0)]
+    assert sorted(uri.rpartition("/")[2] for uri in outcome.trashed) == below(fs, bin)
+    assert len(outcome.removed) == 4
+    assert [name.split("_")[0] for name in table.directories()] == ["base"]
+
+
+@pytest.mark.backends("sqlite", "postgresql")
+def test_a_batch_becomes_a_table_that_shows_the_rows_as_they_were(
+    client: MetastoreClient, fs: Filesystem, table: Any, trashed: str
+) -> None:
+    before = lines(client, table)
+    restored = restore_as_table(client, fs, trashed, "default.rescued")
+    rescued = type(table)(client, fs, "default.rescued", False)
+    assert len(restored.names) == 2
+    assert lines(client, rescued) == before
+    assert client.trash.batch(trashed) == []
+    assert lines(client, table) == before
+    assert rescued.insert() == 4
+    assert len(lines(client, rescued)) == len(before) + 1
+    assert client.compactions.enqueue("default.rescued").accepted
+
+
+@pytest.mark.rule("R17")
+@pytest.mark.parametrize("mount_point", [False, True])
+def test_a_trash_whose_disk_is_away_is_not_forgotten_and_not_made_anew(
+    client: MetastoreClient, fs: Filesystem, trashed: str, bin: str, *, mount_point: bool
+) -> None:
+    place = Path(local_path(bin))
+    place.rename(place.with_name("disk"))
+    if mount_point:
+        place.mkdir()
+    assert purge_trash(client, fs, 0) == 0
+    with pytest.raises(WarehouseMissingError, match="is not there"):
+        Places(client, fs).open_trash("default", bin)
+    assert len(client.trash.batch(trashed)) == 2
+    if mount_point:
+        place.rmdir()
+    place.with_name("disk").rename(place)
+    assert purge_trash(client, fs, 0) > 0
+    assert client.trash.batch(trashed) == []
+
+
+@pytest.mark.backends("sqlite", "postgresql")
+@pytest.mark.conformance("K27")
+def test_the_trash_follows_a_table_that_is_renamed(
+    client: MetastoreClient, fs: Filesystem, table: Any, trashed: str
+) -> None:
+    client.catalog.rename_table("default.t", "default.renamed", files=WarehouseFiles(client, fs))
+    assert {str(item.resource) for item in client.trash.show()} == {"default.renamed"}
+    assert {str(record.resource) for record in client.cleanings.newest()} == {"default.renamed"}
+    restore_as_table(client, fs, trashed, "default.rescued")
+    assert len(lines(client, type(table)(client, fs, "default.rescued", False))) == 3
+
+
+def test_a_batch_goes_into_a_directory_of_its_own_and_never_into_a_tables(
+    client: MetastoreClient, fs: Filesystem, table: Any, trashed: str, bin: str, warehouse: str
+) -> None:
+    """A table of that place might take the files for its own rows: write ids begin anew when it is created again."""
+    for place, why in (
+        (table.location, "belongs to default.t"), (f"{table.location}/sub", "belongs to default.t"),
+        (warehouse, "belongs to default.t"), (f"{bin}/other", "lies in the trash"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidArgumentsError, match=why):
+            restore_into(client, fs, trashed, place)
+    assert len(client.trash.batch(trashed)) == 2
+    target = warehouse.rpartition("/")[0] + "/rescue"
+    restored = restore_into(client, fs, trashed, target)
+    assert below(fs, target) == sorted(restored.names)
+    with pytest.raises(NoSuchObjectError, match="there is no batch"):
+        restore_into(client, fs, trashed, target + "2")
+
+
+def test_an_undo_that_fails_leaves_everything_in_the_trash(
+    client: MetastoreClient, fs: Filesystem, table: Any, trashed: str, bin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, rename, done = below(fs, bin), type(fs).rename, []
+
+    def fail_at_the_second(self: Any, source: str, target: str) -> None:
+        done.append(source)
+        if len(done) == 2:
+            raise OSError("No space left on device")
+        rename(self, source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fs), "rename", fail_at_the_second)
+        with pytest.raises(OSError, match="No space"):
+            restore_as_table(client, fs, trashed, "default.rescued")
+    assert below(fs, bin) == before
+    assert "rescued" not in client.catalog.list_tables()
+    with pytest.raises(AlreadyExistsError):
+        restore_as_table(client, fs, trashed, "default.t")
+    assert len(restore_as_table(client, fs, trashed, "default.rescued").names) == 2
+
+
+@pytest.mark.parametrize("properties", [{"auto.purge": "true"}, {"AUTO.PURGE": "TRUE"}])
+def test_auto_purge_bypasses_the_trash(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], compact_lines: RunJob, bin: str,
+    properties: dict[str, str],
+) -> None:  # fmt: skip
+    table = make_table(properties=properties)
+    table.insert()
+    table.insert()
+    client.compactions.enqueue("default.t")
+    run_worker(client, fs, compact_lines, "w")
+    assert len(clean(client, fs).removed) == 2
+    assert below(fs, bin) == []
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_a_dropped_partition_goes_to_the_trash_unless_it_is_purged(
+    client: MetastoreClient, fs: Filesystem, make_table: Callable[..., Any], bin: str, purge: bool
+) -> None:
+    table = make_table("default.p", "k")
+    table.insert(partition="k=a")
+    table.abort(partition="k=a")
+    table.insert(partition="k=b")
+    place = table.place("k=a")
+    client.catalog.drop_partitions("default.p", ["k=a"], files=WarehouseFiles(client, fs), purge=purge)
+    clean(client, fs)
+    assert not fs.exists(place)
+    assert below(fs, bin) == ([] if purge else [delta_name(1, 1, 0)])
+    assert [item.resource.partition for item in client.trash.show()] == ([] if purge else ["k=a"])
+
+
+@pytest.mark.backends("sqlite", "postgresql")
+def test_the_reaper_deletes_what_is_older_than_the_retention(
+    client: MetastoreClient, fs: Filesystem, trashed: str, bin: str
+) -> None:
+    assert run_reaper(client, fs).purged["trash"] == 0
+    change(client, sa.update(HIVE_ACID_TRASH).where(HIVE_ACID_TRASH.c.HTR_BATCH != trashed)
+           .values(HTR_MOVED=HIVE_ACID_TRASH.c.HTR_MOVED - 86_401_000))  # fmt: skip
+    assert run_reaper(client, fs).purged["trash"] == 2
+    assert len(below(fs, bin)) == 2
+    assert {item.batch for item in client.trash.show()} == {trashed}
+
+
+def test_a_trash_among_a_tables_files_is_refused_and_nothing_is_cleaned(
+    client: MetastoreClient, fs: Filesystem, compacted: Any, metastore_url: str
+) -> None:
+    from airflow_hive_acid.metastore import MetastoreClient as Client
+    from airflow_hive_acid.settings import Settings, Source
+
+    pass_time(client)
+    before = compacted.directories()
+    inside = {"hive.acid.cleaner.trash.dir": f"{compacted.location}/trash", "hive.txn.opentxn.timeout": "150ms"}
+    with (
+        Client(metastore_url, Settings({Source.CONNECTION: inside})) as wrong,
+        pytest.raises(InvalidArgumentsError, match="name a directory that no table uses"),
+    ):
+        run_cleaner(wrong, fs)
+    assert compacted.directories() == before
+
+
+def test_where_a_rename_copies_objects_they_are_deleted(
+    client: MetastoreClient, make_table: Callable[..., Any]
+) -> None:
+    from airflow_hive_acid.maintenance.cleaner.trash import Trash
+
+    filesystem = open_filesystem("memory://bucket/w")
+    assert not Trash(client, filesystem, "memory://bucket/trash").takes_from("memory://bucket/w/t")
+    assert not Trash(client, filesystem, "file:/trash").takes_from("memory://bucket/w/t")
+
+
+def test_a_move_that_fails_is_tried_again_and_deletes_nothing(
+    client: MetastoreClient, fs: Filesystem, compacted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pass_time(client)
+    before = compacted.directories()
+
+    def refuse(*arguments: object) -> None:
+        raise OSError("Invalid cross-device link")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fs), "rename", refuse)
+        assert run_cleaner(client, fs)[0].kind is Kind.ERROR
+    assert compacted.directories() == before
+
+
+def test_the_commands_list_undo_and_purge(
+    client: MetastoreClient, table: Any, trashed: str, metastore_url: str, fs: Filesystem, bin: str
+) -> None:
+    def call(*arguments: str, code: int = 0) -> str:
+        done = CliRunner().invoke(app, ["--metastore-url", metastore_url, "cleaning", *arguments])
+        assert done.exit_code == code, done.output
+        return done.output + str(done.exception or "")
+
+    listed = call("trash", "default.t", "--format", "csv").splitlines()
+    assert listed[0] == "batch,table,partition,request,name,moved,uri"
+    assert len(listed) == 5
+    assert "give either --table" in call("undo", trashed, code=1)
+    assert "the table default.rescued" in call("undo", trashed, "--table", "default.rescued")
+    assert "0 directories" in call("purge-trash")
+    assert "2 directories" in call("purge-trash", "--all")
+    assert below(fs, bin) == []

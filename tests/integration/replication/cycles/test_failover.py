@@ -1,0 +1,130 @@
+"""Fail-over, fail-back, and what both sides wrote in between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_hive_acid.errors import ActionRefusedError, NoSuchObjectError, ReplicaDivergedError, ReplicationBusyError
+from airflow_hive_acid.replication.acid.sync import sync_tables
+from airflow_hive_acid.replication.cycles.failover import compare_for_fail_back, fail_back, fail_over
+from tests.integration.replication import acid_world as world
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.replication.site import Site
+
+T, begin, create, fill, rows, write = world.T, world.begin, world.create, world.fill, world.rows, world.write
+
+pytestmark = pytest.mark.backends("sqlite")
+
+
+def targets(site: Site) -> str | None:
+    return site.client.catalog.get_database("default").properties.get("repl.target.for")
+
+
+def test_there_and_back_again_without_copying_what_both_have(primary: Site, replica: Site) -> None:
+    """A writer that was open at the old primary is aborted on both sides; the old primary then follows.
+
+    t1  primary writes 1, 2 (open); sync
+    t2  replica fails over, writes 3
+    t3  old primary fails back: follows the new one, 3 alone travels
+    """
+    create(primary)
+    write(primary, *(f"row {i}" for i in range(500)))
+    lost = begin(primary)
+    fill(primary, lost, "lost")
+    sync_tables(primary, replica, "there", [T])
+    assert targets(replica) == "there"
+    ended = fail_over(replica, "there")
+    assert targets(replica) is None
+    assert len(ended.aborted) == 1
+    assert ended.tables[T].high_watermark == 2
+    assert fail_over(replica, "there").already
+    write(replica, "new")
+    with pytest.raises(ReplicationBusyError):
+        _pretend_to_go_on(primary, replica)
+    with pytest.raises(ActionRefusedError, match="was failed over"):
+        sync_tables(primary, replica, "there", [T])
+    with pytest.raises(ActionRefusedError, match="abort_open"):
+        fail_back(primary, replica, "there", "back")
+    found = fail_back(primary, replica, "there", "back", abort_open=True)
+    assert (found.tables, found.diverged) == ({T: T}, {})
+    report = sync_tables(replica, primary, "back", [T])
+    assert rows(primary) == rows(replica)
+    assert "3:new" in rows(primary)[""]
+    assert report.bytes < 100
+    assert targets(primary) == "back"
+    fail_over(primary, "back")
+    write(primary, "home")
+    assert fail_back(replica, primary, "back", "there").proposal.startswith("all 1 tables can follow")
+    sync_tables(primary, replica, "there", [T])
+    assert rows(primary) == rows(replica)
+
+
+def _pretend_to_go_on(primary: Site, replica: Site) -> None:
+    """A sync that was under way when the replica was failed over."""
+    from airflow_hive_acid.metastore.replica.records import require_attempt, require_target
+
+    replica.client.database.run(lambda conn: require_target(conn, "default", "there"))
+    replica.client.database.run(lambda conn: require_attempt(conn, "there", "gone"))
+
+
+@pytest.mark.rule("R3")
+def test_a_fail_over_in_the_middle_of_a_sync_wins(primary: Site, replica: Site) -> None:
+    """What the sync had renamed into place is gone before anybody else can write under the same ids (R4)."""
+    create(primary)
+    write(primary, "a")
+    sync_tables(primary, replica, "p", [T])
+    write(primary, "never arrives")
+
+    def meanwhile(step: str) -> None:
+        if step == "advance":
+            fail_over(replica, "p")
+
+    with pytest.raises(ReplicationBusyError, match="failed over"):
+        sync_tables(primary, replica, "p", [T], step=meanwhile)
+    assert rows(replica) == {"": {"1:a"}}
+    write(replica, "mine")
+    assert rows(replica) == {"": {"1:a", "2:mine"}}
+
+
+def test_what_the_old_primary_committed_alone_is_divergence_by_name(primary: Site, replica: Site) -> None:
+    """It is named, kept until a bootstrap is asked for, and other tables go on."""
+    for name in ("one", "two", "three", "four"):
+        create(primary, f"default.{name}")
+        write(primary, "a", table=f"default.{name}")
+    tables = [f"default.{name}" for name in ("one", "two", "three", "four")]
+    late = begin(primary, "default.two")
+    fill(primary, late, "late", table="default.two")
+    sync_tables(primary, replica, "p", tables)
+    fail_over(replica, "p")
+    write(primary, "beyond", table="default.one")
+    late.commit()
+    world.drop_table(primary, "default.three")
+    found = compare_for_fail_back(primary, replica, "p")
+    assert found.tables == {"default.four": "default.four"}
+    assert "write ids 2 to 2 were given there after the last sync" in found.diverged["default.one"]
+    assert "[2] were open at the last sync and have committed" in found.diverged["default.two"]
+    assert "does not exist any more" in found.diverged["default.three"]
+    assert "3 of 4 tables have diverged" in found.proposal
+    fail_back(primary, replica, "p", "back")
+    with pytest.raises(ReplicaDivergedError, match=r"bootstrap these tables again \(default.one, default.two\)"):
+        sync_tables(replica, primary, "back", ["default.one", "default.two", "default.four"])
+    assert "2:beyond" in rows(primary, "default.one")[""]
+    again = ["default.one", "default.two"]
+    sync_tables(replica, primary, "back", tables, bootstrap=again)
+    for name in tables:
+        assert rows(primary, name) == rows(replica, name)
+
+
+def test_without_a_replication_there_is_nothing_to_fail_over(primary: Site, replica: Site) -> None:
+    with pytest.raises(NoSuchObjectError, match="nothing to fail over"):
+        fail_over(replica, "unknown")
+    create(primary)
+    sync_tables(primary, replica, "p", [T])
+    with pytest.raises(ActionRefusedError, match="was not failed over"):
+        compare_for_fail_back(primary, replica, "p")
+    fail_over(replica, "p")
+    with pytest.raises(ActionRefusedError, match="needs another name"):
+        fail_back(primary, replica, "p", "p")

@@ -1,0 +1,163 @@
+"""A policy between two real sites: plain and ACID tables, first copied, then followed."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
+from airflow_hive_acid.replication.cycles.cycle import commits_between, replicate, standing
+from airflow_hive_acid.replication.policies.policy import policy
+from airflow_hive_acid.replication.policies.state import PolicyRecord
+from tests.integration.replication.world import Watch, World, read
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.replication.cycles.runner import CycleReport
+    from airflow_hive_acid.replication.policies.policy import Policy
+    from airflow_hive_acid.replication.site import Site
+
+DOCUMENT = {"name": "sales", "source": "primary", "destination": "replica", "databases": ["sales"]}
+POLICY = policy(DOCUMENT)
+
+
+def cycle(primary: Site, replica: Site, one: Policy = POLICY, **how: object) -> CycleReport:
+    return replicate(one, primary, replica, holder="a test", **how)  # type: ignore[arg-type]
+
+
+def plain_table(site: Site, name: str, **files: str) -> str:
+    """A table of text files, with an event for what is written."""
+    definition = TableDefinition(
+        *name.split("."), (Column("line", "string"),), properties={"transactional": "false"}, stored_as="text"
+    )
+    location = site.client.catalog.create_table(definition).location
+    site.filesystem.make_directory(location)
+    write(site, location, **files)
+    return location
+
+
+def write(site: Site, location: str, **files: str) -> None:
+    for name, text in files.items():
+        site.filesystem.write_text(f"{location}/{name}", text)
+
+
+def lines(site: Site, name: str) -> dict[str, str]:
+    location = site.client.catalog.get_table(name).location
+    return {f.name: site.filesystem.read_text(f.path) for f in site.filesystem.list_files(location) if not f.is_dir}
+
+
+@pytest.fixture
+def world(primary: Site, replica: Site) -> World:
+    found = World(primary, random.Random(7))
+    found.create()
+    replica.client.catalog.create_database("sales")
+    return found
+
+
+def test_a_policy_copies_and_then_follows_plain_and_acid_tables(world: World, primary: Site, replica: Site) -> None:
+    plain_table(primary, "sales.lines", a="one\n")
+    for _ in range(4):
+        world.step()
+    world.end_all()
+    first = cycle(primary, replica)
+    watch = Watch(world, replica)
+    watch.look(must_be_current=True)
+    assert lines(replica, "sales.lines") == {"a": "one\n"}
+    assert (first.first, sorted(first.tables)) == (True, ["sales.lines", "sales.parts", "sales.plain"])
+    at = standing("sales", primary, replica)
+    assert (at.behind, at.lag_seconds, at.has_news) == (0, 0.0, False)
+
+    world.two_tables()
+    plain_table(primary, "sales.new", b="two\n")
+    primary.client.catalog.drop_table("sales.lines")
+    at = standing("sales", primary, replica)
+    assert at.has_news
+    second = cycle(primary, replica)
+    watch.look(must_be_current=True)
+    assert lines(replica, "sales.new") == {"b": "two\n"}
+    assert replica.client.catalog.list_tables("sales") == ["new", "parts", "plain"]
+    assert second.position == first.position + at.behind  # type: ignore[operator]
+    assert cycle(primary, replica).applied == 0
+    assert first.position is not None
+    assert second.position is not None
+    told = list(commits_between(POLICY, primary, replica, first.position, second.position))
+    assert [(c["kind"], c["tables"]) for c in told] == [("replicated", ["sales.parts", "sales.plain"])]
+
+
+@pytest.mark.backends("sqlite")
+def test_events_that_cannot_be_read_leave_no_difference(world: World, primary: Site, replica: Site) -> None:
+    """A rename, a drop, an insert, writes of ACID tables, and a plain table that became one; no message says so."""
+    for name in ("sales.old", "sales.gone", "sales.kept", "sales.turns"):
+        plain_table(primary, name, a="one\n")
+    world.write()
+    first = cycle(primary, replica)
+    catalog = primary.client.catalog
+    write(primary, catalog.get_table("sales.kept").location, b="two\n")
+    catalog.alter_properties("sales.kept", {"numFiles": "2"})
+    catalog.rename_table("sales.old", "sales.new")
+    catalog.drop_table("sales.gone")
+    catalog.drop_table("sales.turns")
+    catalog.create_table(TableDefinition("sales", "turns", (Column("a", "int"),), properties={"transactional": "true"}))
+    world.two_tables()
+    assert first.position is not None
+    with primary.client.database.transaction() as conn:
+        after = NOTIFICATION_LOG.c.EVENT_ID > first.position
+        conn.execute(sa.update(NOTIFICATION_LOG).where(after).values(MESSAGE="not of its format"))
+    second = cycle(primary, replica)
+    Watch(world, replica).look(must_be_current=True)
+    assert second.position == primary.client.notifications.current_event_id()
+    assert replica.client.catalog.list_tables("sales") == catalog.list_tables("sales")
+    assert lines(replica, "sales.kept") == {"a": "one\n", "b": "two\n"}
+    assert lines(replica, "sales.new") == {"a": "one\n"}
+    assert replica.client.catalog.get_table("sales.turns").is_transactional
+    assert cycle(primary, replica).applied == 0
+
+
+def test_a_replica_has_databases_of_other_names(world: World, primary: Site, replica: Site) -> None:
+    other = policy({**DOCUMENT, "rename": {"sales": "copy"}})
+    with pytest.raises(NoSuchObjectError, match="run CREATE DATABASE copy there"):
+        cycle(primary, replica, other)
+    replica.client.catalog.create_database("copy")
+    world.write()
+    cycle(primary, replica, other)
+    for table in world.tables:
+        renamed = table.replace("sales.", "copy.")
+        ours = {k[1]: v for k, v in read(replica, [renamed]).items() if v}
+        assert ours == {k[1]: v for k, v in read(primary, [table]).items() if v}
+    world.two_tables()
+    cycle(primary, replica, other)
+    assert replica.client.catalog.list_tables("sales") == []
+
+
+def test_events_are_kept_longer_in_a_store(world: World, primary: Site, replica: Site) -> None:
+    root = f"{replica.client.catalog.warehouse()}/_events"
+    stored = policy({**DOCUMENT, "event_store": root})
+    cycle(primary, replica, stored)
+    world.write()
+    report = cycle(primary, replica, stored)
+    Watch(world, replica).look(must_be_current=True)
+    assert report.position == primary.client.notifications.current_event_id()
+    assert replica.filesystem.list_files(root)
+
+
+def test_a_table_is_copied_anew_only_by_name_and_with_a_first_copy(world: World, primary: Site, replica: Site) -> None:
+    plain_table(primary, "sales.lines", a="one\n")
+    world.write()
+    cycle(primary, replica)
+    location = replica.client.catalog.get_table("sales.lines").location
+    write(replica, location, stray="what somebody wrote here\n")
+    for wrong, how in (("sales.lines", {}), ("hr.people", {"again": True})):
+        with pytest.raises(InvalidArgumentsError, match="cannot be copied anew"):
+            cycle(primary, replica, anew=[wrong], **how)
+    cycle(primary, replica, again=True)
+    assert "stray" in lines(replica, "sales.lines")
+    report = cycle(primary, replica, again=True, anew=["sales.lines", "sales.plain"])
+    assert lines(replica, "sales.lines") == {"a": "one\n"}
+    Watch(world, replica).look(must_be_current=True)
+    assert sorted(report.tables) == ["sales.lines", "sales.plain"]
+    assert PolicyRecord(replica.client.database, "sales").read() is not None

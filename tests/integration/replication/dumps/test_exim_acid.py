@@ -1,0 +1,101 @@
+"""EXPORT of an ACID table under a snapshot, and IMPORT of it into a new one (bootstrap)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.replication.dumps.dump import Scope, read_dump
+from airflow_hive_acid.replication.dumps.exports import export_table
+from airflow_hive_acid.replication.dumps.import_plan import Asked
+from airflow_hive_acid.replication.dumps.imports import import_table
+from tests.integration.replication.dumps.exim import contents, location, make_table, objects, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airflow_hive_acid.replication.site import Site
+
+ACID: dict[str, object] = {"properties": {"transactional": "true"}, "stored_as": "orc"}
+INSERT_ONLY: dict[str, object] = {
+    "properties": {"transactional": "true", "transactional_properties": "insert_only"}, "stored_as": "text"
+}  # fmt: skip
+
+
+def insert(site: Site, content: bytes, *, abort: bool = False, name: str = "w.t") -> int:
+    """A txn that writes one file."""
+    transaction = site.client.begin({name: "insert"})
+    write_id = transaction.write_ids[name]
+    write(site, location(site, name), {f"delta_{write_id:07d}_{write_id:07d}_0000/bucket_00000": content})
+    if abort:
+        transaction.abort()
+    else:
+        transaction.commit()
+    return write_id
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.parametrize("kind", [ACID, INSERT_ONLY], ids=["full", "insert-only"])
+def test_a_snapshot_becomes_a_new_table(primary: Site, replica: Site, tmp_path: Path, kind: dict[str, object]) -> None:
+    """Visibility txn ids stay at home, aborted and open write ids are aborted, and the replica's next id is higher.
+
+    write id 1 2 3   compacted to delta_1_3_v<txn>, of which 2 was aborted
+    write id 4       aborted
+    write id 5       committed
+    write id 6       open while the export runs
+    """
+    make_table(primary, **kind)
+    for number, ends_badly in enumerate((False, True, False, True, False), start=1):
+        assert insert(primary, b"%d" % number, abort=ends_badly) == number
+    compactor = primary.client.open_txn()
+    write(primary, location(primary), {f"delta_0000001_0000003_v{compactor:07d}/bucket_00000": b"1 and 3"})
+    primary.client.commit_txn(compactor)
+    still_open = primary.client.begin({"w.t": "insert"})
+    write(primary, location(primary), {"delta_0000006_0000006_0000/bucket_00000": b"6"})
+    uri = f"{tmp_path}/dump"
+    result = export_table(primary, "w.t", uri, scope=Scope.ALL)
+    still_open.commit()
+    assert sorted(f.place for f in read_dump(primary.filesystem, uri).files) == [
+        "data/delta_0000001_0000003/bucket_00000", "data/delta_0000005_0000005_0000/bucket_00000"
+    ]  # fmt: skip
+    replica.client.catalog.create_database("w")
+    done = import_table(replica, uri)
+    assert (done.action, done.files, done.state_id) == ("created", 2, result.state_id)
+    assert contents(replica, location(replica)) == {
+        "delta_0000001_0000003/bucket_00000": b"1 and 3", "delta_0000005_0000005_0000/bucket_00000": b"5"
+    }  # fmt: skip
+    with replica.client.snapshot(["w.t"]) as snapshot:
+        seen = snapshot.snapshot["w.t"]
+    assert seen.high_watermark == 6
+    assert [i for i in range(1, 7) if seen.is_valid(i)] == [1, 3, 5]
+    assert [i for i in range(1, 7) if seen.is_aborted(i)] == [2, 4, 6]
+    assert insert(replica, b"7") == 7
+    assert location(replica).startswith(replica.client.catalog.get_database("w").managed_location)
+
+
+def test_what_exists_is_brought_up_to_date_by_the_synchronisation(primary: Site, replica: Site, tmp_path: Path) -> None:
+    make_table(primary, **ACID)
+    insert(primary, b"1")
+    export_table(primary, "w.t", f"{tmp_path}/one", scope=Scope.ALL)
+    replica.client.catalog.create_database("w")
+    import_table(replica, f"{tmp_path}/one")
+    assert not import_table(replica, f"{tmp_path}/one").done
+    insert(primary, b"2")
+    export_table(primary, "w.t", f"{tmp_path}/two", scope=Scope.ALL)
+    before = contents(replica, location(replica))
+    with pytest.raises(InvalidArgumentsError, match="synchronisation"):
+        import_table(replica, f"{tmp_path}/two")
+    assert contents(replica, location(replica)) == before
+
+
+@pytest.mark.backends("sqlite")
+def test_an_acid_dump_becomes_no_external_table(primary: Site, replica: Site, tmp_path: Path) -> None:
+    make_table(primary, **ACID)
+    export_table(primary, "w.t", f"{tmp_path}/one")
+    replica.client.catalog.create_database("w")
+    with pytest.raises(InvalidArgumentsError, match="leave out EXTERNAL"):
+        import_table(replica, f"{tmp_path}/one", Asked(TableName("w", "e"), external=True))
+    assert objects(replica, "w.e")[0] is None
