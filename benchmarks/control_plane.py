@@ -50,8 +50,8 @@ class Bench:
         url = self.server.create_database(name)
         with MetastoreClient(url, SETTINGS) as client:
             client.create_schema()
-            with client.database.transaction() as conn:
-                RAW.create(conn)
+            with client.database.transaction() as connection:
+                RAW.create(connection)
         fill(url, locks, history)
         return url
 
@@ -74,8 +74,8 @@ class Bench:
     def describe(self) -> str:
         """The settings that matter."""
         engine = sa.create_engine(self.server.url("postgres"), poolclass=sa.pool.NullPool)
-        with engine.connect() as conn:
-            setting = {name: conn.execute(sa.text(f"SHOW {name}")).scalar() for name in _SHOWN}
+        with engine.connect() as connection:
+            setting = {name: connection.execute(sa.text(f"SHOW {name}")).scalar() for name in _SHOWN}
         return ", ".join(f"{name} {value}" for name, value in setting.items()) + f"; {os.cpu_count()} cores"
 
     def _server_cpu(self) -> float:
@@ -104,9 +104,9 @@ def fill(url: str, locks: int, history: int) -> None:
         holders = client.open_txns(max(1, locks // 10)) if locks else []
         number = sa.func.generate_series(1, history).column_valued("n")
         of_table = (sa.literal("db"), sa.func.concat("t", number % TABLES))
-        with client.database.transaction() as conn:
+        with client.database.transaction() as connection:
             if holders:
-                conn.execute(sa.insert(schema.HIVE_LOCKS), list(_lock_rows(locks, holders)))
+                connection.execute(sa.insert(schema.HIVE_LOCKS), list(_lock_rows(locks, holders)))
             if history:
                 for table, columns, more in (
                     (schema.TXN_TO_WRITE_ID, ("T2W_TXNID", "T2W_DATABASE", "T2W_TABLE", "T2W_WRITEID"), ()),
@@ -117,11 +117,11 @@ def fill(url: str, locks: int, history: int) -> None:
                     ),
                 ):
                     rows = sa.select(-number, *of_table, -number, *more)
-                    conn.execute(sa.insert(table).from_select(columns, rows))
-            conn.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=locks + 1))
+                    connection.execute(sa.insert(table).from_select(columns, rows))
+            connection.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=locks + 1))
         engine = sa.create_engine(client.database.url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-        with engine.connect() as conn:
-            conn.execute(sa.text("ANALYZE"))
+        with engine.connect() as connection:
+            connection.execute(sa.text("ANALYZE"))
 
 
 def _lock_rows(locks: int, holders: list[int]) -> Iterator[dict[str, Any]]:

@@ -125,9 +125,9 @@ def _contend(url: str, mirror: str, turns: int, start: Any, answers: Any) -> Non
 def _echo(url: str, turns: int, start: Any, answers: Any) -> None:
     """Insert a row whenever called: the least that a process can do which was asleep."""
     floor = Floor(url)
-    with floor.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
-        conn.execute(LISTEN)
-        driver = conn.connection.driver_connection
+    with floor.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(LISTEN)
+        driver = connection.connection.driver_connection
         floor.insert()
         start.wait()
         for _ in range(turns):
@@ -144,13 +144,13 @@ def least_handover(url: str, turns: int) -> list[float]:
     process = spawn.Process(target=_echo, args=(url, turns, start, answers))
     process.start()
     gaps = []
-    with Floor(url).engine.connect() as conn:
+    with Floor(url).engine.connect() as connection:
         start.wait()
         for _ in range(turns):
             time.sleep(0.01)
-            conn.execute(_FLOOR.insert(), {"N": 1, "T": "x" * 50})
-            conn.execute(sa.select(sa.func.pg_notify(CHANNEL, "")))
-            conn.commit()
+            connection.execute(_FLOOR.insert(), {"N": 1, "T": "x" * 50})
+            connection.execute(sa.select(sa.func.pg_notify(CHANNEL, "")))
+            connection.commit()
             called = time.monotonic()
             gaps.append(max(0.0, answers.get(timeout=60) - called))
     process.join()
@@ -198,7 +198,7 @@ def fill(url: str) -> None:
     n = sa.func.generate_series(1, MANY).column_valued("n")
     end = 4_000_000_000_000
     table, part = sa.func.concat("t", n % 1000), sa.func.concat("p=", n / 1000)
-    with client(url, "off") as mine, mine.database.transaction() as conn:
+    with client(url, "off") as mine, mine.database.transaction() as connection:
         for target, values in (
             (
                 HIVE_LEASE,
@@ -218,14 +218,14 @@ def fill(url: str) -> None:
             ),
         ):  # fmt: skip
             columns = [v if isinstance(v, sa.ColumnElement) else sa.literal(v) for v in values.values()]
-            conn.execute(target.insert().from_select(list(values), sa.select(*columns)))
-        conn.execute(NEXT_LOCK_ID.update().values(NL_NEXT=MANY + 1))
+            connection.execute(target.insert().from_select(list(values), sa.select(*columns)))
+        connection.execute(NEXT_LOCK_ID.update().values(NL_NEXT=MANY + 1))
         number = sa.func.generate_series(0, 999).column_valued("n")
         guards = sa.select(sa.literal("db"), sa.func.concat("t", number))
-        conn.execute(HIVE_ACID_LEASE_OBJECT.insert().from_select(["HLO_DATABASE", "HLO_TABLE"], guards))
+        connection.execute(HIVE_ACID_LEASE_OBJECT.insert().from_select(["HLO_DATABASE", "HLO_TABLE"], guards))
     engine = sa.create_engine(MetastoreClient(url).database.url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as conn:
-        conn.execute(sa.text("VACUUM ANALYZE"))
+    with engine.connect() as connection:
+        connection.execute(sa.text("VACUUM ANALYZE"))
 
 
 def many(empty: str, full: str, rounds: int, turns: int) -> None:

@@ -82,8 +82,8 @@ def _partitions(client: MetastoreClient) -> None:
     for part in chunks(names, 10_000):
         client.catalog.add_partitions("big.t", part)
     engine = sa.create_engine(client.database.url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-    with engine.connect() as conn:
-        conn.execute(sa.text("ANALYZE"))
+    with engine.connect() as connection:
+        connection.execute(sa.text("ANALYZE"))
 
     def some() -> Any:
         return client.catalog.list_partitions("big.t", {"day": "d0500"})
@@ -92,9 +92,9 @@ def _partitions(client: MetastoreClient) -> None:
     statements: list[tuple[str, Any]] = []
     _watch(client, statements, some)
     text, parameters = statements[-1]
-    with client.database.engine.connect() as conn:
+    with client.database.engine.connect() as connection:
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"
-        plans = [conn.exec_driver_sql(explain, parameters).scalar_one()[0] for _ in range(7)]
+        plans = [connection.exec_driver_sql(explain, parameters).scalar_one()[0] for _ in range(7)]
     times = [float(plan["Planning Time"] + plan["Execution Time"]) for plan in plans]
     _print(f"{HOURS} of {PARTITIONS:,} partitions: at the server", times, "EXPLAIN ANALYZE, planning and execution")
     tracemalloc.start()
@@ -141,7 +141,7 @@ def _count_round_trips(client: MetastoreClient, call: Callable[[], Any]) -> int:
 
 
 def _watch(client: MetastoreClient, statements: list[tuple[str, Any]], call: Callable[[], Any]) -> None:
-    def note(conn: Any, cursor: Any, text: str, parameters: Any, context: Any, many: bool) -> None:
+    def note(connection: Any, cursor: Any, text: str, parameters: Any, context: Any, many: bool) -> None:
         statements.append((text, parameters))
 
     sa.event.listen(client.database.engine, "before_cursor_execute", note)

@@ -231,8 +231,8 @@ def transactions_of(client: MetastoreClient) -> int:
     """Transactions that the database has seen, by its own count."""
     statistic = sa.table("pg_stat_database", sa.column("datname"), sa.column("xact_commit"), sa.column("xact_rollback"))
     both = sa.select(statistic.c.xact_commit + statistic.c.xact_rollback)
-    with client.database.reading() as conn:
-        return int(conn.execute(both.where(statistic.c.datname == sa.func.current_database())).scalar_one())
+    with client.database.reading() as connection:
+        return int(connection.execute(both.where(statistic.c.datname == sa.func.current_database())).scalar_one())
 
 
 def waiting(url: str, client: MetastoreClient, number: int, seconds: float) -> None:

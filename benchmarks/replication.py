@@ -164,12 +164,12 @@ def alter_all(client: MetastoreClient, names: Sequence[str], turn: str) -> None:
     ids = [table.id for table in client.catalog.get_tables(names)]
     params = TABLE_PARAMS.c
 
-    def operation(conn: sa.Connection) -> None:
+    def operation(connection: sa.Connection) -> None:
         for table_id in ids:
-            with log.altering_table(conn, table_id):
-                conn.execute(sa.delete(TABLE_PARAMS).where(params.TBL_ID == table_id, params.PARAM_KEY == "turn"))
+            with log.altering_table(connection, table_id):
+                connection.execute(sa.delete(TABLE_PARAMS).where(params.TBL_ID == table_id, params.PARAM_KEY == "turn"))
                 row = {"TBL_ID": table_id, "PARAM_KEY": "turn", "PARAM_VALUE": turn}
-                conn.execute(sa.insert(TABLE_PARAMS), row)
+                connection.execute(sa.insert(TABLE_PARAMS), row)
 
     client.database.run(log.finishing(operation))
 

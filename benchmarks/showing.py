@@ -35,8 +35,8 @@ def fill(client: MetastoreClient, rows: int = ROWS) -> None:
     ):
         every = list(made)
         for start in range(0, len(every), _PIECE):
-            with client.database.transaction() as conn:
-                conn.execute(sa.insert(table), every[start : start + _PIECE])
+            with client.database.transaction() as connection:
+                connection.execute(sa.insert(table), every[start : start + _PIECE])
 
 
 def _locks(rows: int, holders: list[int]) -> Iterator[dict[str, Any]]:

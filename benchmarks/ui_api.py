@@ -89,9 +89,9 @@ def databases(kind: str, home: Path) -> Iterator[dict[str, str]]:
     try:
         root = sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg")
         engine = sa.create_engine(root, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-        with engine.connect() as conn:
+        with engine.connect() as connection:
             for name in ("small", "large"):
-                conn.execute(sa.DDL(f"CREATE DATABASE {name}"))
+                connection.execute(sa.DDL(f"CREATE DATABASE {name}"))
         yield {name: root.set(database=name).render_as_string(hide_password=False) for name in ("small", "large")}
     finally:
         server.cleanup()
@@ -115,9 +115,9 @@ def fill(url: str, divisor: int) -> None:
         client.catalog.create_table(TableDefinition("db", "hot", (Column("x", "int"),)))
         tables = TABLES // divisor
         waiters = WAITERS // divisor
-        with client.database.transaction() as conn:
-            database = conn.execute(sa.select(schema.DBS.c.DB_ID).where(schema.DBS.c.NAME == "db")).scalar_one()
-            storage = conn.execute(sa.select(sa.func.min(schema.SDS.c.SD_ID))).scalar_one()
+        with client.database.transaction() as connection:
+            database = connection.execute(sa.select(schema.DBS.c.DB_ID).where(schema.DBS.c.NAME == "db")).scalar_one()
+            storage = connection.execute(sa.select(sa.func.min(schema.SDS.c.SD_ID))).scalar_one()
         numbers = range(tables)
         for table, rows in (
             (schema.TBLS, [_table(n, database, storage) for n in numbers]),
@@ -136,14 +136,14 @@ def fill(url: str, divisor: int) -> None:
         ):
             _insert(client, table, rows)
         if client.database.dialect == "postgresql":
-            with client.database.transaction() as conn:
-                conn.execute(sa.DDL("ANALYZE"))
+            with client.database.transaction() as connection:
+                connection.execute(sa.DDL("ANALYZE"))
 
 
 def _insert(client: Any, table: Any, rows: list[dict[str, Any]]) -> None:
     for start in range(0, len(rows), _PIECE):
-        with client.database.transaction() as conn:
-            conn.execute(sa.insert(table), rows[start : start + _PIECE])
+        with client.database.transaction() as connection:
+            connection.execute(sa.insert(table), rows[start : start + _PIECE])
 
 
 def _now() -> int:

@@ -109,7 +109,9 @@ def tell_commits(
 
     database, conn_id = hook.get_conn().database, hook.hive_acid_conn_id
     found = database.read(
-        lambda conn: commits_of_txns(conn, database.features(conn), sorted(txn_ids), now_ms(conn) // 1000)
+        lambda connection: commits_of_txns(
+            connection, database.features(connection), sorted(txn_ids), now_ms(connection) // 1000
+        )
     )
     if found and COMMITS not in task.outlets:
         task.outlets = [*task.outlets, COMMITS]

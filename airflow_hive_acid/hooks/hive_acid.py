@@ -297,9 +297,9 @@ class HiveAcidHook(BaseHook):
         own = set() if self._client is None else set(self._client.own_txns)
         with MetastoreClient(self.connection.metastore_url, settings=self.settings) as client:
             mine = client.database.read(
-                lambda conn: [
+                lambda connection: [
                     txn.txn_id
-                    for txn in stream_transactions(conn)
+                    for txn in stream_transactions(connection)
                     if txn.state is TxnState.OPEN and txn.agent_info == agent_info and txn.txn_id in own
                 ]
             )

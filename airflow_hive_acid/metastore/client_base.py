@@ -96,11 +96,11 @@ class ClientBase:
         :raises NoSuchLockError: when the lock is gone.
         """
 
-        def operation(conn: Connection) -> None:
+        def operation(connection: Connection) -> None:
             if lock_id:
-                manager.heartbeat_lock(conn, lock_id)
+                manager.heartbeat_lock(connection, lock_id)
             if txn_id:
-                txns.heartbeat_txn(conn, txn_id)
+                txns.heartbeat_txn(connection, txn_id)
 
         self.database.run(operation, hot=True)
 

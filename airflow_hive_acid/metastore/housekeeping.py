@@ -191,14 +191,14 @@ class Housekeeping:
 
     def find_timed_out(self) -> list[int]:
         """Open txns without heartbeat for longer than their time-out, ascending."""
-        return self._database.read(lambda conn: find_timed_out(conn, self._timeout, self._repl_timeout))
+        return self._database.read(lambda connection: find_timed_out(connection, self._timeout, self._repl_timeout))
 
     def perform_time_outs(self, before_abort: Callable[[list[int]], None] | None = None) -> TimeOuts:
         """Remove locks and abort txns that stopped sending heartbeats (performTimeOuts).
 
         :param before_abort: fences the jobs of these txns (R4).
         """
-        locks = self._database.run(lambda conn: expire_locks(conn, self._timeout))
+        locks = self._database.run(lambda connection: expire_locks(connection, self._timeout))
         aborted: list[int] = []
         tried: set[int] = set()
         while found := [i for i in self.find_timed_out() if i not in tried]:
@@ -213,10 +213,12 @@ class Housekeeping:
     def abort_timed_out(self, txn_ids: list[int]) -> list[int]:
         """Abort those of the txns that are still without heartbeat; returns them."""
 
-        def operation(conn: Connection) -> list[int]:
-            aborted = abort_timed_out(conn, txn_ids, self._database.features(conn), self._timeout, self._repl_timeout)
-            note_incompatible(conn, aborted)
-            txn_events.aborted(conn, self._notifications, aborted)
+        def operation(connection: Connection) -> list[int]:
+            aborted = abort_timed_out(
+                connection, txn_ids, self._database.features(connection), self._timeout, self._repl_timeout
+            )
+            note_incompatible(connection, aborted)
+            txn_events.aborted(connection, self._notifications, aborted)
             return aborted
 
         return self._database.run(operation)
@@ -229,15 +231,15 @@ class Housekeeping:
         :return: whether it was; others, and those that live, are left alone.
         """
 
-        def operation(conn: Connection) -> bool:
-            features = self._database.features(conn)
+        def operation(connection: Connection) -> bool:
+            features = self._database.features(connection)
             lock = lock_txn_step(txn_id)
-            conn.execute(lock.statement, dict(lock.parameters))
-            if features.extensions and conn.execute(_LIVE_JOBS, {"txn_id": txn_id}).scalar_one():
+            connection.execute(lock.statement, dict(lock.parameters))
+            if features.extensions and connection.execute(_LIVE_JOBS, {"txn_id": txn_id}).scalar_one():
                 return False
-            aborted = abort_timed_out(conn, [txn_id], features, self._timeout, self._repl_timeout)
-            note_incompatible(conn, aborted)
-            txn_events.aborted(conn, self._notifications, aborted)
+            aborted = abort_timed_out(connection, [txn_id], features, self._timeout, self._repl_timeout)
+            note_incompatible(connection, aborted)
+            txn_events.aborted(connection, self._notifications, aborted)
             return bool(aborted)
 
         if txn_id not in self.find_timed_out():
@@ -246,11 +248,11 @@ class Housekeeping:
 
     def expire_rebuild_locks(self) -> int:
         """Remove locks on materialized view rebuilds that stopped sending heartbeats."""
-        return self._database.run(lambda conn: expire_rebuild_locks(conn, self._timeout))
+        return self._database.run(lambda connection: expire_rebuild_locks(connection, self._timeout))
 
     def count_open(self) -> int:
         """How many txns are open (AcidOpenTxnsCounterService)."""
-        return self._database.read(lambda conn: int(conn.execute(_COUNT_OPEN).scalar_one()))
+        return self._database.read(lambda connection: int(connection.execute(_COUNT_OPEN).scalar_one()))
 
     def too_many_open(self) -> str | None:
         """Why nobody may open a txn, None while everybody may; each client counts for itself when it opens one."""
@@ -264,7 +266,7 @@ class Housekeeping:
 
     def expire_leases(self) -> int:
         """Remove leases that have ended, with the locks that stood for them."""
-        if not self._database.read(lambda conn: self._database.features(conn).leases):
+        if not self._database.read(lambda connection: self._database.features(connection).leases):
             return 0
         return leases_expiring.expire(self._database)
 
@@ -272,7 +274,7 @@ class Housekeeping:
 
     def purge_notifications(self) -> int:
         """Remove old events when ``hive.metastore.event.db.listener.clean.interval`` has passed since the last time."""
-        if not self._database.read(lambda conn: self._database.features(conn).notifications):
+        if not self._database.read(lambda connection: self._database.features(connection).notifications):
             return 0
         with self._mutexes.try_hold(NOTIFICATION_CLEANER) as held:
             now = self._database.read(now_ms)
@@ -285,9 +287,9 @@ class Housekeeping:
     def perform_write_set_gc(self) -> int:
         """Forget write sets that no open txn, and none that may still appear, can overlap."""
 
-        def operation(conn: Connection) -> int:
-            bound = watermark_beside_pins(conn, self._database.features(conn), self._gap)
-            return conn.execute(_GC_WRITE_SET, {"bound": bound}).rowcount
+        def operation(connection: Connection) -> int:
+            bound = watermark_beside_pins(connection, self._database.features(connection), self._gap)
+            return connection.execute(_GC_WRITE_SET, {"bound": bound}).rowcount
 
         return self._database.run(operation)
 
@@ -298,15 +300,15 @@ class Housekeeping:
         with and those without MIN_HISTORY_LEVEL.
         """
 
-        def operation(conn: Connection) -> int:
-            features = self._database.features(conn)
+        def operation(connection: Connection) -> int:
+            features = self._database.features(connection)
             bound = min(
-                int(conn.execute(_MAX_TXN).scalar_one()) + 1,
-                int(conn.execute(_MIN_UNFINISHED).scalar_one()),
-                min_txn_seen_open(conn, features),
-                MAX_ID if features.min_history_level else int(conn.execute(_MIN_WRITE_SET).scalar_one()),
+                int(connection.execute(_MAX_TXN).scalar_one()) + 1,
+                int(connection.execute(_MIN_UNFINISHED).scalar_one()),
+                min_txn_seen_open(connection, features),
+                MAX_ID if features.min_history_level else int(connection.execute(_MIN_WRITE_SET).scalar_one()),
             )
-            return conn.execute(_CLEAN_WRITE_IDS, {"bound": bound}).rowcount
+            return connection.execute(_CLEAN_WRITE_IDS, {"bound": bound}).rowcount
 
         return self._database.run(operation)
 
@@ -318,28 +320,28 @@ class Housekeeping:
         """
         removed = 0
         while True:
-            found = self._database.run(lambda conn: self._clean_some(conn, batch))
+            found = self._database.run(lambda connection: self._clean_some(connection, batch))
             removed += found
             if found < batch:
                 return removed
 
-    def _clean_some(self, conn: Connection, batch: int) -> int:
-        features = self._database.features(conn)
+    def _clean_some(self, connection: Connection, batch: int) -> int:
+        features = self._database.features(connection)
         statement = _EMPTY_BY_TABLES[features.min_history_write_id, features.extensions]
         if features.min_history_write_id:
-            conn.execute(_DELETE_LEFT_BEHIND)
-        bound = low_boundary(conn, self._gap)
-        ids = list(conn.execute(statement, {"bound": bound, "limit": batch}).scalars())
+            connection.execute(_DELETE_LEFT_BEHIND)
+        bound = low_boundary(connection, self._gap)
+        ids = list(connection.execute(statement, {"bound": bound, "limit": batch}).scalars())
         if ids:
-            conn.execute(_DELETE_TXNS, {"ids": ids})
+            connection.execute(_DELETE_TXNS, {"ids": ids})
         return len(ids)
 
     def remove_duplicate_completed_components(self) -> int:
         """Of the writes of one table or partition keep the newest, and the newest update or delete."""
 
-        def operation(conn: Connection) -> int:
-            joined = conn.dialect.name == "mysql"
-            return conn.execute(_DEDUPLICATE_JOINED if joined else _DEDUPLICATE).rowcount
+        def operation(connection: Connection) -> int:
+            joined = connection.dialect.name == "mysql"
+            return connection.execute(_DEDUPLICATE_JOINED if joined else _DEDUPLICATE).rowcount
 
         return self._database.run(operation)
 

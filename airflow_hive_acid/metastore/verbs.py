@@ -82,12 +82,12 @@ class Verbs(ClientBase):
         # Never empty: Hive leaves it empty, and so our txns can be told from others.
         request = txns.OpenRequest(user or self.user, host or self.host, capped, type, agent_info or AGENT)
 
-        def operation(conn: Connection) -> list[int]:
-            self._gate.check(conn)
-            features, silent = self.database.features(conn), not self.notifications.enabled(conn)
-            ids = txns.open_txns(conn, request, features, self.gap_timeout_ms, finish=silent)
+        def operation(connection: Connection) -> list[int]:
+            self._gate.check(connection)
+            features, silent = self.database.features(connection), not self.notifications.enabled(connection)
+            ids = txns.open_txns(connection, request, features, self.gap_timeout_ms, finish=silent)
             if not silent:
-                finish_batch(conn, txn_events.opened(conn, self.notifications, ids, type))
+                finish_batch(connection, txn_events.opened(connection, self.notifications, ids, type))
             return ids
 
         def attempt() -> list[int]:
@@ -100,13 +100,15 @@ class Verbs(ClientBase):
         self.own_txns.update(opened)
         return opened
 
-    def _abort_late(self, conn: Connection, txn_ids: list[int]) -> None:
-        aborted = aborts.abort_txns(conn, txn_ids, self.database.features(conn), AbortReason.OPENED_LATE).aborted
-        txn_events.aborted(conn, self.notifications, aborted)
+    def _abort_late(self, connection: Connection, txn_ids: list[int]) -> None:
+        aborted = aborts.abort_txns(
+            connection, txn_ids, self.database.features(connection), AbortReason.OPENED_LATE
+        ).aborted
+        txn_events.aborted(connection, self.notifications, aborted)
 
     def heartbeat_txn_range(self, low: int, high: int) -> txns.RangeHeartbeat:
         """Keep all open txns of ``low``..``high`` alive and tell which are not open."""
-        return self.database.run(lambda conn: txns.heartbeat_range(conn, low, high))
+        return self.database.run(lambda connection: txns.heartbeat_range(connection, low, high))
 
     def commit_txn(
         self,
@@ -130,13 +132,13 @@ class Verbs(ClientBase):
         request = commits.CommitRequest(txn_id, check_conflicts, snapshot, self._all_hooks(hooks, key_value))
         tried, at_once = False, True
 
-        def operation(conn: Connection) -> commits.CommitOutcome:
+        def operation(connection: Connection) -> commits.CommitOutcome:
             nonlocal tried
             again, tried = tried, True
             try:
-                outcome = commits.commit_txn(conn, request, self.database.features(conn), at_once=at_once)
+                outcome = commits.commit_txn(connection, request, self.database.features(connection), at_once=at_once)
             except commits.NotAtOnceError:
-                self.notifications.forget(conn)
+                self.notifications.forget(connection)
                 tried = False  # nothing was committed
                 raise
             except NoSuchTxnError as error:
@@ -145,8 +147,8 @@ class Verbs(ClientBase):
                 raise
             if outcome.conflict is not None:
                 if request.hooks.before_lock():  # what they did is undone
-                    self.notifications.forget(conn)
-                txn_events.aborted(conn, self.notifications, [txn_id])
+                    self.notifications.forget(connection)
+                txn_events.aborted(connection, self.notifications, [txn_id])
             return outcome
 
         try:
@@ -169,8 +171,8 @@ class Verbs(ClientBase):
             return given
         return dataclasses.replace(
             given,
-            events=lambda conn, facts: txn_events.committed(conn, self.notifications, facts),
-            statistics=lambda conn, exact: CatalogEvents(self.notifications).losing_statistics(conn, exact),
+            events=lambda connection, facts: txn_events.committed(connection, self.notifications, facts),
+            statistics=lambda connection, exact: CatalogEvents(self.notifications).losing_statistics(connection, exact),
         )
 
     def abort_txn(
@@ -189,10 +191,10 @@ class Verbs(ClientBase):
         """
         why = reason or AbortReason.ROLLBACK
 
-        def operation(conn: Connection) -> None:
-            if aborts.abort_txn(conn, txn_id, self.database.features(conn), why, before):
-                replicas.note_incompatible(conn, [txn_id])
-                txn_events.aborted(conn, self.notifications, [txn_id])
+        def operation(connection: Connection) -> None:
+            if aborts.abort_txn(connection, txn_id, self.database.features(connection), why, before):
+                replicas.note_incompatible(connection, [txn_id])
+                txn_events.aborted(connection, self.notifications, [txn_id])
 
         self.database.run(operation)
         self.own_txns.discard(txn_id)
@@ -211,9 +213,9 @@ class Verbs(ClientBase):
         times = self.settings.milliseconds("hive.txn.timeout"), self.settings.milliseconds("hive.repl.txn.timeout")
         silent = times if silent_only else None
 
-        def operation(conn: Connection) -> withdrawals.Decision:
-            features = self.database.features(conn)
-            return withdrawals.give_up(conn, ids, reason, features, silent=silent, ended_only=ended_only)
+        def operation(connection: Connection) -> withdrawals.Decision:
+            features = self.database.features(connection)
+            return withdrawals.give_up(connection, ids, reason, features, silent=silent, ended_only=ended_only)
 
         return self.database.run(operation)
 
@@ -221,10 +223,10 @@ class Verbs(ClientBase):
         """Abort those of the txns that are open; the answer names the others."""
         why = reason or AbortReason.QUERY
 
-        def operation(conn: Connection) -> aborts.AbortedTxns:
-            answer = aborts.abort_txns(conn, txn_ids, self.database.features(conn), why)
-            replicas.note_incompatible(conn, answer.aborted)
-            txn_events.aborted(conn, self.notifications, answer.aborted)
+        def operation(connection: Connection) -> aborts.AbortedTxns:
+            answer = aborts.abort_txns(connection, txn_ids, self.database.features(connection), why)
+            replicas.note_incompatible(connection, answer.aborted)
+            txn_events.aborted(connection, self.notifications, answer.aborted)
             return answer
 
         return self.database.run(operation)
@@ -257,15 +259,15 @@ class Verbs(ClientBase):
                 parts, self.user, self.host, txn_id, agent_info or AGENT, zero_wait_read, exclusive_ctas
             )
 
-        def operation(conn: Connection) -> LockResponse:
-            wanted = request if isinstance(components, LockRequest) else _resolved(conn, request)
-            return manager.enqueue(conn, wanted, mirror=self._mirror(conn))
+        def operation(connection: Connection) -> LockResponse:
+            wanted = request if isinstance(components, LockRequest) else _resolved(connection, request)
+            return manager.enqueue(connection, wanted, mirror=self._mirror(connection))
 
         return self.database.run(operation, Repeat.BEFORE_COMMIT, hot=True)
 
-    def _mirror(self, conn: Connection) -> Mirror | None:
+    def _mirror(self, connection: Connection) -> Mirror | None:
         lease = self.leases.current
-        return None if lease is None else mirror_of(conn, lease)
+        return None if lease is None else mirror_of(connection, lease)
 
     def check_lock(self, lock_id: int) -> LockResponse:
         """Ask again whether locks are granted; sends a heartbeat, too. Under a lease as :meth:`lock`.
@@ -273,8 +275,8 @@ class Verbs(ClientBase):
         :raises NoSuchLockError: when the lock does not exist (any more).
         """
 
-        def operation(conn: Connection) -> LockResponse:
-            return manager.check_lock(conn, lock_id, mirror=self._mirror(conn))
+        def operation(connection: Connection) -> LockResponse:
+            return manager.check_lock(connection, lock_id, mirror=self._mirror(connection))
 
         response = self.database.run(operation, hot=True)
         lock_in_the_way = int((response.blocked_by or "0").partition(".")[0])
@@ -288,18 +290,20 @@ class Verbs(ClientBase):
 
         :raises TxnOpenError: when a txn holds them: commit or abort it.
         """
-        self.database.run(lambda conn: manager.unlock(conn, lock_id))
+        self.database.run(lambda connection: manager.unlock(connection, lock_id))
 
     def lock_materialization_rebuild(self, view: str, txn_id: int) -> LockResponse:
         """Take the lock for rebuilding a materialized view; NOT_ACQUIRED when somebody is at it."""
         name = table_name(view)
         with self.mutexes.hold(view_rebuilds.MUTEX):
-            return self.database.run(lambda conn: view_rebuilds.lock_rebuild(conn, name, txn_id), Repeat.BEFORE_COMMIT)
+            return self.database.run(
+                lambda connection: view_rebuilds.lock_rebuild(connection, name, txn_id), Repeat.BEFORE_COMMIT
+            )
 
     def heartbeat_materialization_rebuild(self, view: str, txn_id: int) -> bool:
         """Keep the rebuild's lock alive; false when it is gone."""
         name = table_name(view)
-        return self.database.run(lambda conn: view_rebuilds.heartbeat_rebuild(conn, name, txn_id))
+        return self.database.run(lambda connection: view_rebuilds.heartbeat_rebuild(connection, name, txn_id))
 
     def show_locks(
         self,
@@ -312,12 +316,12 @@ class Verbs(ClientBase):
         """Locks held and wanted, of everything, a database, a table, a partition or a txn; ``shown.locks`` streams."""
         name = None if table is None else table_name(table)
         wanted = show.LockFilter(name.database if name else database, name.name if name else None, partition, txn_id)
-        return self.database.read(lambda conn: list(show.stream_locks(conn, wanted)))
+        return self.database.read(lambda connection: list(show.stream_locks(connection, wanted)))
 
     def show_transactions(self, *, include_committed: bool = False) -> list[TxnRow]:
         """Open and aborted txns; ``shown.transactions`` streams them."""
         return self.database.read(
-            lambda conn: list(show.stream_transactions(conn, include_committed=include_committed))
+            lambda connection: list(show.stream_transactions(connection, include_committed=include_committed))
         )
 
     def show_waits(self) -> list[Wait]:
@@ -326,7 +330,9 @@ class Verbs(ClientBase):
 
     def find_deadlocks(self) -> list[Victim]:
         """The txns of ours that must give way so that others can go on; each aborts itself while it waits."""
-        return self.database.read(lambda conn: wait_queue.deadlock_victims(conn, self.database.features(conn)))
+        return self.database.read(
+            lambda connection: wait_queue.deadlock_victims(connection, self.database.features(connection))
+        )
 
     # --- write ids and snapshots ----------------------------------------------------------------------------------
 
@@ -340,21 +346,21 @@ class Verbs(ClientBase):
         name = table_name(table)
         ids = [txn_ids] if isinstance(txn_ids, int) else list(txn_ids)
 
-        def operation(conn: Connection) -> dict[int, int]:
+        def operation(connection: Connection) -> dict[int, int]:
             return write_ids.allocate(
-                conn,
+                connection,
                 name,
                 ids,
                 reallocate=reallocate,
-                at_once=not self.notifications.enabled(conn),
-                finish=lambda pairs: txn_events.allocated(conn, self.notifications, name, pairs),
+                at_once=not self.notifications.enabled(connection),
+                finish=lambda pairs: txn_events.allocated(connection, self.notifications, name, pairs),
             )
 
         return self.database.run(operation, retry_duplicates=True, hot=True)
 
     def get_valid_txns(self, txn_id: int = 0) -> ValidTxnList:
         """Which txns a reader sees, inside its own txn or outside one."""
-        return read_txn_list(self.database.read(lambda conn: open_txns(conn, self.gap_timeout_ms)), txn_id)
+        return read_txn_list(self.database.read(lambda connection: open_txns(connection, self.gap_timeout_ms)), txn_id)
 
     def get_valid_write_ids(
         self, tables: str | Iterable[str], valid_txns: ValidTxnList | str | None = None
@@ -366,14 +372,14 @@ class Verbs(ClientBase):
         names = distinct_tables([tables] if isinstance(tables, str) else tables)
         if valid_txns is None:
 
-            def look(conn: Connection) -> Snapshot:
-                return take_snapshot(conn, names, 0, self.gap_timeout_ms, finish=True)
+            def look(connection: Connection) -> Snapshot:
+                return take_snapshot(connection, names, 0, self.gap_timeout_ms, finish=True)
 
             # R11: all of it is one statement, which is one view of the database in any isolation.
             found = self.database.read(look, one_statement=True).write_ids
         else:
             given = ValidTxnList.parse(valid_txns) if isinstance(valid_txns, str) else valid_txns
-            found = self.database.read(lambda conn: valid_write_ids(conn, names, given))
+            found = self.database.read(lambda connection: valid_write_ids(connection, names, given))
         return {str(t): w for t, w in found.items()}
 
     def valid_txns(self, txn_id: int = 0) -> ValidTxnList:
@@ -396,7 +402,8 @@ class Verbs(ClientBase):
         txns = ValidTxnList.parse(txn) if isinstance(txn, str) else None if isinstance(txn, int) else txn
         current = txn if isinstance(txn, int) else 0
         _, found = self.database.read(
-            lambda conn: write_ids_and_table_ids(conn, names, txns, self.gap_timeout_ms, current), one_statement=True
+            lambda connection: write_ids_and_table_ids(connection, names, txns, self.gap_timeout_ms, current),
+            one_statement=True,
         )
         return {str(table): ids for table, ids in found.items()}
 
@@ -406,35 +413,35 @@ class Verbs(ClientBase):
         """Name the partitions that an open txn writes (addDynamicPartitions), also when there are none (R12)."""
         name = table_name(table)
 
-        def run(conn: Connection) -> None:
+        def run(connection: Connection) -> None:
             step = txns.lock_txn_step(txn_id)
-            txns.require_open(conn, txn_id, conn.execute(step.statement, dict(step.parameters)).all())
-            add_partitions(conn, txn_id, name, names, operation)
+            txns.require_open(connection, txn_id, connection.execute(step.statement, dict(step.parameters)).all())
+            add_partitions(connection, txn_id, name, names, operation)
 
         self.database.run(run)
 
     def max_allocated_write_id(self, table: str) -> int:
         """The largest write id given for a table, 0 when there is none."""
         name = table_name(table)
-        return self.database.read(lambda conn: write_ids.max_allocated(conn, name))
+        return self.database.read(lambda connection: write_ids.max_allocated(connection, name))
 
     def txn_of_write_id(self, table: str, write_id: int) -> int | None:
         """The txn that got a write id, None when that is forgotten."""
         name = table_name(table)
-        return self.database.read(lambda conn: write_ids.txn_of(conn, name, write_id))
+        return self.database.read(lambda connection: write_ids.txn_of(connection, name, write_id))
 
     def latest_txn_in_conflict(self, txn_id: int) -> int:
         """The largest txn that changed what this one is to change, and overlaps it; 0 for none."""
-        return self.database.read(lambda conn: latest_conflict(conn, txn_id))
+        return self.database.read(lambda connection: latest_conflict(connection, txn_id))
 
     def seed_write_id(self, table: str, seed: int) -> None:
         """Let the write ids of a table that has none start above ``seed``."""
         name = table_name(table)
-        self.database.run(lambda conn: write_ids.seed_write_id(conn, name, seed))
+        self.database.run(lambda connection: write_ids.seed_write_id(connection, name, seed))
 
     def seed_txn_id(self, seed: int) -> None:
         """Let txn ids go on at ``seed``."""
-        self.database.run(lambda conn: replicas.seed_txn_id(conn, seed))
+        self.database.run(lambda connection: replicas.seed_txn_id(connection, seed))
 
 
 def _commit_unknown(txn_id: int) -> CommitStateUnknownError:
@@ -444,15 +451,15 @@ def _commit_unknown(txn_id: int) -> CommitStateUnknownError:
     )
 
 
-def _resolved(conn: Connection, request: LockRequest) -> LockRequest:
+def _resolved(connection: Connection, request: LockRequest) -> LockRequest:
     """A request with its partitions as the tables' columns have it."""
-    columns = functools.cache(functools.partial(partition_keys, conn))
+    columns = functools.cache(functools.partial(partition_keys, connection))
 
     def resolved(wanted: LockComponent) -> LockComponent:
         if not wanted.partition or wanted.table is None:
             return wanted
         table = TableName(wanted.database, wanted.table)
-        name = resolve_by(conn, columns(table), table, wanted.partition)
+        name = resolve_by(connection, columns(table), table, wanted.partition)
         return dataclasses.replace(wanted, partition=name if is_whole(columns(table), name) else None)
 
     if not any(each.partition for each in request.components):

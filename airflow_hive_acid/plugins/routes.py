@@ -81,11 +81,11 @@ def opened(request: Request, user: GetUserDep, conn_id: ConnId) -> Iterator[Meta
 Client = Annotated[MetastoreClient, Depends(opened, scope="function")]
 
 
-def compactions_of(conn: Any, client: MetastoreClient, found: list[Compaction]) -> list[models.Compaction]:
+def compactions_of(connection: Any, client: MetastoreClient, found: list[Compaction]) -> list[models.Compaction]:
     """Compactions with why they were asked for."""
     decided = {}
-    if client.database.features(conn).decisions:
-        decided = read_decisions_of_requests(conn, [one.id for one in found])
+    if client.database.features(connection).decisions:
+        decided = read_decisions_of_requests(connection, [one.id for one in found])
     return [shaping.compaction(one, decided.get(one.id)) for one in found]
 
 
@@ -121,22 +121,22 @@ def overview(request: Request, client: Client, conn_id: ConnId) -> models.Overvi
     """What one looks at first: metrics with advice (counted every three seconds), and the rows that they are about."""
     readings = request.app.state.metastores.readings(conn_id, client)
 
-    def read(conn: Any) -> models.Overview:
-        few, features = Slice(_FEW), client.database.features(conn)
-        oldest = txns_page(conn, TxnsWanted((TxnState.OPEN,)), Slice(1)).items
-        waiting = locks_page(conn, LocksWanted(LockState.WAITING), few).items
+    def read(connection: Any) -> models.Overview:
+        few, features = Slice(_FEW), client.database.features(connection)
+        oldest = txns_page(connection, TxnsWanted((TxnState.OPEN,)), Slice(1)).items
+        waiting = locks_page(connection, LocksWanted(LockState.WAITING), few).items
         failed = CompactionsWanted(state=CompactionState.FAILED)
-        failures = compactions_of(conn, client, list(compactions_page(conn, failed, few).items))
-        leases = leases_page(conn, LeasesWanted(), few).items if features.leases else ()
-        ready = oldest_to_clean(conn)
+        failures = compactions_of(connection, client, list(compactions_page(connection, failed, few).items))
+        leases = leases_page(connection, LeasesWanted(), few).items if features.leases else ()
+        ready = oldest_to_clean(connection)
         return models.Overview(
-            now=now_ms(conn),
+            now=now_ms(connection),
             readings=[shaping.reading(one) for one in readings],
             findings=[shaping.reading(one) for one in findings(readings)],
             oldest_txn=shaping.txn(oldest[0]) if oldest else None,
             waiting_locks=[shaping.lock(one) for one in waiting],
             failures=failures,
-            queue=[shaping.queue_count(one) for one in queue_counts(conn)],
+            queue=[shaping.queue_count(one) for one in queue_counts(connection)],
             oldest_cleaning=None if ready is None else shaping.compaction(ready),
             leases=[shaping.lease(one) for one in leases],
         )
@@ -166,7 +166,7 @@ def transactions(
         user, dag_id, database, table, None if min_age is None else min_age * 1000,
     )  # fmt: skip
     part = Slice(limit, cursors.decode(cursor, int))
-    page = client.database.read(lambda conn: txns_page(conn, wanted, part, newest_first=order == "newest"))
+    page = client.database.read(lambda connection: txns_page(connection, wanted, part, newest_first=order == "newest"))
     return _page(page, [shaping.txn(one) for one in page.items])
 
 
@@ -174,21 +174,21 @@ def transactions(
 def transaction(client: Client, txn_id: RowId) -> models.TxnDetail:
     """A txn with what it holds, writes, runs and waits for."""
 
-    def read(conn: Any) -> models.TxnDetail:
-        txn = find_txn(conn, txn_id)
+    def read(connection: Any) -> models.TxnDetail:
+        txn = find_txn(connection, txn_id)
         if txn is None:
             raise NoSuchTxnError(f"txn {txn_id} is not there: never opened, or ended and forgotten since")
-        locks = locks_page(conn, LocksWanted(txn_id=txn_id), Slice(_SHOWN)).items
-        near = read_wait_graph(conn)[0].edges
+        locks = locks_page(connection, LocksWanted(txn_id=txn_id), Slice(_SHOWN)).items
+        near = read_wait_graph(connection)[0].edges
         ahead = [edge for edge in near if edge.source == Party(txn_id)]
         behind = [edge for edge in near if edge.target == Party(txn_id)]
         said = "; ".join(f"{edge.place} behind {edge.target}" for edge in ahead[:3])
         more = f" and {len(ahead) - 3} more" if len(ahead) > 3 else ""
         return models.TxnDetail(
-            now=now_ms(conn),
+            now=now_ms(connection),
             txn=shaping.txn(txn),
             locks=[shaping.lock(one) for one in locks],
-            components=[shaping.component(one) for one in components_of(conn, txn_id, _SHOWN)],
+            components=[shaping.component(one) for one in components_of(connection, txn_id, _SHOWN)],
             jobs=[],
             waits_for=[shaping.edge(one) for one in ahead],
             waited_by=[shaping.edge(one) for one in behind],
@@ -196,7 +196,7 @@ def transaction(client: Client, txn_id: RowId) -> models.TxnDetail:
         )
 
     detail = client.database.read(read)
-    if client.database.read(lambda conn: client.database.features(conn).extensions):
+    if client.database.read(lambda connection: client.database.features(connection).extensions):
         detail.jobs = [shaping.job(one) for one in client.jobs.of_txn(txn_id)]
     return detail
 
@@ -225,7 +225,7 @@ def locks(
         database, table, partition, txn_id, lock_id, user,
     )  # fmt: skip
     part = Slice(limit, cursors.decode(cursor, int, int))
-    page = client.database.read(lambda conn: locks_page(conn, wanted, part))
+    page = client.database.read(lambda connection: locks_page(connection, wanted, part))
     return _page(page, [shaping.lock(one) for one in page.items])
 
 
@@ -238,14 +238,14 @@ def lock_graph(
 ) -> models.Graph:
     """Who waits for whom: of everything, or of what has to do with a database or table."""
 
-    def read(conn: Any) -> models.Graph:
-        graph, about = read_wait_graph(conn)
+    def read(connection: Any) -> models.Graph:
+        graph, about = read_wait_graph(connection)
         if database is not None:
             name = (database if table is None else f"{database}.{table}").lower()
             below = f"{name}." if table is None else f"{name}/"
             near = [edge for edge in graph.edges if edge.place == name or edge.place.startswith(below)]
             graph = graph.around({party for edge in near for party in (edge.source, edge.target)})
-        return shaping.graph(graph, graph.first(limit), about, now_ms(conn))
+        return shaping.graph(graph, graph.first(limit), about, now_ms(connection))
 
     return client.database.read(read)
 
@@ -278,9 +278,9 @@ def compactions(
     )
     part = Slice(limit, cursors.decode(cursor, int))
 
-    def read(conn: Any) -> models.Page[models.Compaction]:
-        page = compactions_page(conn, wanted, part)
-        return _page(page, compactions_of(conn, client, list(page.items)))
+    def read(connection: Any) -> models.Page[models.Compaction]:
+        page = compactions_page(connection, wanted, part)
+        return _page(page, compactions_of(connection, client, list(page.items)))
 
     return client.database.read(read)
 
@@ -295,9 +295,9 @@ def compaction_durations(
     """How long compactions took: by hour for two days, else by day."""
     bucket = HOUR_MS if hours <= 48 else DAY_MS
 
-    def read(conn: Any) -> models.Durations:
-        now = now_ms(conn)
-        found = durations_of_compactions(conn, now - hours * HOUR_MS, bucket, database, table)
+    def read(connection: Any) -> models.Durations:
+        now = now_ms(connection)
+        found = durations_of_compactions(connection, now - hours * HOUR_MS, bucket, database, table)
         return models.Durations(items=[shaping.duration(one) for one in found], now=now)
 
     return client.database.read(read)
@@ -307,9 +307,9 @@ def compaction_durations(
 def compaction(client: Client, compaction_id: RowId) -> models.CompactionDetail:
     """A compaction with why it was asked for, and what was cleaned up after it."""
 
-    def read(conn: Any) -> tuple[Compaction | None, list[models.Compaction], int]:
-        found = find_compaction(conn, compaction_id)
-        return found, [] if found is None else compactions_of(conn, client, [found]), now_ms(conn)
+    def read(connection: Any) -> tuple[Compaction | None, list[models.Compaction], int]:
+        found = find_compaction(connection, compaction_id)
+        return found, [] if found is None else compactions_of(connection, client, [found]), now_ms(connection)
 
     found, shown, now = client.database.read(read)
     if found is None:
@@ -341,7 +341,7 @@ def leases(
     """Leases that are held, one row for each object, in the order in which they were granted."""
     wanted = LeasesWanted(database, table, user, None if type is None else LeaseType[type.upper()])
     part = Slice(limit, cursors.decode(cursor, int, int))
-    page = _of_leases(client, lambda conn: leases_page(conn, wanted, part))
+    page = _of_leases(client, lambda connection: leases_page(connection, wanted, part))
     return _page(page, [shaping.lease(one) for one in page.items])
 
 
@@ -351,7 +351,7 @@ def lease_waiters(
 ) -> models.Page[models.LeaseWaiter]:
     """Who waits for a lease, the first in line first."""
     part = Slice(limit, cursors.decode(cursor, int, int))
-    page = _of_leases(client, lambda conn: waiters_page(conn, database, table, part))
+    page = _of_leases(client, lambda connection: waiters_page(connection, database, table, part))
     return _page(page, [shaping.waiter(one) for one in page.items])
 
 
@@ -359,17 +359,17 @@ def lease_waiters(
 def lease_drops(client: Client, limit: Limit = 100, cursor: Cursor = None) -> models.Page[models.LeaseDrop]:
     """Leases that were dropped by force, the latest first."""
     part = Slice(limit, cursors.decode(cursor, int))
-    page = _of_leases(client, lambda conn: drops_page(conn, part))
+    page = _of_leases(client, lambda connection: drops_page(connection, part))
     return _page(page, [shaping.drop(one) for one in page.items])
 
 
 def _of_leases(client: MetastoreClient, read: Any) -> Page[Any]:
     """A page of leases; a metastore of an earlier version of our tables knows none."""
 
-    def operation(conn: Any) -> Page[Any]:
-        if not client.database.features(conn).leases:
-            return Page((), None, 0, now_ms(conn))
-        found: Page[Any] = read(conn)
+    def operation(connection: Any) -> Page[Any]:
+        if not client.database.features(connection).leases:
+            return Page((), None, 0, now_ms(connection))
+        found: Page[Any] = read(connection)
         return found
 
     return client.database.read(operation)
@@ -377,7 +377,7 @@ def _of_leases(client: MetastoreClient, read: Any) -> Page[Any]:
 
 def _has_records(client: MetastoreClient) -> bool:
     """Whether the Cleaner's record is there: it came with the Initiator's."""
-    return client.database.read(lambda conn: client.database.features(conn).decisions)
+    return client.database.read(lambda connection: client.database.features(connection).decisions)
 
 
 def _page(page: Page[Any], items: list[models.T]) -> models.Page[models.T]:

@@ -81,12 +81,14 @@ class KeptEvent(models.Model):
 def replications(client: Client) -> models.Page[Replication]:
     """The policies that replicate into this metastore, by name."""
 
-    def look(conn: Connection) -> models.Page[Replication]:
-        now = now_ms(conn)
-        if not client.database.features(conn).replication:
+    def look(connection: Connection) -> models.Page[Replication]:
+        now = now_ms(connection)
+        if not client.database.features(connection).replication:
             return models.Page(items=[], next=None, total=0, now=now)
-        kept, objects = count_kept(conn), read_objects(conn)
-        items = [_policy(s, now, len(objects.get(s.policy, ())), kept.get(s.policy, 0)) for s in read_states(conn)]
+        kept, objects = count_kept(connection), read_objects(connection)
+        items = [
+            _policy(s, now, len(objects.get(s.policy, ())), kept.get(s.policy, 0)) for s in read_states(connection)
+        ]
         return models.Page(items=items, next=None, total=len(items), now=now)
 
     return client.database.read(look)
@@ -96,16 +98,16 @@ def replications(client: Client) -> models.Page[Replication]:
 def replicated_tables(client: Client, policy: _Policy = None) -> models.Page[ReplicatedTable]:
     """Tables that policies have brought, those that failed first, then those that are furthest behind."""
 
-    def look(conn: Connection) -> models.Page[ReplicatedTable]:
-        now = now_ms(conn)
-        if not client.database.features(conn).replication:
+    def look(connection: Connection) -> models.Page[ReplicatedTable]:
+        now = now_ms(connection)
+        if not client.database.features(connection).replication:
             return models.Page(items=[], next=None, total=0, now=now)
         rows = [
             ReplicatedTable(
                 policy=name, source_table=o.source, table=o.table, state_id=o.state_id, as_of=o.as_of, time=o.applied,
                 files=o.files, bytes=o.bytes, said=o.said or "", error=o.error,
             )
-            for name, objects in read_objects(conn).items()
+            for name, objects in read_objects(connection).items()
             for o in objects
             if policy in (None, name)
         ]  # fmt: skip
@@ -119,9 +121,9 @@ def replicated_tables(client: Client, policy: _Policy = None) -> models.Page[Rep
 def kept_events(client: Client, policy: _Policy = None) -> models.Page[KeptEvent]:
     """Events that were kept because nobody here could apply them, the oldest first; forgotten by the command line."""
 
-    def look(conn: Connection) -> tuple[int, list[str]]:
-        there = client.database.features(conn).replication
-        return now_ms(conn), [s.policy for s in read_states(conn)] if there else []
+    def look(connection: Connection) -> tuple[int, list[str]]:
+        there = client.database.features(connection).replication
+        return now_ms(connection), [s.policy for s in read_states(connection)] if there else []
 
     now, names = client.database.read(look)
     rows = [

@@ -54,7 +54,9 @@ def tables(
     wanted = TablesWanted(database, name, transactional, order)
     shape = (str, str) if order == "name" else (int, str, str)
     part = Slice(limit, cursors.decode(cursor, *shape))
-    page = client.database.read(lambda conn: tables_page(conn, client.database.features(conn), wanted, part))
+    page = client.database.read(
+        lambda connection: tables_page(connection, client.database.features(connection), wanted, part)
+    )
     rows = [shaping_tables.table(row) for row in page.items]
     return models.Page(items=rows, next=cursors.encode(page.after), total=page.total, now=page.now)
 
@@ -64,20 +66,20 @@ def table_detail(client: Client, database: Name, table: Name) -> tables_models.T
     """A table with what was decided about it and asked for."""
     found = client.cache.table(f"{database}.{table}")
 
-    def read(conn: Any) -> tables_models.TableDetail:
-        features = client.database.features(conn)
+    def read(connection: Any) -> tables_models.TableDetail:
+        features = client.database.features(connection)
         wanted = TablesWanted(found.db, only=found.name)
-        page = tables_page(conn, features, wanted, Slice(1))
+        page = tables_page(connection, features, wanted, Slice(1))
         if not page.items:
             raise NoSuchObjectError(f"table {database}.{table} is not there any more")
-        asked = compactions_page(conn, CompactionsWanted(database=found.db, table=found.name), Slice(_FEW))
+        asked = compactions_page(connection, CompactionsWanted(database=found.db, table=found.name), Slice(_FEW))
         return tables_models.TableDetail(
             now=page.now,
             row=shaping_tables.table(page.items[0]),
             location=shaping.public_uri(found.location),
             properties=shaping.properties(shaping_tables.of_compaction(found.properties)),
             decisions=[],
-            requests=compactions_of(conn, client, list(asked.items)),
+            requests=compactions_of(connection, client, list(asked.items)),
         )
 
     detail = client.database.read(read)
@@ -99,7 +101,9 @@ def partitions(
     client.cache.table(f"{database}.{table}")
     part = Slice(limit, cursors.decode(cursor, str))
     page = client.database.read(
-        lambda conn: partitions_page(conn, client.database.features(conn), database, table, name, part)
+        lambda connection: partitions_page(
+            connection, client.database.features(connection), database, table, name, part
+        )
     )
     rows = [shaping_tables.partition(row) for row in page.items]
     return models.Page(items=rows, next=cursors.encode(page.after), total=page.total, now=page.now)
@@ -122,7 +126,7 @@ def series(
     if partition is not None:
         measured = [one for one in measured if one.resource == resource]
     wanted = CompactionsWanted(database=found.db, table=found.name, partition=resource.partition)
-    asked = client.database.read(lambda conn: compactions_page(conn, wanted, Slice(_EVENTS)))
+    asked = client.database.read(lambda connection: compactions_page(connection, wanted, Slice(_EVENTS)))
     ended = sorted(
         (one for one in asked.items if one.end is not None and one.end >= start), key=lambda one: (one.end or 0, one.id)
     )
@@ -151,4 +155,4 @@ def explanation(client: Client, database: Name, table: Name, partition: Text = N
 
 
 def _requests(client: MetastoreClient, found: Any) -> list[models.Compaction]:
-    return client.database.read(lambda conn: compactions_of(conn, client, list(found.requests)))
+    return client.database.read(lambda connection: compactions_of(connection, client, list(found.requests)))

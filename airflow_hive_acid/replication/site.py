@@ -45,13 +45,13 @@ class Site:
     agent: str = ""
     guard: Callable[[Connection], object] | None = None
 
-    def require_allowed(self, conn: Connection) -> None:
+    def require_allowed(self, connection: Connection) -> None:
         """Refuse a change of whom a later cycle or a fail-over has taken the policy from (R3); locks to the commit.
 
         :raises ReplicationBusyError: saying so.
         """
         if self.guard is not None:
-            self.guard(conn)
+            self.guard(connection)
 
     def agent_info(self, what: str) -> str:
         """What a txn says that is opened for something."""

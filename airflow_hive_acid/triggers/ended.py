@@ -53,9 +53,11 @@ class TxnsQuestion(Question):
         """Look for many: the txns of all are read together."""
         from airflow_hive_acid.metastore.database import now_ms  # not needed to defer
 
-        def read(conn: Connection) -> dict[TxnsQuestion, Looked | HiveAcidError]:
-            rows, committed, highest = _read(conn, sorted({txn_id for asked in questions for txn_id in asked.txn_ids}))
-            now = now_ms(conn)
+        def read(connection: Connection) -> dict[TxnsQuestion, Looked | HiveAcidError]:
+            rows, committed, highest = _read(
+                connection, sorted({txn_id for asked in questions for txn_id in asked.txn_ids})
+            )
+            now = now_ms(connection)
             return {q: judge_txns(q.txn_ids, q.demanded, rows, committed, highest, now) for q in questions}
 
         return client.database.read(read)
@@ -118,15 +120,15 @@ class TxnsEndedTrigger(QuestionTrigger):
         return TxnsQuestion(tuple(self.txn_ids), self.expect)
 
 
-def _read(conn: Connection, txn_ids: Sequence[int]) -> tuple[dict[int, TxnRow], frozenset[int], int]:
+def _read(connection: Connection, txn_ids: Sequence[int]) -> tuple[dict[int, TxnRow], frozenset[int], int]:
     from airflow_hive_acid.metastore.database import chunks
     from airflow_hive_acid.metastore.listing import committed_of, highest_txn_id, txn_rows
 
     # The highest first: a txn that is opened meanwhile is not one that never was.
-    highest = highest_txn_id(conn)
-    rows = {row.txn_id: row for part in chunks(list(txn_ids)) for row in txn_rows(conn, part)}
+    highest = highest_txn_id(connection)
+    rows = {row.txn_id: row for part in chunks(list(txn_ids)) for row in txn_rows(connection, part)}
     missing = [txn_id for txn_id in txn_ids if txn_id not in rows]
-    committed = {txn_id for part in chunks(missing) for txn_id in committed_of(conn, part)} if missing else set()
+    committed = {txn_id for part in chunks(missing) for txn_id in committed_of(connection, part)} if missing else set()
     return rows, frozenset(committed), max([highest, *rows])
 
 

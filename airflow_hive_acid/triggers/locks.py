@@ -47,8 +47,8 @@ class LocksQuestion(Question):
         """Look once."""
         from airflow_hive_acid.metastore.database import now_ms  # not needed to defer
 
-        def read(conn: Connection) -> tuple[list[LockRow], int]:
-            return self.find(conn), now_ms(conn)
+        def read(connection: Connection) -> tuple[list[LockRow], int]:
+            return self.find(connection), now_ms(connection)
 
         return judge_locks(*client.database.read(read))
 
@@ -61,12 +61,12 @@ class LocksQuestion(Question):
 
         failed: dict[LocksQuestion, HiveAcidError] = {}
 
-        def read(conn: Connection) -> tuple[dict[LocksQuestion, list[LockRow]], int]:
+        def read(connection: Connection) -> tuple[dict[LocksQuestion, list[LockRow]], int]:
             found: dict[LocksQuestion, list[LockRow]] = {}
             meant: dict[LocksQuestion, LocksQuestion] = {}
             for question in questions:
                 try:
-                    meant[question] = question.resolved(conn)
+                    meant[question] = question.resolved(connection)
                 except InvalidArgumentsError as error:
                     failed[question] = error
             resolved = list(dict.fromkeys(meant.values()))
@@ -74,30 +74,30 @@ class LocksQuestion(Question):
             places = {LockFilter(question.database, txn_id=question.txn_id): None for question in resolved}
             for place in places:
                 asked = [q for q in resolved if (q.database, q.txn_id) == (place.database, place.txn_id)]
-                _share_out(stream_locks(conn, place), asked, rows)
+                _share_out(stream_locks(connection, place), asked, rows)
             for question, named in meant.items():
                 found[question] = rows[named]
-            return found, now_ms(conn)
+            return found, now_ms(connection)
 
         found, now = client.database.read(read)
         return {**failed, **{question: judge_locks(rows, now) for question, rows in found.items()}}
 
-    def find(self, conn: Connection) -> list[LockRow]:
+    def find(self, connection: Connection) -> list[LockRow]:
         """The locks that are still to be released, chosen while they are read: a metastore may hold very many.
 
         :raises InvalidArgumentsError: when the table has no such partitions.
         """
         places = LockFilter(self.database, txn_id=self.txn_id)
-        named = self.resolved(conn)
-        return [row for row in stream_locks(conn, places) if named.counts(row)]
+        named = self.resolved(connection)
+        return [row for row in stream_locks(connection, places) if named.counts(row)]
 
-    def resolved(self, conn: Connection) -> LocksQuestion:
+    def resolved(self, connection: Connection) -> LocksQuestion:
         """The question with its partition as the table's columns have it; asked for again with every look."""
         if self.partition is None:
             return self
         from airflow_hive_acid.metastore.names import resolve
 
-        return replace(self, partition=resolve(conn, f"{self.database}.{self.table}", self.partition))
+        return replace(self, partition=resolve(connection, f"{self.database}.{self.table}", self.partition))
 
     def counts(self, row: LockRow) -> bool:
         """Whether a lock is one of those.

@@ -47,12 +47,12 @@ class CommitsQuestion(Question):
 
         name, mark = table_name(self.table), Mark(self.after, self.pending)
 
-        def read(conn: Connection) -> Looked:
-            for write_id, txn_id, partition in commits_since(conn, name, self.partition, mark):
+        def read(connection: Connection) -> Looked:
+            for write_id, txn_id, partition in commits_since(connection, name, self.partition, mark):
                 self.seen.setdefault(write_id, (txn_id, set()))[1].add(partition)
             what = str(name) if self.partition is None else f"{name}/{self.partition}"
-            writers = [txn for _, txn in open_writers(conn, name)] if len(self.seen) < self.commits else []
-            return judge_commits(what, self.after, self.commits, self.seen, writers, now_ms(conn))
+            writers = [txn for _, txn in open_writers(connection, name)] if len(self.seen) < self.commits else []
+            return judge_commits(what, self.after, self.commits, self.seen, writers, now_ms(connection))
 
         return client.database.read(read)
 
@@ -78,8 +78,10 @@ def commits_question(
     found = client.cache.table(str(name))
     if not found.is_transactional:
         raise InvalidArgumentsError(f"{name} is not transactional: nothing is ever committed to it")
-    wanted = None if partition is None else client.database.read(lambda conn: resolve(conn, name, partition))
-    mark = Mark(after) if after is not None else client.database.read(lambda conn: mark_of(conn, name))
+    wanted = (
+        None if partition is None else client.database.read(lambda connection: resolve(connection, name, partition))
+    )
+    mark = Mark(after) if after is not None else client.database.read(lambda connection: mark_of(connection, name))
     return CommitsQuestion(str(name), wanted, mark.write_id, mark.pending, commits)
 
 

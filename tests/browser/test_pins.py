@@ -29,7 +29,7 @@ def pins(world: World) -> Iterator[None]:
         "month end", ["shop.orders", "shop.customers"], expires=30 * DAY, max_bytes=5 << 30, comment=HOSTILE
     )
     held = update(HIVE_ACID_PIN).where(HIVE_ACID_PIN.c.HPN_ID == made.id).values(HPN_BYTES=3 << 20)
-    client.database.run(lambda conn: conn.execute(held))
+    client.database.run(lambda connection: connection.execute(held))
     dead = client.pins.pin("forgotten", ["shop.customers"], expires=DAY)
     client.abort_txn(dead.txn_id, "by hand")
     yield

@@ -68,8 +68,8 @@ def mariadb() -> Iterator[tuple[str, Callable[[], None]]]:
         server = Server(Path(home))
         try:
             engine = sa.create_engine(server.url, poolclass=sa.pool.NullPool)
-            with engine.connect() as conn:
-                conn.exec_driver_sql("CREATE DATABASE histories")
+            with engine.connect() as connection:
+                connection.exec_driver_sql("CREATE DATABASE histories")
             engine.dispose()
             url = server.url.set(database="histories").render_as_string(hide_password=False)
             with MetastoreClient(url) as client:

@@ -247,12 +247,12 @@ def _until_running(start: Callable[[], None]) -> None:
 
 def _with_stalls(server_url: str) -> str:
     engine = sa.create_engine(server_url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-    with engine.connect() as conn:
+    with engine.connect() as connection:
         # Processes die here, machines do not.
-        conn.exec_driver_sql("ALTER SYSTEM SET fsync = off")
-        conn.exec_driver_sql("ALTER SYSTEM SET full_page_writes = off")
-        conn.exec_driver_sql("SELECT pg_reload_conf()")
-        conn.exec_driver_sql("CREATE DATABASE histories")
+        connection.exec_driver_sql("ALTER SYSTEM SET fsync = off")
+        connection.exec_driver_sql("ALTER SYSTEM SET full_page_writes = off")
+        connection.exec_driver_sql("SELECT pg_reload_conf()")
+        connection.exec_driver_sql("CREATE DATABASE histories")
     engine.dispose()
     url = sa.make_url(server_url).set(database="histories").render_as_string(hide_password=False)
     with MetastoreClient(url) as client:
@@ -264,8 +264,8 @@ def _with_stalls(server_url: str) -> str:
 def add_stalls(url: str) -> None:
     """Let COMMITs stall now and then."""
     engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
-    with engine.connect() as conn:
-        conn.exec_driver_sql(STALL)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(STALL)
     engine.dispose()
 
 

@@ -122,7 +122,12 @@ def status(
     else:
         database = session.client().database
         states, now, counted, objects_of = database.read(
-            lambda conn: (read_states(conn), now_ms(conn), count_kept(conn), read_objects(conn))
+            lambda connection: (
+                read_states(connection),
+                now_ms(connection),
+                count_kept(connection),
+                read_objects(connection),
+            )
         )
         wanted = [s for s in states if not names or s.policy in names]
         found = [(s, s.policy, now, None, counted.get(s.policy, 0)) for s in wanted]

@@ -131,13 +131,13 @@ def cancel_compaction(client: MetastoreClient, compaction_id: int, person: Perso
     :raises NoSuchObjectError: when there is no such request.
     :raises ActionRefusedError: when it has ended otherwise, or a real Hive runs it.
     """
-    before = client.database.read(lambda conn: find_compaction(conn, compaction_id))
+    before = client.database.read(lambda connection: find_compaction(connection, compaction_id))
     if before is None:
         raise NoSuchObjectError(f"compaction {compaction_id} is not there: never asked for, or purged from the history")
     (answer,) = client.compactions.abort([compaction_id], user=person.name, reason=person.reason or None)
     if answer.aborted:
         return Outcome(True, False, f"compaction {compaction_id}: {answer.message}")
-    found = client.database.read(lambda conn: find_compaction(conn, compaction_id)) or before
+    found = client.database.read(lambda connection: find_compaction(connection, compaction_id)) or before
     if found.state is CompactionState.ABORTED:
         return Outcome(True, True, f"compaction {compaction_id} was cancelled before")
     raise ActionRefusedError(
@@ -151,14 +151,14 @@ def force_drop_lease(client: MetastoreClient, lease_id: int, person: Person) -> 
     :raises LeaseEndedError: when it is not held, and nobody dropped it by force.
     :raises InvalidArgumentsError: without a reason.
     """
-    found = client.database.read(lambda conn: rows_of_lease(conn, lease_id))
+    found = client.database.read(lambda connection: rows_of_lease(connection, lease_id))
     objects = [LeaseObject(r.lease.db_name, r.lease.table_name, r.lease.partition_name) for r in found]
     dropped = client.leases.force_drop_lease(objects, person.name, person.reason, lease_id=lease_id) if objects else []
     if dropped:
         parts = tuple(Part(each.describe(), each.lease_id, True, f"was held by {each.user}") for each in dropped)
         places = ", ".join(part.object for part in parts)
         return Outcome(True, False, f"lease {lease_id} on {places} is dropped; its holder will find it gone", parts)
-    page = client.database.read(lambda conn: drops_page(conn, Slice(1), lease_id))
+    page = client.database.read(lambda connection: drops_page(connection, Slice(1), lease_id))
     if page.items:
         return Outcome(True, True, f"lease {lease_id} was dropped by {page.items[0].who} before")
     raise LeaseEndedError(f"lease {lease_id} is not held: it ended, was given back, or never was")
@@ -187,10 +187,10 @@ def withdraw_lock(client: MetastoreClient, lock_id: int) -> Outcome:
     :raises ActionRefusedError: when it stands for a lease.
     """
 
-    def look(conn: Connection) -> tuple[list[LockRow], str | None]:
+    def look(connection: Connection) -> tuple[list[LockRow], str | None]:
         wanted = LocksWanted(lock_id=lock_id)
-        return list(locks_page(conn, wanted, Slice(_SHOWN)).items), lease_of_lock(
-            conn, lock_id, features=client.database.features(conn)
+        return list(locks_page(connection, wanted, Slice(_SHOWN)).items), lease_of_lock(
+            connection, lock_id, features=client.database.features(connection)
         )
 
     locks, lease = client.database.read(look)

@@ -256,7 +256,7 @@ class TransactionBatch:
             text = json.dumps(position, sort_keys=True)
         except (TypeError, ValueError) as problem:
             raise InvalidArgumentsError(f"the position must be what JSON can hold: {problem}") from None
-        return lambda conn: of.moved(conn, text)
+        return lambda connection: of.moved(connection, text)
 
     def _require_usable(self) -> None:
         if self._closed:
@@ -425,15 +425,15 @@ class _OpenBatch:
     def _hooks(
         self, txn_id: int, write_id: int, manifest: Manifest, claims: tuple[Callable[[Connection], None], ...]
     ) -> CommitHooks:
-        def check(conn: Connection) -> None:
-            require_anchor(conn, self._txns.anchor)
+        def check(connection: Connection) -> None:
+            require_anchor(connection, self._txns.anchor)
             check_batch(self._context.filesystem, self._published, {d.uri: d for d in manifest.directories})
             check_not_hidden(self._context.filesystem, manifest.directories, self._txns.high)
-            new = self._add_partitions(conn, write_id, manifest)
+            new = self._add_partitions(connection, write_id, manifest)
             if manifest.directories:
-                count_rows(conn, self._table.id, self._rows, new)
+                count_rows(connection, self._table.id, self._rows, new)
                 told = writes(self._key, write_id, [manifest])
-                self._context.client.write_events.acid_written(conn, txn_id, told)
+                self._context.client.write_events.acid_written(connection, txn_id, told)
 
         names = {d.partition for d in manifest.directories}
         self._context.client.catalog.reserve_partition_ids(len(names - {""}))
@@ -442,15 +442,15 @@ class _OpenBatch:
         partitions = (partial(add_written, txn_id=txn_id, table=self._key, names=()),) if unnamed else ()
         return CommitHooks(checks=(check,), partitions=partitions, claims=claims)
 
-    def _add_partitions(self, conn: Connection, write_id: int, manifest: Manifest) -> list[str]:
+    def _add_partitions(self, connection: Connection, write_id: int, manifest: Manifest) -> list[str]:
         """Those the catalog did not know. Another txn of the batch may have been the first to write one, and have been
         aborted."""
         names = {d.partition for d in manifest.directories if d.partition}
-        unknown = names - find_partitions(conn, self._table, sorted(names)).keys() if names else set()
+        unknown = names - find_partitions(connection, self._table, sorted(names)).keys() if names else set()
         if not unknown:
             return []
-        new = self._context.client.catalog.add_partitions_in(conn, self._key, sorted(unknown), write_id=write_id)
-        others = find_partitions(conn, self._table, sorted(unknown - set(new)))
+        new = self._context.client.catalog.add_partitions_in(connection, self._key, sorted(unknown), write_id=write_id)
+        others = find_partitions(connection, self._table, sorted(unknown - set(new)))
         require_same_places({name: self._partitions[name] for name in others}, others)
         return new
 

@@ -72,11 +72,13 @@ class Looks:
         table, database = table_name(snapshot.table), self._context.client.database
         checked_range(snapshot.table, ValidWriteIdList.parse(snapshot.write_ids), wanted.first, wanted.last)
 
-        def read(conn: Connection) -> Changes:
+        def read(connection: Connection) -> Changes:
             if snapshot.partition_columns:
-                require_partitions_kept(conn, database.features(conn), table, wanted.first)
-            cleaned = {name: highest for name, highest in cleaned_up_to(conn, table).items() if highest >= wanted.first}
-            txns = {str(w): t for w, t in txns_of(conn, table, wanted.first, wanted.last).items()}
+                require_partitions_kept(connection, database.features(connection), table, wanted.first)
+            cleaned = {
+                name: highest for name, highest in cleaned_up_to(connection, table).items() if highest >= wanted.first
+            }
+            txns = {str(w): t for w, t in txns_of(connection, table, wanted.first, wanted.last).items()}
             return replace(wanted, cleaned=cleaned, txns=txns)
 
         return database.read(read)

@@ -121,12 +121,12 @@ class Applying(Freely):
         claims = self._context.client.claims
 
         def in_commit(txn_id: int | None) -> Callable[[Connection], None]:
-            def mark(conn: Connection) -> None:
+            def mark(connection: Connection) -> None:
                 documents = [result().to_record()]
                 if txn_id is None:
-                    claims.in_change(self._claim, documents)(conn)
+                    claims.in_change(self._claim, documents)(connection)
                 else:
-                    claims.at_commit(self._claim, txn_id, documents)(conn)
+                    claims.at_commit(self._claim, txn_id, documents)(connection)
 
             return mark
 

@@ -63,17 +63,17 @@ def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = Non
     timeout = client.settings.milliseconds("hive.txn.timeout")
     shared = client.database.path is None
 
-    def look(conn: Connection) -> list[Finding]:
-        now = now_ms(conn)
+    def look(connection: Connection) -> list[Finding]:
+        now = now_ms(connection)
         found: list[Finding | None] = []
         open_txns: set[int] = set()
-        for txn in stream_transactions(conn):
+        for txn in stream_transactions(connection):
             if txn.state is TxnState.OPEN:
                 open_txns.add(txn.txn_id)
             found.append(judge_txn(txn, now, timeout))
-        found += [judge_lock(lock, open_txns, now, timeout) for lock in stream_locks(conn, LockFilter())]
+        found += [judge_lock(lock, open_txns, now, timeout) for lock in stream_locks(connection, LockFilter())]
         working = CompactionFilter(state=CompactionState.WORKING)
-        found += [judge_compaction(request, open_txns) for request in stream_compactions(conn, working)]
+        found += [judge_compaction(request, open_txns) for request in stream_compactions(connection, working)]
         return [finding for finding in found if finding is not None]
 
     difference = judge_timeout(timeout, hive_timeout_ms, shared=shared)

@@ -146,7 +146,7 @@ def _bytes(client: MetastoreClient, filesystem: Filesystem, record: CleaningReco
 
 def _ended_outside(client: MetastoreClient, txn: SharedTxn) -> str | None:
     """Why a txn is not open any more that nobody has ended by its record."""
-    facts = client.database.read(lambda conn: txn_facts(conn, [txn.txn_id])).get(txn.txn_id)
+    facts = client.database.read(lambda connection: txn_facts(connection, [txn.txn_id])).get(txn.txn_id)
     if facts is not None and facts.state is TxnState.OPEN:
         return None
     now = client.shared_txns.find(txn.txn_id)

@@ -82,7 +82,7 @@ def counted_of(client: MetastoreClient, table: Table, partitions: Sequence[str])
     """
     if STATE_ID in table.properties:
         return {}
-    return client.database.read(lambda conn: counted_rows(conn, table.id, partitions))
+    return client.database.read(lambda connection: counted_rows(connection, table.id, partitions))
 
 
 def _names_files(manifest: Mapping[str, Any]) -> bool:

@@ -478,7 +478,7 @@ class Work:
                 self._filesystem.delete(entry.path, inside=place)
 
     def _is_aborted(self, txn_id: int) -> bool:
-        facts = self._client.database.read(lambda conn: txn_facts(conn, [txn_id])).get(txn_id)
+        facts = self._client.database.read(lambda connection: txn_facts(connection, [txn_id])).get(txn_id)
         return facts is not None and facts.state is TxnState.ABORTED
 
     def _outcome(self, kind: Kind, reason: str) -> CompactionOutcome:

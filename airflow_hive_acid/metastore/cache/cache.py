@@ -157,8 +157,8 @@ class CachedCatalog:
                 raise UndecidableError(table)
             return entry.partitions.select(entry.table, filter)
 
-        def asked(conn: Connection, found: Table) -> list[Partition]:
-            listed = list(read_partitions(conn, found, filter, limit, after))
+        def asked(connection: Connection, found: Table) -> list[Partition]:
+            listed = list(read_partitions(connection, found, filter, limit, after))
             return listed if limit is not None or after is not None else sorted(listed, key=lambda p: p.name)
 
         return self._read(_key(db, table), table_id, valid_write_id_list, cached, asked)
@@ -174,8 +174,8 @@ class CachedCatalog:
                 raise UndecidableError(table)
             return entry.partitions.names()
 
-        def asked(conn: Connection, found: Table) -> list[str]:
-            return sorted(partition.name for partition in read_partitions(conn, found))
+        def asked(connection: Connection, found: Table) -> list[str]:
+            return sorted(partition.name for partition in read_partitions(connection, found))
 
         return self._read(_key(db, table), table_id, valid_write_id_list, cached, asked)
 
@@ -191,8 +191,8 @@ class CachedCatalog:
             found = ((name, entry.partitions.get(name)) for name in names)
             return {name: partition for name, partition in found if partition is not None}
 
-        def asked(conn: Connection, found: Table) -> dict[str, Partition]:
-            return find_partitions(conn, found, names)
+        def asked(connection: Connection, found: Table) -> dict[str, Partition]:
+            return find_partitions(connection, found, names)
 
         return self._read(_key(db, table), table_id, valid_write_id_list, cached, asked)
 
@@ -211,9 +211,9 @@ class CachedCatalog:
             name = entry.table.partition_name(spec)
             return name, entry.partitions.get(name)
 
-        def asked(conn: Connection, found: Table) -> tuple[str, Partition | None]:
+        def asked(connection: Connection, found: Table) -> tuple[str, Partition | None]:
             name = found.partition_name(spec)
-            return name, find_partitions(conn, found, [name]).get(name)
+            return name, find_partitions(connection, found, [name]).get(name)
 
         name, found = self._read(_key(db, table), table_id, valid_write_id_list, cached, asked)
         if found is None:
@@ -230,7 +230,7 @@ class CachedCatalog:
         :raises NoSuchObjectError: with the names that look like it.
         """
         lowered = database_name(name)
-        found = self._value(database_key(lowered), lambda conn: require_database(conn, lowered), at_least)
+        found = self._value(database_key(lowered), lambda connection: require_database(connection, lowered), at_least)
         if isinstance(found, tuple):
             raise AssertionError("names in the place of a database")
         return replace(found, properties=dict(found.properties))
@@ -246,9 +246,9 @@ class CachedCatalog:
         """
         lowered = database_name(db)
 
-        def read(conn: Connection) -> list[str]:
-            require_database(conn, lowered)
-            return read_table_names(conn, lowered)
+        def read(connection: Connection) -> list[str]:
+            require_database(connection, lowered)
+            return read_table_names(connection, lowered)
 
         return self._names(names_key(lowered), read, at_least)
 
@@ -277,7 +277,7 @@ class CachedCatalog:
             batch = keys[start : start + size]
             with self._looking() as looking:
                 _, found = self._database.read(
-                    lambda conn, batch=batch: read_loaded(conn, batch, partitions=partitions)  # type: ignore[misc]
+                    lambda connection, batch=batch: read_loaded(connection, batch, partitions=partitions)  # type: ignore[misc]
                 )
                 with self._lock:
                     for key, loaded in found.items():
@@ -386,21 +386,21 @@ class CachedCatalog:
     ) -> T:
         keeps_partitions = verdict is Verdict.MISSING and asked is not None
 
-        def operation(conn: Connection) -> tuple[TableEntry, T]:
-            _, found = read_loaded(conn, [key])
+        def operation(connection: Connection) -> tuple[TableEntry, T]:
+            _, found = read_loaded(connection, [key])
             loaded = found.get(key)
             if loaded is None:
-                raise no_such_table(conn, *key)
+                raise no_such_table(connection, *key)
             require_list(loaded.table, table_id, reader)
             entry = TableEntry.of(loaded)
             if asked is None:
                 return entry, cached(entry)
             if keeps_partitions and loaded.table.is_partitioned and self._too_large.get(key) != loaded.table.id:
-                _, found = read_loaded(conn, [key], partitions=True)
+                _, found = read_loaded(connection, [key], partitions=True)
                 entry = TableEntry.of(found[key])
                 with contextlib.suppress(UndecidableError):
                     return entry, cached(entry)
-            return entry, asked(conn, loaded.table)
+            return entry, asked(connection, loaded.table)
 
         with self._looking() as looking:
             entry, answer = self._database.read(operation)
@@ -434,7 +434,7 @@ class CachedCatalog:
                 self._state.end_looking(looking)
 
     def _names(self, key: TableName, read: Callable[[Connection], list[str]], at_least: int) -> list[str]:
-        found = self._value(key, lambda conn: tuple(read(conn)), at_least)
+        found = self._value(key, lambda connection: tuple(read(connection)), at_least)
         if not isinstance(found, tuple):
             raise AssertionError("a database in the place of names")
         return list(found)
@@ -450,7 +450,7 @@ class CachedCatalog:
             verdict = Verdict.UNCONFIRMED
         self._counts[verdict] += 1
         with self._looking() as looking:
-            as_of, value = self._database.read(lambda conn: (read_last_event_id(conn), read(conn)))
+            as_of, value = self._database.read(lambda connection: (read_last_event_id(connection), read(connection)))
             with self._lock:
                 if verdict is Verdict.MISSING:
                     self._state.offer(key, ValueEntry(value, Freshness(as_of)), looking)

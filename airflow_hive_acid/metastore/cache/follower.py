@@ -134,7 +134,7 @@ class CacheFollower:
             if position is not None and not again and self._log_end() == position:
                 self.followed.looked_at = began
                 return
-            found = self._database.read(lambda conn: read_round(conn, position, writes, self._plan))
+            found = self._database.read(lambda connection: read_round(connection, position, writes, self._plan))
             with self._lock:
                 if isinstance(found, Restart):
                     self._state.reset(found.end, found.writes)

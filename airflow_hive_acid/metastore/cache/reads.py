@@ -65,7 +65,7 @@ class Restart:
 
 
 def read_round(
-    conn: Connection,
+    connection: Connection,
     position: int | None,
     writes: OpenWrites,
     plan: Callable[[Changes], Mapping[TableName, frozenset[str]]],
@@ -76,49 +76,49 @@ def read_round(
     :param writes: the open writes there.
     :param plan: says what to read again.
     """
-    end = read_last_event_id(conn)
+    end = read_last_event_id(connection)
     if position is None:
-        return Restart(end, _read_open_writes(conn), None)
+        return Restart(end, _read_open_writes(connection), None)
     gap = find_gap(position, end, range(position + 1, end + 1), MOST_EVENTS)
     if gap is None:
-        events = _read_events(conn, position, end)
+        events = _read_events(connection, position, end)
         gap = find_gap(position, end, [event.event_id for event in events], MOST_EVENTS)
     if gap is not None:
-        return Restart(end, _read_open_writes(conn), gap)
+        return Restart(end, _read_open_writes(connection), gap)
     after = writes.copy()
     changes = fold(events, after)
     if changes.unreadable is not None:
-        return Restart(end, _read_open_writes(conn), f"event {changes.unreadable} cannot be read")
+        return Restart(end, _read_open_writes(connection), f"event {changes.unreadable} cannot be read")
     wanted = plan(changes)
-    return Round(position, end, changes, _read_again(conn, wanted, end), after)
+    return Round(position, end, changes, _read_again(connection, wanted, end), after)
 
 
 def read_loaded(
-    conn: Connection, keys: Sequence[TableName], *, partitions: bool = False
+    connection: Connection, keys: Sequence[TableName], *, partitions: bool = False
 ) -> tuple[int, dict[TableName, Loaded]]:
     """Those of the tables that exist, and the last event that this snapshot shows.
 
     :param partitions: with all their partitions.
     """
-    as_of = read_last_event_id(conn)
+    as_of = read_last_event_id(connection)
     found: dict[TableName, Loaded] = {}
-    tables = read_tables(conn, keys)
-    write_ids = read_write_ids(conn, [TableName(*key) for key, table in tables.items() if table.is_transactional])
+    tables = read_tables(connection, keys)
+    write_ids = read_write_ids(connection, [TableName(*key) for key, table in tables.items() if table.is_transactional])
     for name, table in tables.items():
         key = TableName(*name)
-        whole = PartitionSet(read_partitions(conn, table)) if partitions and table.is_partitioned else None
+        whole = PartitionSet(read_partitions(connection, table)) if partitions and table.is_partitioned else None
         found[key] = Loaded(table, write_ids.get(key, WriteIds()), as_of, {}, whole)
     return as_of, found
 
 
-def read_write_ids(conn: Connection, tables: Iterable[TableName]) -> dict[TableName, WriteIds]:
+def read_write_ids(connection: Connection, tables: Iterable[TableName]) -> dict[TableName, WriteIds]:
     """All write ids of tables: the last one given, the open and the aborted ones."""
     found: dict[TableName, WriteIds] = {}
     for batch in chunks(list(tables), _TABLES_AT_ONCE):
         names = {"names": [tuple(name) for name in batch]}
-        marks = {TableName(db, name): int(following) - 1 for db, name, following in conn.execute(_MARKS, names)}
+        marks = {TableName(db, name): int(following) - 1 for db, name, following in connection.execute(_MARKS, names)}
         hidden: dict[tuple[TableName, str], set[int]] = {}
-        for db, name, write_id, state in conn.execute(_NOT_COMMITTED, names):
+        for db, name, write_id, state in connection.execute(_NOT_COMMITTED, names):
             hidden.setdefault((TableName(db, name), state), set()).add(int(write_id))
         for name in batch:
             opened, aborted = (frozenset(hidden.get((name, state), ())) for state in ("o", "a"))
@@ -126,10 +126,10 @@ def read_write_ids(conn: Connection, tables: Iterable[TableName]) -> dict[TableN
     return found
 
 
-def _read_events(conn: Connection, position: int, end: int) -> list[LoggedEvent]:
+def _read_events(connection: Connection, position: int, end: int) -> list[LoggedEvent]:
     events: list[LoggedEvent] = []
     while position < end:
-        page = read_events(conn, position, min(_PAGE, end - position))
+        page = read_events(connection, position, min(_PAGE, end - position))
         if not page:
             break
         events += page
@@ -138,21 +138,21 @@ def _read_events(conn: Connection, position: int, end: int) -> list[LoggedEvent]
 
 
 def _read_again(
-    conn: Connection, wanted: Mapping[TableName, frozenset[str]], end: int
+    connection: Connection, wanted: Mapping[TableName, frozenset[str]], end: int
 ) -> dict[TableName, Loaded | None]:
     if not wanted:
         return {}
-    _, found = read_loaded(conn, list(wanted))
+    _, found = read_loaded(connection, list(wanted))
     again: dict[TableName, Loaded | None] = {}
     for key, names in wanted.items():
         loaded = found.get(key)
         if loaded is not None and names and loaded.table.is_partitioned:
-            there = find_partitions(conn, loaded.table, sorted(names))
+            there = find_partitions(connection, loaded.table, sorted(names))
             partitions = {name: there.get(name) for name in names}
             loaded = Loaded(loaded.table, loaded.write_ids, end, partitions)
         again[key] = loaded
     return again
 
 
-def _read_open_writes(conn: Connection) -> OpenWrites:
-    return OpenWrites((int(txn_id), TableName(db, name)) for txn_id, db, name in conn.execute(_OPEN_WRITES))
+def _read_open_writes(connection: Connection) -> OpenWrites:
+    return OpenWrites((int(txn_id), TableName(db, name)) for txn_id, db, name in connection.execute(_OPEN_WRITES))

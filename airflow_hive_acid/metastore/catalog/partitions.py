@@ -254,4 +254,4 @@ def named_by(database: Database, table: Table, spec: PartitionSpec) -> str:
     if not isinstance(spec, str):
         return table.partition_name(spec)
     text = spec
-    return database.read(lambda conn: resolve(conn, f"{table.db}.{table.name}", text, partial=False))
+    return database.read(lambda connection: resolve(connection, f"{table.db}.{table.name}", text, partial=False))

@@ -241,22 +241,22 @@ class Privileges:
     ids: dict[Securable, int] = field(default_factory=dict)
 
 
-def read_privileges(conn: Connection, databases: Sequence[str]) -> Privileges:
+def read_privileges(connection: Connection, databases: Sequence[str]) -> Privileges:
     """Everything granted on some databases and all that is in them, all roles, and what holds everywhere."""
     found = Privileges()
     for level, statement in _READ.items():
         for part in [None] if level is Level.GLOBAL else chunks(list(databases)):
-            for row in conn.execute(statement, {} if part is None else {"databases": list(part)}):
+            for row in connection.execute(statement, {} if part is None else {"databases": list(part)}):
                 found.entries.update([_privilege(row)])
-    for name, owner in conn.execute(_READ_ROLES):
+    for name, owner in connection.execute(_READ_ROLES):
         found.entries[Role(name)] = owner
-    for role, name, kind, grantor, grantor_kind, option in conn.execute(_READ_MEMBERS):
+    for role, name, kind, grantor, grantor_kind, option in connection.execute(_READ_MEMBERS):
         found.entries[Member(role, Principal(name, kind), Principal(grantor, grantor_kind))] = bool(option)
     for part in chunks(list(databases)):
-        for name, number, owner, kind in conn.execute(_READ_DATABASES, {"databases": list(part)}):
+        for name, number, owner, kind in connection.execute(_READ_DATABASES, {"databases": list(part)}):
             found.ids[Securable(name)] = number
             found.entries[Owner(Securable(name))] = Principal(owner, kind)
-        for database, name, number, owner, kind in conn.execute(_READ_TABLES, {"databases": list(part)}):
+        for database, name, number, owner, kind in connection.execute(_READ_TABLES, {"databases": list(part)}):
             found.ids[Securable(database, name)] = number
             found.entries[Owner(Securable(database, name))] = Principal(owner, kind)
     return found
@@ -269,55 +269,55 @@ def _privilege(row: Sequence[Any]) -> tuple[Entry, Value]:
     return entry, bool(option)
 
 
-def put_entry(conn: Connection, entry: Entry, value: Value, ids: Mapping[Securable, int]) -> bool:
+def put_entry(connection: Connection, entry: Entry, value: Value, ids: Mapping[Securable, int]) -> bool:
     """Make an entry hold with a value; false when what it is about is not there.
 
     :param ids: as read with the state.
     """
     if isinstance(entry, Role):
-        return _put_role(conn, entry, value)
+        return _put_role(connection, entry, value)
     if isinstance(entry, Member):
-        return _put_member(conn, entry, value)
+        return _put_member(connection, entry, value)
     if isinstance(entry, Owner):
-        return isinstance(value, tuple) and _put_owner(conn, entry, Principal(*value), ids)
-    object_id = _object_id(conn, entry.on, ids)
+        return isinstance(value, tuple) and _put_owner(connection, entry, Principal(*value), ids)
+    object_id = _object_id(connection, entry.on, ids)
     if object_id is None and entry.on.database:
         return False
     shape = _SHAPES[level_of(entry.on)]
     row = shape.row(entry, object_id)
     option = {"GRANT_OPTION": int(bool(value))}
-    if conn.execute(update(shape.table).where(*shape.where(row)).values(**option)).rowcount:
+    if connection.execute(update(shape.table).where(*shape.where(row)).values(**option)).rowcount:
         return True
-    (new,) = allocate_ids(conn, shape.kind, 1)
-    conn.execute(insert(shape.table), {shape.id: new, "CREATE_TIME": now_ms(conn) // 1000, **row, **option})
+    (new,) = allocate_ids(connection, shape.kind, 1)
+    connection.execute(insert(shape.table), {shape.id: new, "CREATE_TIME": now_ms(connection) // 1000, **row, **option})
     return True
 
 
-def remove_entry(conn: Connection, entry: Entry, ids: Mapping[Securable, int]) -> bool:
+def remove_entry(connection: Connection, entry: Entry, ids: Mapping[Securable, int]) -> bool:
     """Take an entry away; false when it is not there. Owners stay."""
     if isinstance(entry, Owner):
         return False
     if isinstance(entry, Privilege):
-        object_id = _object_id(conn, entry.on, ids)
+        object_id = _object_id(connection, entry.on, ids)
         if object_id is None and entry.on.database:
             return False
         shape = _SHAPES[level_of(entry.on)]
-        return bool(conn.execute(delete(shape.table).where(*shape.where(shape.row(entry, object_id)))).rowcount)
-    role_id = conn.execute(_ROLE_ID, {"role": entry.name if isinstance(entry, Role) else entry.role}).scalar()
+        return bool(connection.execute(delete(shape.table).where(*shape.where(shape.row(entry, object_id)))).rowcount)
+    role_id = connection.execute(_ROLE_ID, {"role": entry.name if isinstance(entry, Role) else entry.role}).scalar()
     if role_id is None:
         return False
     if isinstance(entry, Member):
-        return bool(conn.execute(delete(ROLE_MAP).where(*_member_where(entry, role_id))).rowcount)
-    conn.execute(delete(ROLE_MAP).where(ROLE_MAP.c.ROLE_ID == role_id))
-    return bool(conn.execute(delete(ROLES).where(ROLES.c.ROLE_ID == role_id)).rowcount)
+        return bool(connection.execute(delete(ROLE_MAP).where(*_member_where(entry, role_id))).rowcount)
+    connection.execute(delete(ROLE_MAP).where(ROLE_MAP.c.ROLE_ID == role_id))
+    return bool(connection.execute(delete(ROLES).where(ROLES.c.ROLE_ID == role_id)).rowcount)
 
 
-def _put_role(conn: Connection, role: Role, owner: Value) -> bool:
-    if conn.execute(_ROLE_ID, {"role": role.name}).scalar() is None:
-        (new,) = allocate_ids(conn, IdKind.ROLE, 1)
-        conn.execute(
+def _put_role(connection: Connection, role: Role, owner: Value) -> bool:
+    if connection.execute(_ROLE_ID, {"role": role.name}).scalar() is None:
+        (new,) = allocate_ids(connection, IdKind.ROLE, 1)
+        connection.execute(
             insert(ROLES),
-            {"ROLE_ID": new, "CREATE_TIME": now_ms(conn) // 1000, "OWNER_NAME": owner, "ROLE_NAME": role.name},
+            {"ROLE_ID": new, "CREATE_TIME": now_ms(connection) // 1000, "OWNER_NAME": owner, "ROLE_NAME": role.name},
         )
     return True
 
@@ -330,37 +330,37 @@ def _member_where(member: Member, role_id: int) -> list[sa.ColumnElement[bool]]:
     return [ROLE_MAP.c.ROLE_ID == role_id, *found]
 
 
-def _put_member(conn: Connection, member: Member, option: Value) -> bool:
-    role_id = conn.execute(_ROLE_ID, {"role": member.role}).scalar()
+def _put_member(connection: Connection, member: Member, option: Value) -> bool:
+    role_id = connection.execute(_ROLE_ID, {"role": member.role}).scalar()
     if role_id is None:
         return False
     values = {"GRANT_OPTION": int(bool(option))}
-    if conn.execute(update(ROLE_MAP).where(*_member_where(member, role_id)).values(**values)).rowcount:
+    if connection.execute(update(ROLE_MAP).where(*_member_where(member, role_id)).values(**values)).rowcount:
         return True
-    (new,) = allocate_ids(conn, IdKind.ROLE_MEMBER, 1)
-    row = {"ROLE_GRANT_ID": new, "ADD_TIME": now_ms(conn) // 1000, "ROLE_ID": role_id, **values,
+    (new,) = allocate_ids(connection, IdKind.ROLE_MEMBER, 1)
+    row = {"ROLE_GRANT_ID": new, "ADD_TIME": now_ms(connection) // 1000, "ROLE_ID": role_id, **values,
            "PRINCIPAL_NAME": member.principal.name, "PRINCIPAL_TYPE": member.principal.type,
            "GRANTOR": member.grantor.name, "GRANTOR_TYPE": member.grantor.type}  # fmt: skip
-    conn.execute(insert(ROLE_MAP), row)
+    connection.execute(insert(ROLE_MAP), row)
     return True
 
 
-def _put_owner(conn: Connection, owner: Owner, principal: Principal, ids: Mapping[Securable, int]) -> bool:
+def _put_owner(connection: Connection, owner: Owner, principal: Principal, ids: Mapping[Securable, int]) -> bool:
     object_id = ids.get(owner.on)
     if object_id is None:
         return False
     if owner.on.table:
         change = update(TBLS).where(TBLS.c.TBL_ID == object_id)
-        return bool(conn.execute(change.values(OWNER=principal.name, OWNER_TYPE=principal.type)).rowcount)
+        return bool(connection.execute(change.values(OWNER=principal.name, OWNER_TYPE=principal.type)).rowcount)
     of_database = update(DBS).where(DBS.c.DB_ID == object_id)
-    return bool(conn.execute(of_database.values(OWNER_NAME=principal.name, OWNER_TYPE=principal.type)).rowcount)
+    return bool(connection.execute(of_database.values(OWNER_NAME=principal.name, OWNER_TYPE=principal.type)).rowcount)
 
 
-def _object_id(conn: Connection, on: Securable, ids: Mapping[Securable, int]) -> int | None:
+def _object_id(connection: Connection, on: Securable, ids: Mapping[Securable, int]) -> int | None:
     found = ids.get(Securable(on.database, on.table))
     if found is None or not on.partition:
         return found
-    return conn.execute(_PARTITION_ID, {"table": found, "name": on.partition}).scalar()
+    return connection.execute(_PARTITION_ID, {"table": found, "name": on.partition}).scalar()
 
 
 def securables(entries: Iterable[Entry]) -> Iterator[Securable]:

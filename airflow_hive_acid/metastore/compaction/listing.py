@@ -54,13 +54,13 @@ class Order:
 
 
 def stream_compactions(
-    conn: Connection, wanted: CompactionFilter, order: tuple[Order, ...] = (), limit: int | None = None
+    connection: Connection, wanted: CompactionFilter, order: tuple[Order, ...] = (), limit: int | None = None
 ) -> Iterator[Compaction]:
     """Queue and history; without ``order`` what ended or began last comes first.
 
     :raises InvalidArgumentsError: for a column that is not in :data:`COMPACTION_ORDER`.
     """
-    statement = select(_BOTH).where(*compaction_conditions(conn, wanted, _column))
+    statement = select(_BOTH).where(*compaction_conditions(connection, wanted, _column))
     for asked in order:
         if asked.column not in COMPACTION_ORDER:
             raise InvalidArgumentsError(
@@ -70,7 +70,7 @@ def stream_compactions(
         keys = (case((key.is_(None), 0), else_=1), key)
         statement = statement.order_by(*(k.desc() for k in keys) if asked.descends else keys)
     statement = statement.order_by(_LATEST.desc(), func.coalesce(_column("ENQUEUE_TIME"), 0), _column("ID"))
-    return map(_compaction, (row._mapping for row in stream_rows(conn, statement, limit)))
+    return map(_compaction, (row._mapping for row in stream_rows(connection, statement, limit)))
 
 
 def compactions(
@@ -80,8 +80,8 @@ def compactions(
     limit: int | None = None,
 ) -> Iterator[Compaction]:
     """:func:`stream_compactions` in a transaction that lasts as long as the iteration."""
-    with database.reading() as conn:
-        yield from stream_compactions(conn, wanted, order, limit)
+    with database.reading() as connection:
+        yield from stream_compactions(connection, wanted, order, limit)
 
 
 # --- queue and history as one -------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ _BOTH = sa.union_all(_half(COMPACTION_QUEUE, "CQ"), _half(COMPLETED_COMPACTIONS,
 
 
 def compaction_conditions(
-    conn: Connection, wanted: CompactionFilter, column: Callable[[str], sa.ColumnElement[Any]]
+    connection: Connection, wanted: CompactionFilter, column: Callable[[str], sa.ColumnElement[Any]]
 ) -> Iterator[sa.ColumnElement[bool]]:
     """What a filter demands of the rows of compactions.
 
@@ -120,7 +120,7 @@ def compaction_conditions(
         if value is not None:
             yield column(name) == value
     if wanted.partition is not None:
-        named = resolve_filter(conn, wanted.database, wanted.table, wanted.partition)
+        named = resolve_filter(connection, wanted.database, wanted.table, wanted.partition)
         yield within(column("PARTITION"), named, in_catalog)
     if wanted.pool is not None:
         yield func.coalesce(column("POOL_NAME"), DEFAULT_POOL) == wanted.pool

@@ -68,9 +68,9 @@ def _(element: smaller, compiler: Any, **options: Any) -> str:
     return f"min({compiler.process(element.clauses, **options)})"
 
 
-def now_ms(conn: Connection) -> int:
+def now_ms(connection: Connection) -> int:
     """The database's clock now."""
-    return int(conn.execute(_NOW).scalar_one())
+    return int(connection.execute(_NOW).scalar_one())
 
 
 @compiles(clock_ms, "postgresql")
@@ -89,9 +89,9 @@ def _(element: clock_ms, compiler: Any, **options: Any) -> str:
     return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
 
 
-def statement_time(conn: Connection) -> dict[str, int]:
+def statement_time(connection: Connection) -> dict[str, int]:
     """Parameters that a statement with ``statement_ms`` needs."""
-    return {"statement_time": now_ms(conn)} if conn.dialect.name == "sqlite" else {}
+    return {"statement_time": now_ms(connection)} if connection.dialect.name == "sqlite" else {}
 
 
 @compiles(statement_ms, "postgresql")

@@ -46,24 +46,24 @@ class IdleConnections:
     def connected(self, *, reading: bool) -> Iterator[Connection]:
         """A connection outside a transaction."""
         try:
-            conn = self._idle.pop()
+            connection = self._idle.pop()
         except IndexError:
-            conn = self._engine.connect()
+            connection = self._engine.connect()
         try:
             if reading:
-                conn.info[READING] = True
-            yield conn
+                connection.info[READING] = True
+            yield connection
             if reading:
-                del conn.info[READING]
+                del connection.info[READING]
         except BaseException:
-            if not conn.invalidated:  # such a one has lost its info with the connection
-                conn.info.pop(READING, None)
-            conn.close()
+            if not connection.invalidated:  # such a one has lost its info with the connection
+                connection.info.pop(READING, None)
+            connection.close()
             raise
         if len(self._idle) < self._most:
-            self._idle.append(conn)
+            self._idle.append(connection)
         else:
-            conn.close()
+            connection.close()
 
     def close(self) -> None:
         """Give all back to the pool."""
@@ -79,24 +79,24 @@ class IdleConnections:
 class Pin:
     """A connection that one thread keeps to itself for a while: between its verbs it can listen there.
 
-    :ivar conn: None when it is lost; verbs use others then.
+    :ivar connection: None when it is lost; verbs use others then.
     """
 
-    def __init__(self, conn: Connection | None) -> None:
-        self.conn = conn
+    def __init__(self, connection: Connection | None) -> None:
+        self.connection = connection
         self.in_use = False
 
     @property
     def driver(self) -> Any:
         """The psycopg connection; None once it is lost."""
-        return None if self.conn is None else self.conn.connection.driver_connection
+        return None if self.connection is None else self.connection.connection.driver_connection
 
     def lose(self) -> None:
         """It cannot be used any more, or must not be."""
-        conn, self.conn = self.conn, None
-        if conn is not None:
-            conn.invalidate()
-            conn.close()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
 
 
 class _OfThread(threading.local):
@@ -125,10 +125,10 @@ class KeptConnections:
         given up: nobody knows what it listens for.
         """
         try:
-            conn = self.take()
+            connection = self.take()
         except DBAPIError:
-            conn = None
-        pin = self._of_thread.pin = Pin(conn)
+            connection = None
+        pin = self._of_thread.pin = Pin(connection)
         try:
             yield pin
         except BaseException:
@@ -136,89 +136,89 @@ class KeptConnections:
             raise
         finally:
             self._of_thread.pin = None
-            if pin.conn is not None:
-                self.give_back(pin.conn)
+            if pin.connection is not None:
+                self.give_back(pin.connection)
 
     def take(self) -> Connection:
         """A connection outside a transaction."""
         pin = self._of_thread.pin
-        if pin is not None and pin.conn is not None and not pin.in_use:
+        if pin is not None and pin.connection is not None and not pin.in_use:
             pin.in_use = True
-            return pin.conn
+            return pin.connection
         try:
             return self._idle.pop()
         except IndexError:
-            conn = self._engine.connect()
+            connection = self._engine.connect()
         try:
-            conn.execute(self._prepare)
-            conn.commit()
+            connection.execute(self._prepare)
+            connection.commit()
         except BaseException:
-            conn.invalidate()
-            conn.close()
+            connection.invalidate()
+            connection.close()
             raise
-        return conn
+        return connection
 
-    def commit(self, conn: Connection) -> None:
+    def commit(self, connection: Connection) -> None:
         """Commit what a verb has left open; a batch may have brought the COMMIT already."""
-        if conn.in_transaction():
-            conn.commit()
+        if connection.in_transaction():
+            connection.commit()
 
-    def give_back(self, conn: Connection) -> None:
+    def give_back(self, connection: Connection) -> None:
         """Keep a connection whose verb has succeeded."""
         pin = self._of_thread.pin
-        if pin is not None and conn is pin.conn:
+        if pin is not None and connection is pin.connection:
             pin.in_use = False
             return
         if len(self._idle) < self._most:
-            self._idle.append(conn)
+            self._idle.append(connection)
             return
         try:
-            conn.execute(self._restore)
-            conn.commit()
+            connection.execute(self._restore)
+            connection.commit()
         except DBAPIError:
-            conn.invalidate()  # it is no longer needed, whatever it suffers from
+            connection.invalidate()  # it is no longer needed, whatever it suffers from
         finally:
-            conn.close()
+            connection.close()
 
-    def recover(self, conn: Connection) -> None:
+    def recover(self, connection: Connection) -> None:
         """Undo what a verb that failed has left, and keep the connection if it is sound."""
         try:
-            sound = not conn.invalidated and self._undo(conn)
+            sound = not connection.invalidated and self._undo(connection)
         except Exception:  # noqa: BLE001 - the verb's own error is the one to tell
             sound = False
         if sound:
-            self.give_back(conn)
+            self.give_back(connection)
             return
         pin = self._of_thread.pin
-        if pin is not None and conn is pin.conn:
-            pin.conn = None
-        if not conn.invalidated:
-            conn.invalidate()
-        conn.close()
+        if pin is not None and connection is pin.connection:
+            pin.connection = None
+        if not connection.invalidated:
+            connection.invalidate()
+        connection.close()
         self.close()  # what broke one connection, a restarted server perhaps, has broken the others
 
     def close(self) -> None:
         """Give all back to the pool."""
         while self._idle:
-            conn = self._idle.pop()
-            conn.invalidate()  # not as the pool wants its connections to be
-            conn.close()
+            connection = self._idle.pop()
+            connection.invalidate()  # not as the pool wants its connections to be
+            connection.close()
 
     def inherit(self) -> None:
         """After a fork: let go of the parent's connections without touching them."""
         _INHERITED.extend(self._idle)
         self._idle = []
         pin = self._of_thread.pin
-        if pin is not None and pin.conn is not None:
-            _INHERITED.append(pin.conn)
-            pin.conn = None
+        if pin is not None and pin.connection is not None:
+            _INHERITED.append(pin.connection)
+            pin.connection = None
 
     @staticmethod
-    def _undo(conn: Connection) -> bool:
-        driver: Any = conn.connection.driver_connection
+    def _undo(connection: Connection) -> bool:
+        driver: Any = connection.connection.driver_connection
         if driver.closed or driver.broken:
             return False
-        conn.rollback()
+        connection.rollback()
         if driver.pgconn.transaction_status != _IDLE:
             driver.rollback()
         return bool(driver.pgconn.transaction_status == _IDLE)

@@ -141,14 +141,14 @@ class Database:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
         """One write transaction, not repeated; database errors are translated."""
-        with self.translated(), self._connected() as conn, conn.begin():
-            yield conn
+        with self.translated(), self._connected() as connection, connection.begin():
+            yield connection
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent, read-only view of the database, not repeated; database errors are translated."""
-        with self.translated(), self._connected(reading=True) as conn, conn.begin():
-            yield conn
+        with self.translated(), self._connected(reading=True) as connection, connection.begin():
+            yield connection
 
     def run(
         self,
@@ -175,7 +175,7 @@ class Database:
             return
         self._leave_parent()
         with self._kept.pinned() as pin:
-            yield None if pin.conn is None else pin
+            yield None if pin.connection is None else pin
 
     def read(self, operation: Callable[[Connection], T], *, one_statement: bool = False) -> T:
         """Run reads in one consistent view; repeat them where that can help.
@@ -184,13 +184,13 @@ class Database:
         """
         return self._retrying(operation, Repeat.ALWAYS, retry_duplicates=False, reading=True, hot=one_statement)
 
-    def features(self, conn: Connection) -> Features:
+    def features(self, connection: Connection) -> Features:
         """Which optional tables exist; looked up once, and again now and then while some are missing.
 
         Somebody else may upgrade the schema, and tables are never taken away.
         """
         if self._features is None or time.monotonic() >= self._look_again:
-            names = set(sa.inspect(conn).get_table_names())
+            names = set(sa.inspect(connection).get_table_names())
             self._features = Features(
                 min_history_level="MIN_HISTORY_LEVEL" in names,
                 min_history_write_id="MIN_HISTORY_WRITE_ID" in names,
@@ -228,14 +228,14 @@ class Database:
             try:
                 if hot and self._kept is not None:
                     self._leave_parent()
-                    conn = self._kept.take()
-                    self._was_connected, sent = True, conn.info
-                    return self._once_kept(self._kept, conn, operation, sent)
-                with self._connected(reading=reading) as conn:
-                    sent = conn.info
+                    connection = self._kept.take()
+                    self._was_connected, sent = True, connection.info
+                    return self._once_kept(self._kept, connection, operation, sent)
+                with self._connected(reading=reading) as connection:
+                    sent = connection.info
                     sent[_COMMIT_SENT] = False
-                    with conn.begin():
-                        result = operation(conn)
+                    with connection.begin():
+                        result = operation(connection)
                         sent[_COMMIT_SENT] = True
                 return result
             except HiveAcidError:
@@ -258,18 +258,18 @@ class Database:
 
     @staticmethod
     def _once_kept(
-        kept: KeptConnections, conn: Connection, operation: Callable[[Connection], T], sent: dict[Any, Any]
+        kept: KeptConnections, connection: Connection, operation: Callable[[Connection], T], sent: dict[Any, Any]
     ) -> T:
         """The operation and its commit; the transaction begins with the first statement."""
         sent[_COMMIT_SENT] = False
         try:
-            result = operation(conn)
+            result = operation(connection)
             sent[_COMMIT_SENT] = True
-            kept.commit(conn)
+            kept.commit(connection)
         except BaseException:
-            kept.recover(conn)
+            kept.recover(connection)
             raise
-        kept.give_back(conn)
+        kept.give_back(connection)
         return result
 
     def _pause(self, failure: Failure, tries: int, *, retry_duplicates: bool) -> float | None:
@@ -293,21 +293,21 @@ class Database:
     def _connected(self, *, reading: bool = False) -> Iterator[Connection]:
         self._leave_parent()
         if self._idle is not None:
-            with self._idle.connected(reading=reading) as conn:
+            with self._idle.connected(reading=reading) as connection:
                 self._was_connected = True
-                yield conn
+                yield connection
             return
-        with self.engine.connect() as conn:
+        with self.engine.connect() as connection:
             self._was_connected = True
             if not reading:
-                yield conn
+                yield connection
                 return
-            conn = conn.execution_options(isolation_level="REPEATABLE READ")
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")
             if self.dialect != "postgresql":
-                yield conn
+                yield connection
                 return
-            with read_only(conn):
-                yield conn
+            with read_only(connection):
+                yield connection
 
     def _leave_parent(self) -> None:
         if os.getpid() != self._process:
@@ -361,12 +361,12 @@ NOT_DURABLE = sa.text("SET LOCAL synchronous_commit = off")
 """Of a transaction of PostgreSQL whose loss in a crash would do no harm: nobody waits for the disk behind its locks."""
 
 
-def open_txn_lock(conn: Connection, *, exclusive: bool) -> Step:
+def open_txn_lock(connection: Connection, *, exclusive: bool) -> Step:
     """The statement that takes Hive's open-txn lock: shared by every open, exclusive by commits that need MAX(TXN_ID).
 
     On SQLite the write transaction is the lock.
     """
-    match conn.dialect.name:
+    match connection.dialect.name:
         case "postgresql":
             return Step(_LOCK_OPENS_EXCLUSIVE if exclusive else _LOCK_OPENS_SHARED)
         case "mysql":
@@ -375,9 +375,9 @@ def open_txn_lock(conn: Connection, *, exclusive: bool) -> Step:
             return Step(_NOTHING)
 
 
-def lock_open_txns(conn: Connection, *, exclusive: bool) -> None:
+def lock_open_txns(connection: Connection, *, exclusive: bool) -> None:
     """Take the open-txn lock until the transaction ends."""
-    conn.execute(open_txn_lock(conn, exclusive=exclusive).statement)
+    connection.execute(open_txn_lock(connection, exclusive=exclusive).statement)
 
 
 # --- batches ------------------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ _COMPILED: dict[Executable, pipeline.ServerStatement] = {}
 _TOGETHER: dict[tuple[Executable, ...], Executable] = {}
 
 
-def execute_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
+def execute_batch(connection: Connection, steps: Sequence[Step]) -> list[Result]:
     """Execute statements one after the other and return all results.
 
     The statements must not contain IN lists, whose text depends on the values.
@@ -394,39 +394,39 @@ def execute_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
     On PostgreSQL they travel in one round trip; the server still runs each as a statement of its own, with its own
     snapshot, so a read that follows a lock in the batch sees what the lock waited for (R3). The first error ends it.
     """
-    if conn.dialect.name == "postgresql":
-        return _pipeline(conn, steps) if steps else []
+    if connection.dialect.name == "postgresql":
+        return _pipeline(connection, steps) if steps else []
     results = []
     for step in steps:
-        cursor = conn.execute(step.statement, dict(step.parameters) or None)
+        cursor = connection.execute(step.statement, dict(step.parameters) or None)
         rows = [tuple(row) for row in cursor] if cursor.returns_rows else []
         results.append(Result(rows, cursor.rowcount))
     return results
 
 
-def finish_batch(conn: Connection, steps: Sequence[Step]) -> list[Result]:
+def finish_batch(connection: Connection, steps: Sequence[Step]) -> list[Result]:
     """The last batch of an operation: on PostgreSQL the COMMIT travels with it and saves a round trip.
 
     Elsewhere the transaction commits as usual when the operation returns. Nothing may be executed afterwards.
     """
-    if conn.dialect.name != "postgresql":
-        return execute_batch(conn, steps)
-    conn.info[_COMMIT_SENT] = True
-    return _pipeline(conn, steps, commit=True)
+    if connection.dialect.name != "postgresql":
+        return execute_batch(connection, steps)
+    connection.info[_COMMIT_SENT] = True
+    return _pipeline(connection, steps, commit=True)
 
 
-def continue_after_commit(conn: Connection) -> None:
+def continue_after_commit(connection: Connection) -> None:
     """The last batch was not the last after all: what it did is done, and what follows is a transaction of its own."""
-    conn.info[_COMMIT_SENT] = False
+    connection.info[_COMMIT_SENT] = False
 
 
-def together(conn: Connection, steps: Sequence[Step]) -> list[Step]:
+def together(connection: Connection, steps: Sequence[Step]) -> list[Step]:
     """Writes that neither depend on each other nor touch the same row, as one statement where the database can.
 
     On PostgreSQL all of them see the database as it was before the first, so a read among them may be of rows that
     another one deletes. Steps that give one parameter two values stay apart.
     """
-    if conn.dialect.name != "postgresql" or len(steps) < 2:
+    if connection.dialect.name != "postgresql" or len(steps) < 2:
         return list(steps)
     parameters: dict[str, Any] = {}
     for step in steps:
@@ -441,23 +441,25 @@ def together(conn: Connection, steps: Sequence[Step]) -> list[Step]:
     return [Step(found, parameters)]
 
 
-def _pipeline(conn: Connection, steps: Sequence[Step], *, commit: bool = False) -> list[Result]:
-    driver: Any = conn.connection.driver_connection
-    if not commit and not conn.in_transaction():
-        conn.begin()  # what the batch begins is committed, or undone, by SQLAlchemy
+def _pipeline(connection: Connection, steps: Sequence[Step], *, commit: bool = False) -> list[Result]:
+    driver: Any = connection.connection.driver_connection
+    if not commit and not connection.in_transaction():
+        connection.begin()  # what the batch begins is committed, or undone, by SQLAlchemy
     try:
-        answers = pipeline.run(driver, conn.info, [(_compiled(conn, s.statement), s.parameters) for s in steps], commit)
+        answers = pipeline.run(
+            driver, connection.info, [(_compiled(connection, s.statement), s.parameters) for s in steps], commit
+        )
     except BaseException as error:
         if driver.closed or driver.broken:
-            conn.invalidate(error if isinstance(error, Exception) else None)
+            connection.invalidate(error if isinstance(error, Exception) else None)
         raise
     return [Result(*answer) for answer in answers]
 
 
-def _compiled(conn: Connection, statement: Executable) -> pipeline.ServerStatement:
+def _compiled(connection: Connection, statement: Executable) -> pipeline.ServerStatement:
     found = _COMPILED.get(statement)
     if found is None:
-        compiled = statement.compile(dialect=conn.dialect)  # type: ignore[attr-defined]
+        compiled = statement.compile(dialect=connection.dialect)  # type: ignore[attr-defined]
         if compiled.post_compile_params:
             raise AssertionError(f"a statement with an IN list cannot travel in a batch: {compiled.string}")
         found = _COMPILED[statement] = pipeline.server_statement(compiled.string, compiled.params)

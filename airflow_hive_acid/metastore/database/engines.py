@@ -122,13 +122,13 @@ def _begin_sqlite(connection: Any) -> None:
 
 
 @contextlib.contextmanager
-def read_only(conn: Connection) -> Iterator[None]:
+def read_only(connection: Connection) -> Iterator[None]:
     """Let the driver begin transactions READ ONLY, and afterwards as the server has it.
 
     Not SQLAlchemy's ``postgresql_readonly``: what it leaves behind is READ WRITE, by which the next write on the same
     connection would pass a database whose ``default_transaction_read_only`` is on.
     """
-    driver: Any = conn.connection.driver_connection
+    driver: Any = connection.connection.driver_connection
     driver.read_only = True
     try:
         yield

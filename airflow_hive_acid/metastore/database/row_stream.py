@@ -16,7 +16,7 @@ PAGE = 1000
 """Rows fetched at once."""
 
 
-def stream_rows(conn: Connection, statement: sa.Select[Any], limit: int | None) -> Iterator[Any]:
+def stream_rows(connection: Connection, statement: sa.Select[Any], limit: int | None) -> Iterator[Any]:
     """What a statement finds, :data:`PAGE` rows at a time.
 
     :raises InvalidArgumentsError: for a limit below 0.
@@ -25,4 +25,4 @@ def stream_rows(conn: Connection, statement: sa.Select[Any], limit: int | None) 
         if limit < 0:
             raise InvalidArgumentsError(f"LIMIT {limit} asks for less than nothing; give 0 or more")
         statement = statement.limit(limit)
-    return iter(conn.execute(statement, execution_options={"yield_per": PAGE}))
+    return iter(connection.execute(statement, execution_options={"yield_per": PAGE}))

@@ -45,14 +45,14 @@ _BE_SEEN = sa.select(func.pg_try_advisory_lock(_KEY))
 _TRIES = 3
 
 
-def release_steps(conn: Connection) -> list[Step]:
+def release_steps(connection: Connection) -> list[Step]:
     """The statement by which a transaction that lets go of locks tells waiters, if there are any."""
-    return [Step(_TELL)] if conn.dialect.name == "postgresql" else []
+    return [Step(_TELL)] if connection.dialect.name == "postgresql" else []
 
 
-def wake_steps(conn: Connection, tickets: Sequence[int]) -> list[Step]:
+def wake_steps(connection: Connection, tickets: Sequence[int]) -> list[Step]:
     """The statements by which a transaction wakes those who wait for a lease with these tickets."""
-    if conn.dialect.name != "postgresql":
+    if connection.dialect.name != "postgresql":
         return []
     by_channel: dict[str, list[int]] = {}
     for ticket in tickets:
@@ -112,11 +112,11 @@ class LeaseWaiter:
     @property
     def hears(self) -> bool:
         """Whether calls still arrive."""
-        return self._pin.conn is not None
+        return self._pin.connection is not None
 
     def stop(self) -> None:
         """Leave the connection to others, who do not listen."""
-        if self._pin.conn is not None:
+        if self._pin.connection is not None:
             self._pin.driver.remove_notify_handler(self._hear)
 
     def nap(self, seconds: float, ticket: int) -> bool:
@@ -160,9 +160,9 @@ def naps(database: Database) -> Iterator[Callable[[float], float]]:
     engine = sa.create_engine(database.url, poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT")
     with contextlib.ExitStack() as stack:
         try:
-            conn = stack.enter_context(engine.connect())
-            conn.execute(LISTEN)
-            waiter = _Waiter(conn)
+            connection = stack.enter_context(engine.connect())
+            connection.execute(LISTEN)
+            waiter = _Waiter(connection)
         except sa.exc.DBAPIError as error:
             # A connection pooler, perhaps; the back-off is enough.
             log.info("waiting without hints: %s", error.orig)
@@ -179,8 +179,8 @@ def _sleep(seconds: float) -> float:
 class _Waiter:
     """Sleeps until it is woken; sees to it that those who let go can see that somebody waits."""
 
-    def __init__(self, conn: Connection) -> None:
-        self._conn = conn
+    def __init__(self, connection: Connection) -> None:
+        self._conn = connection
         self._seen = False
         self._lost = False
         self._be_seen()

@@ -32,30 +32,30 @@ def expire(database: Database) -> int:
 def expire_lock(database: Database, lock_id: int) -> bool:
     """Remove a lock that stands for leases, if all of them have ended; whether it was one."""
 
-    def operation(conn: Connection) -> bool:
-        found = rows.lease_rows(execute_batch(conn, [Step(rows.ENDED_OF_MIRROR, {"ext": lock_id})]))
-        return bool(found) and _remove(conn, found) > 0
+    def operation(connection: Connection) -> bool:
+        found = rows.lease_rows(execute_batch(connection, [Step(rows.ENDED_OF_MIRROR, {"ext": lock_id})]))
+        return bool(found) and _remove(connection, found) > 0
 
     return database.run(operation, hot=True)
 
 
-def _expire_part(conn: Connection) -> int:
+def _expire_part(connection: Connection) -> int:
     limit = {"limit": _PART}
-    ended = rows.lease_rows(execute_batch(conn, [Step(rows.ENDED, limit)]))
+    ended = rows.lease_rows(execute_batch(connection, [Step(rows.ENDED, limit)]))
     # Tables first, as everywhere.
-    removed = _remove(conn, ended) if ended else 0
-    gone = execute_batch(conn, [Step(rows.GONE, limit)])[0].rows
+    removed = _remove(connection, ended) if ended else 0
+    gone = execute_batch(connection, [Step(rows.GONE, limit)])[0].rows
     for ticket, hive_id in gone:
         # Whom it kept waiting looks by himself within a second: a place that nobody keeps has not counted for a while.
-        execute_batch(conn, rows.leave_steps(ticket, hive_id))
+        execute_batch(connection, rows.leave_steps(ticket, hive_id))
     return removed + len(gone)
 
 
-def _remove(conn: Connection, ended: list[rows.LeaseRow]) -> int:
+def _remove(connection: Connection, ended: list[rows.LeaseRow]) -> int:
     """Lock the tables, and remove what is still ended there."""
-    execute_batch(conn, rows.guard_steps(row.lease for row in ended))
+    execute_batch(connection, rows.guard_steps(row.lease for row in ended))
     # R3: one of them may have been extended while we waited for its table.
     looks = [Step(rows.STILL_ENDED, {"lease_id": row.lease.lease_id, "number": row.number}) for row in ended]
-    still = rows.lease_rows(execute_batch(conn, looks))
-    execute_batch(conn, [*rows.remove_steps(still), *wake_next(conn, [row.lease for row in still])])
+    still = rows.lease_rows(execute_batch(connection, looks))
+    execute_batch(connection, [*rows.remove_steps(still), *wake_next(connection, [row.lease for row in still])])
     return len(still)

@@ -61,7 +61,7 @@ _EXTEND_MIRROR = (
 )
 
 
-def extend_at_once(conn: Connection, lease: Lease, lasts: int, longest: int) -> int | None:
+def extend_at_once(connection: Connection, lease: Lease, lasts: int, longest: int) -> int | None:
     """Let all objects of a lease last for so many milliseconds from now, and commit.
 
     :param longest: milliseconds that a lease may last from its start.
@@ -70,8 +70,8 @@ def extend_at_once(conn: Connection, lease: Lease, lasts: int, longest: int) -> 
     guards = rows.guard_steps(lease.objects)
     mine = {"lease_id": lease.lease_id, "hash": lease.secret_hash}
     extend = Step(_EXTEND, {**mine, "lasts": lasts, "longest": longest, "objects": len(lease.objects)})
-    ends = finish_batch(conn, [*guards, extend, Step(_EXTEND_MIRROR, mine)])[len(guards)].rows
+    ends = finish_batch(connection, [*guards, extend, Step(_EXTEND_MIRROR, mine)])[len(guards)].rows
     if len(ends) == len(lease.objects):
         return min(int(end) for (end,) in ends)
-    continue_after_commit(conn)
+    continue_after_commit(connection)
     return None

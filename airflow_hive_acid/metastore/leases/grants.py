@@ -102,17 +102,17 @@ class GuardMissingError(HiveAcidError):
     """A table was never leased before; its row has to be made first."""
 
 
-def grab(conn: Connection, request: Request, *, queue: bool) -> Granted | Blocked:
+def grab(connection: Connection, request: Request, *, queue: bool) -> Granted | Blocked:
     """Grant a lease, or take or keep a place in the queue.
 
     :param queue: whether to wait for it, when it cannot be granted now.
     :raises GuardMissingError: when a row to lock is missing; nothing was done.
     """
-    request = with_hive_id(conn, request)
+    request = with_hive_id(connection, request)
     guards = rows.guard_steps(request.objects)
     looks, ticket_steps = look_steps(request), _ticket_steps(request)
     first = [*guards, rows.NEXT_ID, rows.NOW, *ticket_steps, *looks]
-    results = execute_batch(conn, first)
+    results = execute_batch(connection, first)
     if any(not result.rows for result in results[: len(guards)]):
         raise GuardMissingError("a table without a row to lock")
     (next_id,), (now,) = results[len(guards)].rows[0], results[len(guards) + 1].rows[0]
@@ -120,14 +120,14 @@ def grab(conn: Connection, request: Request, *, queue: bool) -> Granted | Blocke
     mine, found = results[behind : behind + len(ticket_steps)], results[behind + len(ticket_steps) :]
     if request.ticket is not None and not _keeps_place(request, mine, now):
         # Nobody waited for us any longer: what we wanted may have been given to somebody behind us. Once more, anew.
-        execute_batch(conn, rows.leave_steps(request.ticket, request.hive_id))
-        return grab(conn, replace(request, ticket=None, hive_id=None), queue=queue)
+        execute_batch(connection, rows.leave_steps(request.ticket, request.hive_id))
+        return grab(connection, replace(request, ticket=None, hive_id=None), queue=queue)
     answer = judge(request, found, now)
     if isinstance(answer, Blocked):
         if not queue:
             return answer
-        return _queue(conn, request, answer, int(next_id), now)
-    _grant(conn, request, answer, int(next_id), now)
+        return _queue(connection, request, answer, int(next_id), now)
+    _grant(connection, request, answer, int(next_id), now)
     return Granted(int(next_id), now, now + request.duration_ms)
 
 
@@ -203,15 +203,15 @@ def next_in_line(waiting: Iterable[rows.Waiter]) -> list[int]:
     return found
 
 
-def wake_next(conn: Connection, objects: Iterable[LeaseObject | HiveLease]) -> list[Step]:
+def wake_next(connection: Connection, objects: Iterable[LeaseObject | HiveLease]) -> list[Step]:
     """The statement that wakes those who may be granted something in these tables now, if anybody waits there.
 
     To be called behind the locks on the tables: whoever comes later finds what is free by himself.
     """
-    if conn.dialect.name != "postgresql":
+    if connection.dialect.name != "postgresql":
         return []
-    found = execute_batch(conn, rows.waiters_steps(objects))
-    return wake_steps(conn, next_in_line(rows.waiter(r) for result in found for r in result.rows))
+    found = execute_batch(connection, rows.waiters_steps(objects))
+    return wake_steps(connection, next_in_line(rows.waiter(r) for result in found for r in result.rows))
 
 
 def utc(ms: int) -> str:
@@ -219,11 +219,11 @@ def utc(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
 
 
-def with_hive_id(conn: Connection, request: Request) -> Request:
+def with_hive_id(connection: Connection, request: Request) -> Request:
     """A request with the lock that stands for it in Hive's queue, which nobody else puts there."""
     if request.ticket is None or not request.mirrored:
         return request
-    found = execute_batch(conn, [Step(rows.MY_HIVE_ID, {"ticket": request.ticket})])[0].rows
+    found = execute_batch(connection, [Step(rows.MY_HIVE_ID, {"ticket": request.ticket})])[0].rows
     return replace(request, hive_id=found[0][0] if found else None)
 
 
@@ -242,7 +242,7 @@ def _keeps_place(request: Request, mine: Sequence[Result], now: int) -> bool:
     return all(len(found.rows) == len(request.objects) for found in locks)
 
 
-def _queue(conn: Connection, request: Request, answer: Blocked, next_id: int, now: int) -> Blocked:
+def _queue(connection: Connection, request: Request, answer: Blocked, next_id: int, now: int) -> Blocked:
     """Take or keep a place in the queue; in Hive's, too, as soon as nothing but Hive's locks is in the way.
 
     Not before: who holds a lease without mirror may be writing through Hive, and must not wait for us there (R6).
@@ -278,11 +278,11 @@ def _queue(conn: Connection, request: Request, answer: Blocked, next_id: int, no
         steps += rows.stay_steps(ticket, request.hive_id, now, until)
     if next_id in (ticket, hive_id):
         steps.append(rows.advance(next_id + 1))
-    finish_batch(conn, steps)
+    finish_batch(connection, steps)
     return replace(answer, ticket=ticket)
 
 
-def _grant(conn: Connection, request: Request, free: Free, lease_id: int, now: int) -> None:
+def _grant(connection: Connection, request: Request, free: Free, lease_id: int, now: int) -> None:
     end, ticket = now + request.duration_ms, request.ticket
     steps = [rows.advance(lease_id + 1), *rows.remove_steps(free.ended)]
     agent = f"hive-acid: lease {lease_id}"
@@ -320,7 +320,7 @@ def _grant(conn: Connection, request: Request, free: Free, lease_id: int, now: i
         steps += rows.leave_steps(ticket, request.hive_id)
     if request.listens:
         steps += unlisten_steps()
-    finish_batch(conn, steps)
+    finish_batch(connection, steps)
 
 
 def _latin(user: str) -> str:

@@ -29,20 +29,20 @@ def held_step(lease: Lease) -> Step:
     return Step(rows.MINE, {"lease_id": lease.lease_id, "hash": lease.secret_hash})
 
 
-def look(conn: Connection, lease: Lease) -> tuple[int, list[rows.LeaseRow]]:
+def look(connection: Connection, lease: Lease) -> tuple[int, list[rows.LeaseRow]]:
     """The database's clock, and the rows of a lease, all of them live.
 
     :raises LeaseEndedError: when it is not held.
     """
-    now, found = execute_batch(conn, [rows.NOW, held_step(lease)])
+    now, found = execute_batch(connection, [rows.NOW, held_step(lease)])
     moment = int(now.rows[0][0])
     return moment, check_held(lease, rows.lease_rows([found]), moment)
 
 
-def lock_and_look(conn: Connection, lease: Lease) -> tuple[int, list[rows.LeaseRow]]:
+def lock_and_look(connection: Connection, lease: Lease) -> tuple[int, list[rows.LeaseRow]]:
     """The same behind the locks on the lease's tables: nobody can change it, or grab what it covers, until the end of
     the transaction (R8)."""
-    *_, now, found = execute_batch(conn, [*rows.guard_steps(lease.objects), rows.NOW, held_step(lease)])
+    *_, now, found = execute_batch(connection, [*rows.guard_steps(lease.objects), rows.NOW, held_step(lease)])
     moment = int(now.rows[0][0])
     return moment, check_held(lease, rows.lease_rows([found]), moment)
 
@@ -52,41 +52,41 @@ def commit_hooks(lease: Lease | None, hooks: CommitHooks) -> CommitHooks:
     if lease is None:
         return hooks
 
-    def locked(conn: Connection) -> None:
-        fence(conn, lease)
+    def locked(connection: Connection) -> None:
+        fence(connection, lease)
 
-    def looked(conn: Connection) -> None:
-        look(conn, lease)
+    def looked(connection: Connection) -> None:
+        look(connection, lease)
 
     return replace(hooks, leases=(*hooks.leases, locked), behind_lock=(*hooks.behind_lock, looked))
 
 
-def fence(conn: Connection, lease: Lease) -> None:
+def fence(connection: Connection, lease: Lease) -> None:
     """Refuse a commit when its lease has ended, and keep it from ending by somebody else's hand meanwhile (R8).
 
     :raises LeaseEndedError: when it has.
     """
-    _, found = lock_and_look(conn, lease)
+    _, found = lock_and_look(connection, lease)
     mirrors = sorted(row.mirror for row in found if row.mirror is not None)
     if mirrors:
         # Nor may the locks be removed by Hive; R3: whether they are there, and the time, is asked behind that wait.
-        execute_batch(conn, [Step(rows.LOCK_MIRROR, {"ext": ext, "int": internal}) for ext, internal in mirrors])
-        look(conn, lease)
+        execute_batch(connection, [Step(rows.LOCK_MIRROR, {"ext": ext, "int": internal}) for ext, internal in mirrors])
+        look(connection, lease)
 
 
-def mirror_of(conn: Connection, lease: Lease) -> Mirror | None:
+def mirror_of(connection: Connection, lease: Lease) -> Mirror | None:
     """The locks that stand for a lease; None when none do.
 
     :raises LeaseEndedError: when it is not held.
     """
-    now, found = look(conn, lease)
+    now, found = look(connection, lease)
     own = {row.mirror for row in found if row.mirror is not None}
     if not own:
         return None
     shared = {row.mirror for row in found if row.mirror is not None and row.lease.lease_type is LeaseType.SHARED}
     others: set[tuple[int, int]] = set()
     for ext, internal in sorted(shared):
-        sharers = rows.lease_rows(execute_batch(conn, [Step(rows.OF_MIRROR, {"ext": ext})]))
+        sharers = rows.lease_rows(execute_batch(connection, [Step(rows.OF_MIRROR, {"ext": ext})]))
         if any(
             row.mirror == (ext, internal) and row.lease.lease_id != lease.lease_id and row.is_live(now)
             for row in sharers

@@ -144,7 +144,7 @@ class Leases:
 
         :raises LeaseEndedError: when it is not; says since when.
         """
-        _, found = self._database.read(lambda conn: look(conn, lease))
+        _, found = self._database.read(lambda connection: look(connection, lease))
         return replace(lease, end_utc=min(row.lease.end_utc for row in found))
 
     def resume_lease(self, token: str) -> Lease:
@@ -154,7 +154,7 @@ class Leases:
         """
         lease_id, secret = parse_token(token)
         bare = Lease(lease_id, secret, (), "", 0, 0, 0)
-        found = [row.lease for row in self._database.read(lambda conn: look(conn, bare))[1]]
+        found = [row.lease for row in self._database.read(lambda connection: look(connection, bare))[1]]
         end = min(row.end_utc for row in found)
         objects = tuple(sorted((_object(row) for row in found), key=lambda each: each.place))
         return Lease(
@@ -176,8 +176,8 @@ class Leases:
             wanted = tuple(replace(o, lease_type=LeaseType.EXCLUSIVE) for o in self.objects(objs))
             steps = [rows.conflict_step(each) for each in wanted]
 
-        def operation(conn: Connection) -> tuple[list[Result], int]:
-            return execute_batch(conn, steps), now_ms(conn)
+        def operation(connection: Connection) -> tuple[list[Result], int]:
+            return execute_batch(connection, steps), now_ms(connection)
 
         found, now = self._database.read(operation)
         live = [row.lease for row in rows.lease_rows(found) if row.is_live(now)]
@@ -200,12 +200,12 @@ class Leases:
         places = self._parts(lease, objs)
         lasts = duration_ms(lease.duration_sec if lease_duration_sec is None else lease_duration_sec, self._longest_ms)
 
-        def operation(conn: Connection) -> int:
-            if conn.dialect.name == "postgresql" and len(places) == len(lease.objects):
-                earliest = extend_at_once(conn, lease, lasts, self._longest_ms)
+        def operation(connection: Connection) -> int:
+            if connection.dialect.name == "postgresql" and len(places) == len(lease.objects):
+                earliest = extend_at_once(connection, lease, lasts, self._longest_ms)
                 if earliest is not None:
                     return earliest
-            now, found = lock_and_look(conn, lease)
+            now, found = lock_and_look(connection, lease)
             end = now + lasts
             for row in found:
                 if end - row.lease.start_utc > self._longest_ms:
@@ -215,7 +215,7 @@ class Leases:
                         "(hive.acid.lease.max.time). Drop it and grab a new one"
                     )
             chosen = [row for row in found if row.lease.place in places and row.lease.end_utc < end]
-            finish_batch(conn, rows.extend_steps(chosen, end))
+            finish_batch(connection, rows.extend_steps(chosen, end))
             ends = {row.lease.place: row.lease.end_utc for row in found}
             return min([*(max(ends[place], end) for place in places), *(e for p, e in ends.items() if p not in places)])
 
@@ -235,17 +235,17 @@ class Leases:
         places = self._parts(lease, objs)
         dropped_before = False
 
-        def operation(conn: Connection) -> None:
+        def operation(connection: Connection) -> None:
             nonlocal dropped_before
             again, dropped_before = dropped_before, True
             try:
-                _, found = lock_and_look(conn, lease)
+                _, found = lock_and_look(connection, lease)
             except LeaseEndedError:
-                if again and not execute_batch(conn, [held_step(lease)])[0].rows:
+                if again and not execute_batch(connection, [held_step(lease)])[0].rows:
                     return  # the answer to an earlier try was lost
                 raise
             gone = [row for row in found if row.lease.place in places]
-            finish_batch(conn, [*rows.remove_steps(gone), *wake_next(conn, [row.lease for row in gone])])
+            finish_batch(connection, [*rows.remove_steps(gone), *wake_next(connection, [row.lease for row in gone])])
 
         self._database.run(operation, hot=True)
         return lease.without([o for o in lease.objects if o.place in places])
@@ -272,24 +272,26 @@ class Leases:
             if not isinstance(text, str) or not text.strip():
                 raise InvalidArgumentsError(f"{name} is empty; a forced drop is recorded with who did it and why")
 
-        def operation(conn: Connection) -> list[HiveLease]:
+        def operation(connection: Connection) -> list[HiveLease]:
             if wanted:
                 tables: list[LeaseObject] = list(wanted)
             else:
-                everything = rows.lease_rows(execute_batch(conn, [Step(rows.ALL)]))
+                everything = rows.lease_rows(execute_batch(connection, [Step(rows.ALL)]))
                 tables = [_object(row.lease) for row in everything]
-            execute_batch(conn, rows.guard_steps(tables))
+            execute_batch(connection, rows.guard_steps(tables))
             # R3: what stands there now is read behind the locks.
             names = sorted({each.table for each in tables})
             steps = [Step(rows.ON_TABLE, {"db": db, "tbl": tbl}) for db, tbl in names]
-            found = [r for r in rows.lease_rows(execute_batch(conn, steps)) if not wanted or covers(wanted, r.lease)]
-            now = now_ms(conn)
+            found = [
+                r for r in rows.lease_rows(execute_batch(connection, steps)) if not wanted or covers(wanted, r.lease)
+            ]
+            now = now_ms(connection)
             if lease_id is not None:
                 found = [row for row in found if row.lease.lease_id == lease_id]
             live = [row.lease for row in found if row.is_live(now)]
             records = [rows.audit_step(lease, info(who), info(why, 4000), now) for lease in live]
-            wake = wake_next(conn, [row.lease for row in found])
-            finish_batch(conn, [*records, *rows.remove_steps(found), *wake])
+            wake = wake_next(connection, [row.lease for row in found])
+            finish_batch(connection, [*records, *rows.remove_steps(found), *wake])
             return live
 
         return self._database.run(operation)
@@ -333,7 +335,7 @@ class Leases:
 
     def _available(self) -> bool:
         """Whether our tables are there: a metastore of an earlier version knows no leases."""
-        return self._database.read(lambda conn: self._database.features(conn).leases)
+        return self._database.read(lambda connection: self._database.features(connection).leases)
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -368,7 +370,7 @@ class Leases:
     def _try_once(self, request: Request, *, queue: bool, again: bool = False) -> Granted | Blocked:
         tried = again
 
-        def operation(conn: Connection) -> Granted | Blocked:
+        def operation(connection: Connection) -> Granted | Blocked:
             nonlocal tried
             again, tried = tried, True
             if again:
@@ -376,11 +378,11 @@ class Leases:
                 tables = sorted({each.table for each in request.objects})
                 of_secret = {"hash": request.secret_hash}
                 looks = [Step(rows.OF_SECRET, {**of_secret, "db": db, "tbl": tbl}) for db, tbl in tables]
-                time_now, *found = execute_batch(conn, [rows.NOW, *looks])
+                time_now, *found = execute_batch(connection, [rows.NOW, *looks])
                 live = [row.lease for row in rows.lease_rows(found) if row.is_live(int(time_now.rows[0][0]))]
                 if {each.place for each in live} >= {each.place for each in request.objects}:
                     return Granted(live[0].lease_id, live[0].start_utc, min(each.end_utc for each in live))
-            return grab(conn, request, queue=queue)
+            return grab(connection, request, queue=queue)
 
         while True:
             try:
@@ -390,11 +392,11 @@ class Leases:
                 self._make_guards(request)
 
     def _make_guards(self, request: Request) -> None:
-        def operation(conn: Connection) -> None:
+        def operation(connection: Connection) -> None:
             for db, tbl in sorted({each.table for each in request.objects}):
                 place = {"db": db, "tbl": tbl}
-                if conn.execute(rows.FIND_GUARD, place).first() is None:
-                    conn.execute(rows.INSERT_GUARD, place)
+                if connection.execute(rows.FIND_GUARD, place).first() is None:
+                    connection.execute(rows.INSERT_GUARD, place)
 
         # A racer may insert first; then there is a row, which is all that is wanted.
         self._database.run(operation, retry_duplicates=True)
@@ -402,9 +404,9 @@ class Leases:
     def _peek(self, request: Request) -> Blocked | None:
         """Look without locking anything, so that those who wait do not disturb those who work; None: it may be free."""
 
-        def operation(conn: Connection) -> Blocked | None:
-            mine = with_hive_id(conn, request)
-            now, *found = execute_batch(conn, [rows.NOW, *look_steps(mine)])
+        def operation(connection: Connection) -> Blocked | None:
+            mine = with_hive_id(connection, request)
+            now, *found = execute_batch(connection, [rows.NOW, *look_steps(mine)])
             answer = judge(mine, found, int(now.rows[0][0]))
             return answer if isinstance(answer, Blocked) else None
 
@@ -417,10 +419,10 @@ class Leases:
         if ticket is None:
             return
 
-        def operation(conn: Connection) -> None:
-            hive_id = with_hive_id(conn, request).hive_id
-            execute_batch(conn, [*rows.guard_steps(request.objects), *rows.leave_steps(ticket, hive_id)])
-            finish_batch(conn, wake_next(conn, request.objects))
+        def operation(connection: Connection) -> None:
+            hive_id = with_hive_id(connection, request).hive_id
+            execute_batch(connection, [*rows.guard_steps(request.objects), *rows.leave_steps(ticket, hive_id)])
+            finish_batch(connection, wake_next(connection, request.objects))
 
         self._database.run(operation, hot=True)
 
@@ -459,7 +461,7 @@ class Leases:
         """Objects under the catalog's names, and those of them that may be several partitions."""
         if not any(each.partition_name for each in wanted):
             return wanted, frozenset()
-        return self._database.read(lambda conn: resolve_objects(conn, wanted))
+        return self._database.read(lambda connection: resolve_objects(connection, wanted))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def resolve_objects(
-    conn: Connection, wanted: Iterable[LeaseObject]
+    connection: Connection, wanted: Iterable[LeaseObject]
 ) -> tuple[tuple[LeaseObject, ...], frozenset[Place]]:
     """Objects with their partitions as the tables' columns have it.
 
@@ -30,11 +30,11 @@ def resolve_objects(
     """
     found = []
     partial = set()
-    columns = functools.cache(functools.partial(partition_keys, conn))
+    columns = functools.cache(functools.partial(partition_keys, connection))
     for each in wanted:
         if each.partition_name:
             table = TableName(*each.table)
-            each = replace(each, partition_name=resolve_by(conn, columns(table), table, each.partition_name))
+            each = replace(each, partition_name=resolve_by(connection, columns(table), table, each.partition_name))
             if not is_whole(columns(table), each.partition_name):
                 partial.add(each.place)
         found.append(each)

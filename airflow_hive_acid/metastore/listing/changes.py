@@ -62,7 +62,7 @@ _EVENTS = (
 )
 
 
-def cleaned_up_to(conn: Connection, table: TableName) -> dict[str, int]:
+def cleaned_up_to(connection: Connection, table: TableName) -> dict[str, int]:
     """By partition name, the largest write id up to which a Cleaner may have removed what was replaced.
 
     Asked by a reader whose txn is open: what is compacted from now on is not cleaned up after before it ends.
@@ -77,12 +77,12 @@ def cleaned_up_to(conn: Connection, table: TableName) -> dict[str, int]:
     ).group_by(c.CC_PARTITION)  # fmt: skip
     found: dict[str, int] = {}
     for statement in (waiting, done):
-        for partition, highest in conn.execute(statement):
+        for partition, highest in connection.execute(statement):
             found[partition or ""] = max(int(highest), found.get(partition or "", 0))
     return found
 
 
-def txns_of(conn: Connection, table: TableName, first: int, last: int) -> dict[int, int]:
+def txns_of(connection: Connection, table: TableName, first: int, last: int) -> dict[int, int]:
     """Txns by write id, of those that are still known; they began in the order of their numbers."""
     if last - first >= MOST_TXNS:
         return {}
@@ -93,10 +93,10 @@ def txns_of(conn: Connection, table: TableName, first: int, last: int) -> dict[i
     completed = select(c.CTC_WRITEID, c.CTC_TXNID).where(
         c.CTC_DATABASE == table.database, c.CTC_TABLE == table.name, c.CTC_WRITEID.between(first, last)
     )
-    return {int(w): int(t) for statement in (completed, known) for w, t in conn.execute(statement)}
+    return {int(w): int(t) for statement in (completed, known) for w, t in connection.execute(statement)}
 
 
-def require_partitions_kept(conn: Connection, features: Features, table: TableName, first: int) -> None:
+def require_partitions_kept(connection: Connection, features: Features, table: TableName, first: int) -> None:
     """Refuse a range in which, or behind which, a partition was dropped, renamed or given another directory.
 
     Of one that was dropped neither rows nor changes are left; the rows of one that was renamed have other values, by no
@@ -104,13 +104,13 @@ def require_partitions_kept(conn: Connection, features: Features, table: TableNa
 
     :raises ChangesNoLongerAvailableError: naming the write ids that were given after it.
     """
-    lost = _last_loss(conn, table, first) if features.notifications else None
+    lost = _last_loss(connection, table, first) if features.notifications else None
     if lost is None:
         return
     following = select(NEXT_WRITE_ID.c.NWI_NEXT).where(
         NEXT_WRITE_ID.c.NWI_DATABASE == table.database, NEXT_WRITE_ID.c.NWI_TABLE == table.name
     )
-    available = int(conn.execute(following).scalar() or 1) if lost.next_write_id is None else lost.next_write_id
+    available = int(connection.execute(following).scalar() or 1) if lost.next_write_id is None else lost.next_write_id
     if first < available:
         raise ChangesNoLongerAvailableError(
             f"the changes of {table} from write id {first} on cannot be told any more: a partition was {lost.what} "
@@ -131,11 +131,11 @@ class _Loss:
     next_write_id: int | None
 
 
-def _last_loss(conn: Connection, table: TableName, first: int) -> _Loss | None:
+def _last_loss(connection: Connection, table: TableName, first: int) -> _Loss | None:
     """Look back in the log, as far as ``first`` was not given yet, and through the table's former names."""
     name, before, given = table, MAX_ID, None
     while True:
-        rows = conn.execute(_EVENTS, {"db": name.database, "tbl": name.name, "before": before}).all()
+        rows = connection.execute(_EVENTS, {"db": name.database, "tbl": name.name, "before": before}).all()
         for row in rows:
             event, before = LoggedEvent(*row), row[0]
             if event.type == EventType.DROP_PARTITION.value:

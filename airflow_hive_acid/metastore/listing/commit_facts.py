@@ -87,7 +87,7 @@ _MAYBE = sa.union(
 
 
 def read_facts(
-    conn: Connection,
+    connection: Connection,
     features: Features,
     txn_ids: Sequence[int],
     allocated: Mapping[Written, int],
@@ -102,22 +102,22 @@ def read_facts(
     write_ids = dict(allocated)
     for statement in (_WRITE_IDS, *((_WRITE_IDS_OF_COMPONENTS,) if late else ())):
         told = {txn_id for txn_id, _ in write_ids}
-        write_ids |= _write_ids(conn, statement, [txn_id for txn_id in txn_ids if txn_id not in told])
+        write_ids |= _write_ids(connection, statement, [txn_id for txn_id in txn_ids if txn_id not in told])
     components: dict[Written, list[Component]] = defaultdict(list)
     changes: dict[Written, list[str]] = defaultdict(list)
     for table, ids in _by_table(write_ids).items():
         named = {"db": table.database, "tbl": table.name}
         for part in chunks(ids):
-            completed = conn.execute(_COMPONENTS, {**named, "ids": part}).all()
-            changed_rows = conn.execute(_CHANGES, {**named, "ids": part}).all()
-            names = catalog_names(conn, table, [row[1] for row in (*completed, *changed_rows) if row[1]])
+            completed = connection.execute(_COMPONENTS, {**named, "ids": part}).all()
+            changed_rows = connection.execute(_CHANGES, {**named, "ids": part}).all()
+            names = catalog_names(connection, table, [row[1] for row in (*completed, *changed_rows) if row[1]])
             for txn_id, partition, changed in completed:
                 components[txn_id, table].append(Component(names.get(partition, ""), changed == "Y"))
             # A write set of ours holds a name that needs escapes under both of its spellings.
             for txn_id, partition, letter in sorted({(t, names.get(p, ""), letter) for t, p, letter in changed_rows}):
                 if letter in _CHANGING:
                     changes[txn_id, table].append(partition)
-    volumes = _volumes(conn, txn_ids) if features.extensions else {}
+    volumes = _volumes(connection, txn_ids) if features.extensions else {}
     # Of ours it is known when they wrote nothing.
     unwritten = {
         key: write_id
@@ -128,28 +128,30 @@ def read_facts(
         write_ids=write_ids,
         components=components,
         changes=changes,
-        maybe={key: _maybe(conn, key, write_id) for key, write_id in write_ids.items() if late and key in components},
+        maybe={
+            key: _maybe(connection, key, write_id) for key, write_id in write_ids.items() if late and key in components
+        },
         volumes=volumes,
-        tidied=frozenset(key for key, write_id in unwritten.items() if _is_tidied(conn, key, write_id)),
-        owners=_owners(conn, {txn_id for txn_id, _ in write_ids}),
+        tidied=frozenset(key for key, write_id in unwritten.items() if _is_tidied(connection, key, write_id)),
+        owners=_owners(connection, {txn_id for txn_id, _ in write_ids}),
     )
 
 
-def commits_of_txns(conn: Connection, features: Features, txn_ids: Sequence[int], time: int) -> list[TableCommit]:
+def commits_of_txns(connection: Connection, features: Features, txn_ids: Sequence[int], time: int) -> list[TableCommit]:
     """What txns have committed, as the log tells it, without the log.
 
     :param time: when, seconds since 1970.
     """
-    facts = read_facts(conn, features, txn_ids, {})
+    facts = read_facts(connection, features, txn_ids, {})
     found = (commit_of(txn_id, table, facts, time) for txn_id, table in sorted(facts.write_ids))
     return [commit for commit in found if commit is not None]
 
 
-def _write_ids(conn: Connection, statement: sa.Select[Any], txn_ids: Sequence[int]) -> dict[Written, int]:
+def _write_ids(connection: Connection, statement: sa.Select[Any], txn_ids: Sequence[int]) -> dict[Written, int]:
     return {
         (txn_id, TableName(database, name)): write_id
         for part in chunks(txn_ids)
-        for txn_id, database, name, write_id in conn.execute(statement, {"ids": part})
+        for txn_id, database, name, write_id in connection.execute(statement, {"ids": part})
     }
 
 
@@ -160,32 +162,32 @@ def _by_table(keys: Iterable[Written]) -> dict[TableName, list[int]]:
     return found
 
 
-def _is_tidied(conn: Connection, key: Written, write_id: int) -> bool:
+def _is_tidied(connection: Connection, key: Written, write_id: int) -> bool:
     txn_id, table = key
     values = {"db": table.database, "tbl": table.name, "txn_id": txn_id, "write_id": write_id}
-    return bool(conn.execute(_TIDIED, values).scalar())
+    return bool(connection.execute(_TIDIED, values).scalar())
 
 
-def _maybe(conn: Connection, key: Written, write_id: int) -> frozenset[str]:
+def _maybe(connection: Connection, key: Written, write_id: int) -> frozenset[str]:
     txn_id, table = key
     values = {"db": table.database, "tbl": table.name, "txn_id": txn_id, "write_id": write_id}
-    stored = [name for name in conn.execute(_MAYBE, values).scalars() if name]
-    return frozenset(catalog_names(conn, table, stored).values())
+    stored = [name for name in connection.execute(_MAYBE, values).scalars() if name]
+    return frozenset(catalog_names(connection, table, stored).values())
 
 
-def _owners(conn: Connection, txn_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+def _owners(connection: Connection, txn_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:
     return {
         txn_id: (user, agent)
         for part in chunks(sorted(txn_ids))
-        for txn_id, user, agent in conn.execute(_OWNERS, {"ids": part})
+        for txn_id, user, agent in connection.execute(_OWNERS, {"ids": part})
     }
 
 
-def _volumes(conn: Connection, txn_ids: Sequence[int]) -> dict[Written, Volume]:
+def _volumes(connection: Connection, txn_ids: Sequence[int]) -> dict[Written, Volume]:
     last = {
         (txn_id, TableName(database, name), statement): manifest
         for part in chunks(txn_ids)
-        for txn_id, database, name, statement, manifest in conn.execute(_JOBS, {"ids": part})
+        for txn_id, database, name, statement, manifest in connection.execute(_JOBS, {"ids": part})
     }
     found: dict[Written, Volume] = {}
     for (txn_id, table, _), manifest in last.items():

@@ -156,9 +156,9 @@ class CommitLog:
             known = {(t, table): w for t in ids for table, w in self._allocated.get(t, {}).items()}
         oldest = min(event.time for event in txns.values())
 
-        def read(conn: Connection) -> tuple[CommitFacts, bool]:
-            late = oldest < now_ms(conn) // 1000 - _SETTLED_SECONDS
-            return read_facts(conn, database.features(conn), ids, known, late=late), late
+        def read(connection: Connection) -> tuple[CommitFacts, bool]:
+            late = oldest < now_ms(connection) // 1000 - _SETTLED_SECONDS
+            return read_facts(connection, database.features(connection), ids, known, late=late), late
 
         return database.read(read)
 
@@ -182,8 +182,8 @@ class CommitLog:
                 self._allocated.popitem(last=False)
 
 
-def _earlier(conn: Connection, values: Mapping[str, int]) -> Sequence[Any]:
-    return conn.execute(_EARLIER, values).all()
+def _earlier(connection: Connection, values: Mapping[str, int]) -> Sequence[Any]:
+    return connection.execute(_EARLIER, values).all()
 
 
 def gaps(after: int, event_ids: Iterable[int]) -> tuple[Missed, ...]:

@@ -79,7 +79,7 @@ class Drop:
         return describe_place((self.database, self.table, self.partition))
 
 
-def leases_page(conn: Connection, wanted: LeasesWanted, part: Slice) -> Page[LeaseRow]:
+def leases_page(connection: Connection, wanted: LeasesWanted, part: Slice) -> Page[LeaseRow]:
     """Leases that are held now, in the order in which they were granted."""
     statement: sa.Select[Any] = select(*COLUMNS).where(L.END_UTC > clock_ms(), _THERE.element == 1)
     statement = _restricted(
@@ -90,10 +90,10 @@ def leases_page(conn: Connection, wanted: LeasesWanted, part: Slice) -> Page[Lea
         (L.LEASE_TYPE, None if wanted.type is None else wanted.type.value),
     )
     keys = (Key(L.LEASE_ID), Key(L.LEASE_NUMBER))
-    return fetch(conn, statement, keys, part, lease_row, lambda row: (row.lease.lease_id, row.number))
+    return fetch(connection, statement, keys, part, lease_row, lambda row: (row.lease.lease_id, row.number))
 
 
-def waiters_page(conn: Connection, database: str | None, table: str | None, part: Slice) -> Page[Waiter]:
+def waiters_page(connection: Connection, database: str | None, table: str | None, part: Slice) -> Page[Waiter]:
     """Who waits for a lease, the first in line first."""
     statement: sa.Select[Any] = select(
         Q.HLQ_TICKET, Q.HLQ_NUMBER, Q.HLQ_DATABASE, Q.HLQ_TABLE, Q.HLQ_PARTITION, Q.HLQ_TYPE, Q.HLQ_USER, Q.HLQ_SINCE,
@@ -101,10 +101,10 @@ def waiters_page(conn: Connection, database: str | None, table: str | None, part
     ).where(Q.HLQ_ALIVE_UNTIL > clock_ms())  # fmt: skip
     statement = _restricted(statement, (Q.HLQ_DATABASE, _lower(database)), (Q.HLQ_TABLE, _lower(table)))
     keys = (Key(Q.HLQ_TICKET), Key(Q.HLQ_NUMBER))
-    return fetch(conn, statement, keys, part, _waiter, lambda w: (w.ticket, w.number))
+    return fetch(connection, statement, keys, part, _waiter, lambda w: (w.ticket, w.number))
 
 
-def drops_page(conn: Connection, part: Slice, lease_id: int | None = None) -> Page[Drop]:
+def drops_page(connection: Connection, part: Slice, lease_id: int | None = None) -> Page[Drop]:
     """Leases that were dropped by force, the latest first."""
     statement: sa.Select[Any] = select(
         A.HLA_ID, A.HLA_TIME, A.HLA_WHO, A.HLA_WHY, A.HLA_LEASE_ID, A.HLA_USER, A.HLA_DATABASE, A.HLA_TABLE,
@@ -112,25 +112,25 @@ def drops_page(conn: Connection, part: Slice, lease_id: int | None = None) -> Pa
     )  # fmt: skip
     statement = _restricted(statement, (A.HLA_LEASE_ID, lease_id))
     return fetch(
-        conn, statement, (Key(A.HLA_ID, True),), part, _drop,
+        connection, statement, (Key(A.HLA_ID, True),), part, _drop,
         lambda drop: (drop.id,),
     )  # fmt: skip
 
 
-def rows_of_lease(conn: Connection, lease_id: int) -> list[LeaseRow]:
+def rows_of_lease(connection: Connection, lease_id: int) -> list[LeaseRow]:
     """What a lease is on, ended or not."""
     statement = select(*COLUMNS).where(L.LEASE_ID == lease_id).order_by(L.LEASE_NUMBER)
-    return [lease_row(row) for row in conn.execute(statement)]
+    return [lease_row(row) for row in connection.execute(statement)]
 
 
-def lease_of_lock(conn: Connection, lock_id: int, features: Features) -> str | None:
+def lease_of_lock(connection: Connection, lock_id: int, features: Features) -> str | None:
     """What a lock of Hive's stands for, if it is one of ours for a lease (R7): ``lease 5`` or a place in the line."""
     if not features.leases:
         return None
-    lease = conn.execute(select(L.LEASE_ID).where(L.MIRROR_EXT_ID == lock_id).limit(1)).scalar()
+    lease = connection.execute(select(L.LEASE_ID).where(L.MIRROR_EXT_ID == lock_id).limit(1)).scalar()
     if lease is not None:
         return f"lease {lease}"
-    ticket = conn.execute(select(Q.HLQ_TICKET).where(Q.HLQ_HIVE_ID == lock_id).limit(1)).scalar()
+    ticket = connection.execute(select(Q.HLQ_TICKET).where(Q.HLQ_HIVE_ID == lock_id).limit(1)).scalar()
     return None if ticket is None else f"place {ticket} in the line for a lease"
 
 

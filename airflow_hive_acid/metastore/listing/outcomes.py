@@ -56,37 +56,39 @@ class Mark:
     pending: tuple[int, ...] = ()
 
 
-def txn_rows(conn: Connection, txn_ids: Sequence[int]) -> list[TxnRow]:
+def txn_rows(connection: Connection, txn_ids: Sequence[int]) -> list[TxnRow]:
     """Txns that are still listed, whatever became of them."""
-    return [txn_row(row) for row in conn.execute(_TXNS_OF, {"ids": list(txn_ids)})]
+    return [txn_row(row) for row in connection.execute(_TXNS_OF, {"ids": list(txn_ids)})]
 
 
-def committed_of(conn: Connection, txn_ids: Sequence[int]) -> set[int]:
+def committed_of(connection: Connection, txn_ids: Sequence[int]) -> set[int]:
     """Those of the txns whose writes show that they were committed."""
-    return set(conn.execute(_COMMITTED_OF, {"ids": list(txn_ids)}).scalars())
+    return set(connection.execute(_COMMITTED_OF, {"ids": list(txn_ids)}).scalars())
 
 
-def highest_txn_id(conn: Connection) -> int:
+def highest_txn_id(connection: Connection) -> int:
     """Largest txn id that was given; its row is never removed."""
-    return int(conn.execute(_HIGHEST).scalar_one())
+    return int(connection.execute(_HIGHEST).scalar_one())
 
 
-def open_writers(conn: Connection, table: TableName) -> list[tuple[int, TxnRow]]:
+def open_writers(connection: Connection, table: TableName) -> list[tuple[int, TxnRow]]:
     """Write ids of a table whose txns are open, with their txns, in order."""
-    found = conn.execute(_WRITERS, {"db": table.database, "tbl": table.name}).all()
+    found = connection.execute(_WRITERS, {"db": table.database, "tbl": table.name}).all()
     return sorted(((row[-1], txn_row(row)) for row in found), key=lambda pair: pair[0])
 
 
-def mark_of(conn: Connection, table: TableName) -> Mark:
+def mark_of(connection: Connection, table: TableName) -> Mark:
     """Where a table stands now."""
     # The writers first: what ends between the two looks is pending, and is found as committed later.
-    writers = open_writers(conn, table)
-    highest = conn.execute(_NEXT, {"db": table.database, "tbl": table.name}).scalar()
+    writers = open_writers(connection, table)
+    highest = connection.execute(_NEXT, {"db": table.database, "tbl": table.name}).scalar()
     write_id = 0 if highest is None else int(highest) - 1
     return Mark(write_id, tuple(w for w, _ in writers if w <= write_id))
 
 
-def commits_since(conn: Connection, table: TableName, partition: str | None, mark: Mark) -> list[tuple[int, int, str]]:
+def commits_since(
+    connection: Connection, table: TableName, partition: str | None, mark: Mark
+) -> list[tuple[int, int, str]]:
     """What was committed to a table since a mark, as long as the Cleaner or a Hive has not tidied it up.
 
     :param partition: resolved partition name, of all partition columns or of some; None for all of the table.
@@ -94,6 +96,6 @@ def commits_since(conn: Connection, table: TableName, partition: str | None, mar
     """
     statement = _COMMITS if partition is None else _COMMITS.where(within(_C.CTC_PARTITION, partition))
     values = {"db": table.database, "tbl": table.name, "after": mark.write_id, "pending": list(mark.pending)}
-    found = conn.execute(statement, values).all()
-    names = catalog_names(conn, table, [row[2] for row in found if row[2]])
+    found = connection.execute(statement, values).all()
+    names = catalog_names(connection, table, [row[2] for row in found if row[2]])
     return [(row[0], row[1], names.get(row[2], "")) for row in found]

@@ -91,7 +91,7 @@ def behind(keys: Sequence[Key], after: Sequence[Any]) -> sa.ColumnElement[bool]:
 
 
 def fetch(
-    conn: Connection,
+    connection: Connection,
     statement: sa.Select[Any],
     keys: Sequence[Key],
     part: Slice,
@@ -105,15 +105,15 @@ def fetch(
     """
     wanted = statement if part.after is None else statement.where(behind(keys, part.after))
     order = [key.column.desc() if key.descends else key.column.asc() for key in keys]
-    rows = conn.execute(wanted.order_by(None).order_by(*order).limit(part.limit + 1)).all()
+    rows = connection.execute(wanted.order_by(None).order_by(*order).limit(part.limit + 1)).all()
     items = tuple(make(row) for row in rows[: part.limit])
     after = key_of(items[-1]) if len(rows) > part.limit else None
-    return Page(items, after, count(conn, statement) if part.after is None else None, now_ms(conn))
+    return Page(items, after, count(connection, statement) if part.after is None else None, now_ms(connection))
 
 
-def count(conn: Connection, statement: sa.Select[Any]) -> int:
+def count(connection: Connection, statement: sa.Select[Any]) -> int:
     """How many rows a statement finds."""
-    return int(conn.execute(select(func.count()).select_from(statement.order_by(None).subquery())).scalar_one())
+    return int(connection.execute(select(func.count()).select_from(statement.order_by(None).subquery())).scalar_one())
 
 
 # --- txns -----------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class TxnsWanted:
     min_age_ms: int | None = None
 
 
-def txns_page(conn: Connection, wanted: TxnsWanted, part: Slice, *, newest_first: bool = False) -> Page[TxnRow]:
+def txns_page(connection: Connection, wanted: TxnsWanted, part: Slice, *, newest_first: bool = False) -> Page[TxnRow]:
     """Txns by their ids; committed ones as far as the metastore still lists them."""
     statement = SHOW_TXNS.where(_T.TXN_ID > 0, _T.TXN_STATE.in_([state.value for state in wanted.states]))
     if wanted.user is not None:
@@ -150,21 +150,23 @@ def txns_page(conn: Connection, wanted: TxnsWanted, part: Slice, *, newest_first
                 places.append(column == name.lower())
         statement = statement.where(exists().where(*places))
     if wanted.min_age_ms is not None:
-        statement = statement.where(_T.TXN_STARTED <= now_ms(conn) - wanted.min_age_ms)
-    return fetch(conn, statement, (Key(_T.TXN_ID, newest_first),), part, txn_row, lambda txn: (txn.txn_id,))
+        statement = statement.where(_T.TXN_STARTED <= now_ms(connection) - wanted.min_age_ms)
+    return fetch(connection, statement, (Key(_T.TXN_ID, newest_first),), part, txn_row, lambda txn: (txn.txn_id,))
 
 
-def find_txn(conn: Connection, txn_id: int) -> TxnRow | None:
+def find_txn(connection: Connection, txn_id: int) -> TxnRow | None:
     """A txn that the metastore still lists."""
-    row = conn.execute(SHOW_TXNS.where(_T.TXN_ID == txn_id, _T.TXN_ID > 0)).first()
+    row = connection.execute(SHOW_TXNS.where(_T.TXN_ID == txn_id, _T.TXN_ID > 0)).first()
     return None if row is None else txn_row(row)
 
 
-def components_of(conn: Connection, txn_id: int, limit: int) -> list[tuple[str, str | None, str | None, str, int]]:
+def components_of(
+    connection: Connection, txn_id: int, limit: int
+) -> list[tuple[str, str | None, str | None, str, int]]:
     """What a txn has written so far: database, table, partition, operation's letter and write id."""
     columns = (_TC.TC_DATABASE, _TC.TC_TABLE, _TC.TC_PARTITION, _TC.TC_OPERATION_TYPE, _TC.TC_WRITEID)
     statement = select(*columns).where(_TC.TC_TXNID == txn_id).order_by(*columns[:4]).limit(limit)
-    return [(r[0], r[1], r[2], r[3], r[4]) for r in conn.execute(statement)]
+    return [(r[0], r[1], r[2], r[3], r[4]) for r in connection.execute(statement)]
 
 
 def _of_dag(dag_id: str) -> sa.ColumnElement[bool]:
@@ -195,7 +197,7 @@ class LocksWanted:
     user: str | None = None
 
 
-def locks_page(conn: Connection, wanted: LocksWanted, part: Slice) -> Page[LockRow]:
+def locks_page(connection: Connection, wanted: LocksWanted, part: Slice) -> Page[LockRow]:
     """Locks by their ids: in the order in which they were asked for."""
     statement = SHOW_LOCKS
     for column, value in (
@@ -210,10 +212,10 @@ def locks_page(conn: Connection, wanted: LocksWanted, part: Slice) -> Page[LockR
         if value is not None:
             statement = statement.where(column == value)
     if wanted.partition is not None:
-        named = resolve_filter(conn, wanted.database, wanted.table, wanted.partition)
+        named = resolve_filter(connection, wanted.database, wanted.table, wanted.partition)
         statement = statement.where(within(_H.HL_PARTITION, named, in_locks))
     keys = (Key(_H.HL_LOCK_EXT_ID), Key(_H.HL_LOCK_INT_ID))
-    return fetch(conn, statement, keys, part, lock_row, lambda lock: (lock.lock_id, lock.internal_id))
+    return fetch(connection, statement, keys, part, lock_row, lambda lock: (lock.lock_id, lock.internal_id))
 
 
 # --- compactions ----------------------------------------------------------------------------------------------------
@@ -232,9 +234,9 @@ class CompactionsWanted(CompactionFilter):
 _HALVES = {True: (COMPACTION_QUEUE, "CQ"), False: (COMPLETED_COMPACTIONS, "CC")}
 
 
-def compactions_page(conn: Connection, wanted: CompactionsWanted, part: Slice) -> Page[Compaction]:
+def compactions_page(connection: Connection, wanted: CompactionsWanted, part: Slice) -> Page[Compaction]:
     """Queue and history as one list, the newest request first."""
-    pages = [_half(conn, queued, wanted, part) for queued in _HALVES if wanted.queued in (None, queued)]
+    pages = [_half(connection, queued, wanted, part) for queued in _HALVES if wanted.queued in (None, queued)]
     merged = list(heapq.merge(*(page.items for page in pages), key=lambda c: c.id, reverse=True))
     more = len(merged) > part.limit or any(page.after is not None for page in pages)
     items = tuple(merged[: part.limit])
@@ -242,16 +244,16 @@ def compactions_page(conn: Connection, wanted: CompactionsWanted, part: Slice) -
     return Page(items, (items[-1].id,) if more else None, sum(totals) if totals else None, pages[0].now)
 
 
-def find_compaction(conn: Connection, compaction_id: int) -> Compaction | None:
+def find_compaction(connection: Connection, compaction_id: int) -> Compaction | None:
     """A compaction in the queue or in the history."""
     for queued, (table, prefix) in _HALVES.items():
-        row = conn.execute(select(table).where(table.c[f"{prefix}_ID"] == compaction_id)).mappings().first()
+        row = connection.execute(select(table).where(table.c[f"{prefix}_ID"] == compaction_id)).mappings().first()
         if row is not None:
             return _compaction(row, queued, prefix)
     return None
 
 
-def newest_compactions(conn: Connection, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Compaction]:
+def newest_compactions(connection: Connection, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Compaction]:
     """The last finished compaction of each table, of whichever partition, by database and table."""
     if not places:
         return {}
@@ -259,21 +261,21 @@ def newest_compactions(conn: Connection, places: Sequence[tuple[str, str]]) -> d
     real = c.CC_TYPE != CompactionType.ABORT_TXN_CLEANUP.value
     place = sa.tuple_(c.CC_DATABASE, c.CC_TABLE)
     newest = select(func.max(c.CC_ID)).where(place.in_(list(places)), real).group_by(c.CC_DATABASE, c.CC_TABLE)
-    ids = list(conn.execute(newest).scalars())
-    rows = conn.execute(select(COMPLETED_COMPACTIONS).where(c.CC_ID.in_(ids))).mappings()
+    ids = list(connection.execute(newest).scalars())
+    rows = connection.execute(select(COMPLETED_COMPACTIONS).where(c.CC_ID.in_(ids))).mappings()
     found = [_compaction(row, False, "CC") for row in rows]
     return {(one.resource.database, one.resource.table): one for one in found}
 
 
-def _half(conn: Connection, queued: bool, wanted: CompactionsWanted, part: Slice) -> Page[Compaction]:
+def _half(connection: Connection, queued: bool, wanted: CompactionsWanted, part: Slice) -> Page[Compaction]:
     table, prefix = _HALVES[queued]
 
     def column(name: str) -> sa.ColumnElement[Any]:
         return table.c[f"{prefix}_{name}"]
 
-    statement = select(table).where(*compaction_conditions(conn, wanted, column))
+    statement = select(table).where(*compaction_conditions(connection, wanted, column))
     return fetch(
-        conn, statement, (Key(column("ID"), True),), part,
+        connection, statement, (Key(column("ID"), True),), part,
         lambda row: _compaction(row._mapping, queued, prefix), lambda found: (found.id,),
     )  # fmt: skip
 
@@ -299,7 +301,7 @@ class Duration:
 
 
 def durations(
-    conn: Connection, since: int, bucket_ms: int, database: str | None = None, table: str | None = None
+    connection: Connection, since: int, bucket_ms: int, database: str | None = None, table: str | None = None
 ) -> list[Duration]:
     """What the history says about durations, the earliest first.
 
@@ -322,7 +324,7 @@ def durations(
             int(row[0]), CompactionType(row[1]), CompactionState(row[2]), int(row[3]),
             None if row[4] is None else round(row[4]), None if row[5] is None else int(row[5]),
         )
-        for row in conn.execute(statement)
+        for row in connection.execute(statement)
     ]  # fmt: skip
 
 
@@ -336,7 +338,7 @@ class QueueCount:
     oldest: int | None
 
 
-def queue_counts(conn: Connection) -> list[QueueCount]:
+def queue_counts(connection: Connection) -> list[QueueCount]:
     """How full the queue is."""
     c = COMPACTION_QUEUE.c
     pool = func.coalesce(c.CQ_POOL_NAME, DEFAULT_POOL).label("pool")
@@ -346,10 +348,10 @@ def queue_counts(conn: Connection) -> list[QueueCount]:
         .group_by(pool, c.CQ_STATE)
         .order_by(pool, c.CQ_STATE)
     )
-    return [QueueCount(row[0], CompactionState(row[1]), int(row[2]), row[3]) for row in conn.execute(statement)]
+    return [QueueCount(row[0], CompactionState(row[1]), int(row[2]), row[3]) for row in connection.execute(statement)]
 
 
-def oldest_to_clean(conn: Connection) -> Compaction | None:
+def oldest_to_clean(connection: Connection) -> Compaction | None:
     """The finished compaction that the Cleaner has left lying for longest."""
     c = COMPACTION_QUEUE.c
     statement = (
@@ -358,5 +360,5 @@ def oldest_to_clean(conn: Connection) -> Compaction | None:
         .order_by(func.coalesce(c.CQ_COMMIT_TIME, c.CQ_ENQUEUE_TIME, 0), c.CQ_ID)
         .limit(1)
     )
-    row = conn.execute(statement).mappings().first()
+    row = connection.execute(statement).mappings().first()
     return None if row is None else _compaction(row, True, "CQ")

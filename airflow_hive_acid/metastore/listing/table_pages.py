@@ -115,7 +115,7 @@ class PartitionRow:
         return self.measured.measure.bytes if self.measured else _number(self.properties.get("totalSize"))
 
 
-def tables_page(conn: Connection, features: Features, wanted: TablesWanted, part: Slice) -> Page[TableRow]:
+def tables_page(connection: Connection, features: Features, wanted: TablesWanted, part: Slice) -> Page[TableRow]:
     """Tables by name, or those with the most deltas, bytes or deletes first."""
     # Without our table (an older schema) nothing was measured.
     newest = (NEWEST_BY_TABLE if features.measures else _no_measures()).subquery("newest")
@@ -157,14 +157,14 @@ def tables_page(conn: Connection, features: Features, wanted: TablesWanted, part
     if wanted.order == "name":
         keys = keys[1:]
     page = fetch(
-        conn, statement, keys, part, make,
+        connection, statement, keys, part, make,
         lambda row: (row.database, row.table) if wanted.order == "name" else (row.rank, row.database, row.table),
     )  # fmt: skip
-    return _completed(conn, page, ids)
+    return _completed(connection, page, ids)
 
 
 def partitions_page(
-    conn: Connection, features: Features, database: str, table: str, name: str | None, part: Slice
+    connection: Connection, features: Features, database: str, table: str, name: str | None, part: Slice
 ) -> Page[PartitionRow]:
     """The partitions of a table by name.
 
@@ -179,11 +179,11 @@ def partitions_page(
     )
     if name is not None:
         statement = statement.where(p.PART_NAME.contains(name, autoescape=True))
-    page = fetch(conn, statement, (Key(p.PART_NAME),), part, lambda r: (r[0], r[1]), lambda item: (item[1],))
+    page = fetch(connection, statement, (Key(p.PART_NAME),), part, lambda r: (r[0], r[1]), lambda item: (item[1],))
     resources = [Resource(database.lower(), table.lower(), item[1]) for item in page.items]
-    measured = read_newest(conn, resources) if features.measures else {}
-    decided = read_newest_decisions(conn, resources) if features.decisions else {}
-    known = _parameters(conn, PARTITION_PARAMS, PARTITION_PARAMS.c.PART_ID, [item[0] for item in page.items])
+    measured = read_newest(connection, resources) if features.measures else {}
+    decided = read_newest_decisions(connection, resources) if features.decisions else {}
+    known = _parameters(connection, PARTITION_PARAMS, PARTITION_PARAMS.c.PART_ID, [item[0] for item in page.items])
     rows = tuple(
         PartitionRow(item[1], known.get(item[0], {}), measured.get(resource), decided.get(resource))
         for item, resource in zip(page.items, resources, strict=True)
@@ -191,10 +191,10 @@ def partitions_page(
     return Page(rows, page.after, page.total, page.now)
 
 
-def _completed(conn: Connection, page: Page[TableRow], ids: dict[tuple[str, str], int]) -> Page[TableRow]:
+def _completed(connection: Connection, page: Page[TableRow], ids: dict[tuple[str, str], int]) -> Page[TableRow]:
     """The rows with what is read for a page at once."""
-    known = _parameters(conn, TABLE_PARAMS, _P.TBL_ID, [ids[(row.database, row.table)] for row in page.items])
-    ended = newest_compactions(conn, [(row.database, row.table) for row in page.items])
+    known = _parameters(connection, TABLE_PARAMS, _P.TBL_ID, [ids[(row.database, row.table)] for row in page.items])
+    ended = newest_compactions(connection, [(row.database, row.table) for row in page.items])
     rows = tuple(
         TableRow(
             row.database, row.table, row.type, row.owner, row.partitioned,
@@ -207,14 +207,14 @@ def _completed(conn: Connection, page: Page[TableRow], ids: dict[tuple[str, str]
 
 
 def _parameters(
-    conn: Connection, table: sa.Table, owner: sa.ColumnElement[int], ids: Sequence[int]
+    connection: Connection, table: sa.Table, owner: sa.ColumnElement[int], ids: Sequence[int]
 ) -> dict[int, dict[str, str]]:
     found: dict[int, dict[str, str]] = {}
     for some in chunks(ids):
         statement = select(owner, table.c.PARAM_KEY, table.c.PARAM_VALUE).where(
             owner.in_(list(some)), table.c.PARAM_KEY.in_(_SHOWN_PARAMETERS)
         )
-        for row in conn.execute(statement):
+        for row in connection.execute(statement):
             found.setdefault(row[0], {})[row[1]] = row[2] or ""
     return found
 

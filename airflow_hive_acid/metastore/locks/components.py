@@ -92,7 +92,11 @@ def component_steps(txn_id: int, components: Sequence[LockComponent]) -> list[St
 
 
 def add_partitions(
-    conn: Connection, txn_id: int, table: TableName, partitions: Sequence[str], operation: Operation = Operation.UPDATE
+    connection: Connection,
+    txn_id: int,
+    table: TableName,
+    partitions: Sequence[str],
+    operation: Operation = Operation.UPDATE,
 ) -> None:
     """Replace the table's row by one per partition written (addDynamicPartitions); the txn's row must be locked.
 
@@ -105,20 +109,20 @@ def add_partitions(
         )
     of_table = {"txn_id": txn_id, "db": table.database, "tbl": table.name}
     names = list(dict.fromkeys(canonical_partition(p) for p in partitions))
-    _require_partitions_of(conn, table, names)
-    known = {(row[0], row[1]) for row in conn.execute(_NAMED, of_table)}
+    _require_partitions_of(connection, table, names)
+    known = {(row[0], row[1]) for row in connection.execute(_NAMED, of_table)}
     steps = [
         Step(_INSERT, {**of_table, "part": name, "operation": letter}) for name in names if (name, letter) not in known
     ]
-    execute_batch(conn, [*steps, Step(_DELETE_TABLE_ROW, of_table)])
+    execute_batch(connection, [*steps, Step(_DELETE_TABLE_ROW, of_table)])
 
 
-def _require_partitions_of(conn: Connection, table: TableName, names: Sequence[str]) -> None:
+def _require_partitions_of(connection: Connection, table: TableName, names: Sequence[str]) -> None:
     """Where the catalog knows the table, its partitions must be named by its columns.
 
     :raises InvalidArgumentsError: names table, columns and the partition.
     """
-    found = conn.execute(_PARTITION_COLUMNS, {"db": table.database, "tbl": table.name}).all() if names else []
+    found = connection.execute(_PARTITION_COLUMNS, {"db": table.database, "tbl": table.name}).all() if names else []
     if not found:
         return  # Tables need not be in the catalog.
     columns = [row[0] for row in found if row[0] is not None]

@@ -46,7 +46,7 @@ class Mirror:
 
 
 def blocking_under_lease(
-    conn: Connection, wanted: Sequence[Lock], below: int, mirror: Mirror
+    connection: Connection, wanted: Sequence[Lock], below: int, mirror: Mirror
 ) -> tuple[Lock, Lock] | None:
     """The first lock with a smaller id that a request under a lease waits for, with that request; None: grant it.
 
@@ -60,7 +60,7 @@ def blocking_under_lease(
         elif database not in whole:
             steps.append(Step(_ON_TABLE, {"db": database, "tbl": table, "lock_id": below}))
     queue: dict[Lock, bool] = {}
-    for result in execute_batch(conn, steps):
+    for result in execute_batch(connection, steps):
         for r in result.rows:
             queue[lock_of(r)] = r[7] == LockState.WAITING.value
     return first_conflict(wanted, in_the_way(queue.items(), mirror))

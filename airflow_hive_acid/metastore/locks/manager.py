@@ -101,7 +101,7 @@ _ANY_ID = 2**63 - 1
 
 
 def enqueue(
-    conn: Connection, request: LockRequest, *, finish: bool = True, mirror: Mirror | None = None
+    connection: Connection, request: LockRequest, *, finish: bool = True, mirror: Mirror | None = None
 ) -> LockResponse:
     """Put a request into the queue and grant it if nothing is in its way (Hive's lock()).
 
@@ -117,18 +117,24 @@ def enqueue(
         for number, c in enumerate(components, 1)
     ]
     first = Step(_TXN_AND_NEXT_ID, {"txn_id": request.txn_id}) if request.txn_id else Step(_NEXT_ID)
-    if mirror is None and finish and request.txn_id and len(components) == 1 and conn.dialect.name == "postgresql":
-        granted = grant_at_once(conn, request, components[0], first)
+    if (
+        mirror is None
+        and finish
+        and request.txn_id
+        and len(components) == 1
+        and connection.dialect.name == "postgresql"
+    ):
+        granted = grant_at_once(connection, request, components[0], first)
         if granted is not None:
             return LockResponse(granted, LockState.ACQUIRED)
-    locked, *others = execute_batch(conn, [first, *(_look_steps(wanted) if mirror is None else ())])
+    locked, *others = execute_batch(connection, [first, *(_look_steps(wanted) if mirror is None else ())])
     if request.txn_id:
-        require_open(conn, request.txn_id, locked.rows)
+        require_open(connection, request.txn_id, locked.rows)
     lock_id = int(locked.rows[0][-1])
     found = (
         first_conflict(wanted, _locks(others))
         if mirror is None
-        else blocking_under_lease(conn, wanted, _ANY_ID, mirror)
+        else blocking_under_lease(connection, wanted, _ANY_ID, mirror)
     )
     if found is not None and _refuses(request, found[0]):
         return LockResponse(lock_id, LockState.NOT_ACQUIRED, message=_refusal(request, found[1]))
@@ -158,33 +164,35 @@ def enqueue(
                 },
             )
         )
-    (finish_batch if finish else execute_batch)(conn, together(conn, steps))
+    (finish_batch if finish else execute_batch)(connection, together(connection, steps))
     return LockResponse(lock_id, state, _id(found[1]) if found else None)
 
 
-def check_lock(conn: Connection, lock_id: int, *, finish: bool = True, mirror: Mirror | None = None) -> LockResponse:
+def check_lock(
+    connection: Connection, lock_id: int, *, finish: bool = True, mirror: Mirror | None = None
+) -> LockResponse:
     """Grant a waiting request if nothing is in its way any more; sends the heartbeat of its txn, or its own.
 
     :param mirror: the locks that stand for the lease under which it is asked for (R6).
     :raises NoSuchLockError: when the lock does not exist (any more).
     :raises NoSuchTxnError: when its txn is committed; TxnAbortedError when it is aborted.
     """
-    rows = conn.execute(_MINE, {"lock_id": lock_id}).all()
+    rows = connection.execute(_MINE, {"lock_id": lock_id}).all()
     if not rows:
         raise _no_lock(lock_id)
     mine = _locks([Result(list(rows), len(rows))])
     txn_id = mine[0].txn_id
     # R3: the heartbeat locks the txn's row; what is in the way is read in statements after it.
     looks = _look_steps(mine, below=lock_id) if mirror is None else []
-    results = execute_batch(conn, [_heartbeat_step(lock_id, txn_id), *looks])
+    results = execute_batch(connection, [_heartbeat_step(lock_id, txn_id), *looks])
     if results[0].rowcount == 0:
-        raise txn_problem(conn, txn_id) if txn_id else _no_lock(lock_id)
+        raise txn_problem(connection, txn_id) if txn_id else _no_lock(lock_id)
     if all(row[-1] == LockState.ACQUIRED.value for row in rows):
         return LockResponse(lock_id, LockState.ACQUIRED)
     found = (
         first_conflict(mine, _locks(results[1:]))
         if mirror is None
-        else blocking_under_lease(conn, mine, lock_id, mirror)
+        else blocking_under_lease(connection, mine, lock_id, mirror)
     )
     if found is not None:
         blocked = {
@@ -193,38 +201,38 @@ def check_lock(conn: Connection, lock_id: int, *, finish: bool = True, mirror: M
             "blocking_id": found[1].lock_id,
             "blocking_internal_id": found[1].internal_id,
         }
-        (finish_batch if finish else execute_batch)(conn, [Step(_BLOCK, blocked)])
+        (finish_batch if finish else execute_batch)(connection, [Step(_BLOCK, blocked)])
         return LockResponse(lock_id, LockState.WAITING, _id(found[1]), blocked_outside_txn=found[1].txn_id == 0)
-    if conn.execute(_ACQUIRE, {"lock_id": lock_id}).rowcount != len(mine):
+    if connection.execute(_ACQUIRE, {"lock_id": lock_id}).rowcount != len(mine):
         raise _no_lock(lock_id)
     return LockResponse(lock_id, LockState.ACQUIRED)
 
 
-def unlock(conn: Connection, lock_id: int) -> None:
+def unlock(connection: Connection, lock_id: int) -> None:
     """Release a lock outside a txn or withdraw a waiting request; a lock that is gone is no error.
 
     :raises TxnOpenError: when it is held by a txn: commit or abort that.
     """
-    if conn.execute(_UNLOCK, {"lock_id": lock_id}).rowcount:
-        execute_batch(conn, release_steps(conn))
+    if connection.execute(_UNLOCK, {"lock_id": lock_id}).rowcount:
+        execute_batch(connection, release_steps(connection))
         return
-    row = conn.execute(_MINE, {"lock_id": lock_id}).first()
+    row = connection.execute(_MINE, {"lock_id": lock_id}).first()
     if row is not None:
         raise TxnOpenError(f"lock {lock_id} belongs to txn {row[2]} and is acquired; commit or abort the txn")
 
 
-def heartbeat_lock(conn: Connection, lock_id: int) -> None:
+def heartbeat_lock(connection: Connection, lock_id: int) -> None:
     """Keep a lock outside a txn alive; a lock of a txn is kept alive by the txn's heartbeat.
 
     :raises NoSuchLockError: when it is gone: released, or timed out.
     """
-    if conn.execute(_HEARTBEAT, {"lock_id": lock_id}).rowcount:
+    if connection.execute(_HEARTBEAT, {"lock_id": lock_id}).rowcount:
         return
-    row = conn.execute(_MINE, {"lock_id": lock_id}).first()
+    row = connection.execute(_MINE, {"lock_id": lock_id}).first()
     if row is None:
         raise _no_lock(lock_id)
-    if conn.execute(heartbeat_step(row[2]).statement, {"txn_id": row[2]}).rowcount == 0:
-        raise txn_problem(conn, row[2])
+    if connection.execute(heartbeat_step(row[2]).statement, {"txn_id": row[2]}).rowcount == 0:
+        raise txn_problem(connection, row[2])
 
 
 def _heartbeat_step(lock_id: int, txn_id: int) -> Step:

@@ -38,7 +38,9 @@ _DB, _TBL = bindparam("db", type_=sa.String), bindparam("tbl", type_=sa.String)
 _LETTER = bindparam("type", type_=sa.CHAR(1))
 
 
-def grant_at_once(conn: Connection, request: LockRequest, component: LockComponent, lock_both: Step) -> int | None:
+def grant_at_once(
+    connection: Connection, request: LockRequest, component: LockComponent, lock_both: Step
+) -> int | None:
     """Grant a request and end the transaction; returns the lock's id, or None when it has to go the long way.
 
     :param lock_both: the statement that locks the txn's row and the queue's.
@@ -62,10 +64,10 @@ def grant_at_once(conn: Connection, request: LockRequest, component: LockCompone
             "written_part": None if component.dynamic_partitions else component.partition,
         }
     statement = _grant(component.type, whole_database=component.table is None, writes=letter is not None)
-    granted = finish_batch(conn, [lock_both, Step(statement, parameters)])[-1].rows
+    granted = finish_batch(connection, [lock_both, Step(statement, parameters)])[-1].rows
     if granted:
         return int(granted[0][0])
-    continue_after_commit(conn)
+    continue_after_commit(connection)
     return None
 
 

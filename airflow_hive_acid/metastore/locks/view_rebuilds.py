@@ -37,21 +37,21 @@ _HEARTBEAT = (
 _EXPIRE = delete(MATERIALIZATION_REBUILD_LOCKS).where(_M.MRL_LAST_HEARTBEAT < clock_ms() - bindparam("timeout"))
 
 
-def lock_rebuild(conn: Connection, view: TableName, txn_id: int) -> LockResponse:
+def lock_rebuild(connection: Connection, view: TableName, txn_id: int) -> LockResponse:
     """Take the lock for a rebuild: ACQUIRED, or NOT_ACQUIRED when somebody is at it."""
-    held = conn.execute(_HELD, {"db": view.database, "tbl": view.name}).scalar()
+    held = connection.execute(_HELD, {"db": view.database, "tbl": view.name}).scalar()
     if held is not None:
         return LockResponse(txn_id, LockState.NOT_ACQUIRED, message=f"{view} is being rebuilt by txn {held}")
-    conn.execute(_INSERT, {"txn_id": txn_id, "db": view.database, "tbl": view.name})
+    connection.execute(_INSERT, {"txn_id": txn_id, "db": view.database, "tbl": view.name})
     return LockResponse(txn_id, LockState.ACQUIRED)
 
 
-def heartbeat_rebuild(conn: Connection, view: TableName, txn_id: int) -> bool:
+def heartbeat_rebuild(connection: Connection, view: TableName, txn_id: int) -> bool:
     """Keep the lock; false when it is gone."""
-    found = conn.execute(_HEARTBEAT, {"txn_id": txn_id, "db": view.database, "tbl": view.name})
+    found = connection.execute(_HEARTBEAT, {"txn_id": txn_id, "db": view.database, "tbl": view.name})
     return found.rowcount == 1
 
 
-def expire_rebuild_locks(conn: Connection, timeout_ms: int) -> int:
+def expire_rebuild_locks(connection: Connection, timeout_ms: int) -> int:
     """Remove locks without heartbeat."""
-    return conn.execute(_EXPIRE, {"timeout": timeout_ms}).rowcount
+    return connection.execute(_EXPIRE, {"timeout": timeout_ms}).rowcount

@@ -77,19 +77,19 @@ class PartyInfo:
     since: int | None
 
 
-def read_wait_graph(conn: Connection) -> tuple[WaitGraph, dict[Party, PartyInfo]]:
+def read_wait_graph(connection: Connection) -> tuple[WaitGraph, dict[Party, PartyInfo]]:
     """The wait-for graph for drawing, and who its parties are; only places where somebody waits are read."""
-    places = {(row[0], row[1]) for row in conn.execute(_WAITING_PLACES)}
+    places = {(row[0], row[1]) for row in connection.execute(_WAITING_PLACES)}
     whole = sorted({database for database, table in places if table is None})
     tables = sorted((database, table) for database, table in places if table is not None and database not in whole)
     rows: dict[tuple[int, int], Any] = {}
     databases = sorted({database for database, _ in tables})
     for part in chunks(whole):
-        _collect(rows, conn.execute(_LOCKS_WITH_TXNS.where(_H.HL_DB.in_(list(part)))))
+        _collect(rows, connection.execute(_LOCKS_WITH_TXNS.where(_H.HL_DB.in_(list(part)))))
     for part in chunks(databases):
-        _collect(rows, conn.execute(_LOCKS_WITH_TXNS.where(_H.HL_DB.in_(list(part)), _H.HL_TABLE.is_(None))))
+        _collect(rows, connection.execute(_LOCKS_WITH_TXNS.where(_H.HL_DB.in_(list(part)), _H.HL_TABLE.is_(None))))
     for some in chunks(tables):
-        _collect(rows, conn.execute(_LOCKS_WITH_TXNS.where(sa.tuple_(_H.HL_DB, _H.HL_TABLE).in_(list(some)))))
+        _collect(rows, connection.execute(_LOCKS_WITH_TXNS.where(sa.tuple_(_H.HL_DB, _H.HL_TABLE).in_(list(some)))))
     queue = _queue(list(rows.values()))
     about = {
         Party.of(q.lock): PartyInfo(r[12] or r[9], r[11] or r[8], r[10])
@@ -103,9 +103,9 @@ def _collect(rows: dict[tuple[int, int], Any], found: Iterable[Any]) -> None:
         rows[(row[0], row[1])] = row
 
 
-def read_waits(conn: Connection) -> list[Wait]:
+def read_waits(connection: Connection) -> list[Wait]:
     """Who waits for whom, for what, since when, and on whose behalf."""
-    rows = conn.execute(_QUEUE).all()
+    rows = connection.execute(_QUEUE).all()
     queue = _queue(rows)
     about = {Party.of(q.lock): (r[8] or r[9], r[10]) for q, r in zip(queue, rows, strict=True)}
     waits: dict[tuple[Party, Party], Wait] = {}
@@ -116,9 +116,9 @@ def read_waits(conn: Connection) -> list[Wait]:
     return list(waits.values())
 
 
-def deadlock_victims(conn: Connection, features: Features) -> list[Victim]:
+def deadlock_victims(connection: Connection, features: Features) -> list[Victim]:
     """The txns of ours that must give way now."""
-    graph = wait_for(_queue(conn.execute(_QUEUE).all()))
+    graph = wait_for(_queue(connection.execute(_QUEUE).all()))
     waiting = sorted(p.txn_id for p in graph if p.txn_id)
     if not waiting:
         return []
@@ -127,10 +127,10 @@ def deadlock_victims(conn: Connection, features: Features) -> list[Victim]:
     writes: dict[int, int] = {}
     for part in chunks(waiting):
         ids = {"ids": list(part)}
-        ours.update(conn.execute(_OURS, ids).scalars())
-        writes.update((r[0], r[1]) for r in conn.execute(_WRITES, ids))
+        ours.update(connection.execute(_OURS, ids).scalars())
+        writes.update((r[0], r[1]) for r in connection.execute(_WRITES, ids))
         if features.extensions:
-            jobs.update((r[0], r[1]) for r in conn.execute(_JOBS, ids))
+            jobs.update((r[0], r[1]) for r in connection.execute(_JOBS, ids))
     work = {txn_id: Work(jobs.get(txn_id, 0), writes.get(txn_id, 0)) for txn_id in ours}
     return find_victims(graph, ours, work)
 

@@ -66,15 +66,15 @@ class PartitionKey(NamedTuple):
 # --- what users write -----------------------------------------------------------------------------------------------
 
 
-def partition_keys(conn: Connection, table: TableName) -> tuple[PartitionKey, ...] | None:
+def partition_keys(connection: Connection, table: TableName) -> tuple[PartitionKey, ...] | None:
     """The partition columns of a table, in order; empty without partitions, None when the catalog does not know it."""
-    found = conn.execute(_KEYS, {"db": table.database, "tbl": table.name}).all()
+    found = connection.execute(_KEYS, {"db": table.database, "tbl": table.name}).all()
     if not found:
         return None
     return tuple(PartitionKey(name, kind) for name, kind in found if name is not None)
 
 
-def resolve(conn: Connection, table: str | TableName, partition: str, *, partial: bool = True) -> str:
+def resolve(connection: Connection, table: str | TableName, partition: str, *, partial: bool = True) -> str:
     """The catalog's name of what a user calls a partition.
 
     The columns may stand in any order, and values of a column that is no text in any spelling (``hour=02``). Of a table
@@ -85,11 +85,11 @@ def resolve(conn: Connection, table: str | TableName, partition: str, *, partial
     :raises InvalidArgumentsError: when the table has no partitions, or no such columns.
     """
     name = table_name(table) if isinstance(table, str) else table
-    return resolve_by(conn, partition_keys(conn, name), name, partition, partial=partial)
+    return resolve_by(connection, partition_keys(connection, name), name, partition, partial=partial)
 
 
 def resolve_by(
-    conn: Connection,
+    connection: Connection,
     keys: Sequence[PartitionKey] | None,
     table: TableName,
     partition: str,
@@ -118,24 +118,24 @@ def resolve_by(
         )
     as_given = [(key.name, values[key.name]) for key in keys if key.name in values]
     found = [(key.name, normal_value(key.name, key.type, values[key.name])) for key in keys if key.name in values]
-    if found != as_given and not missing and _exists(conn, table, partition_name(as_given)):
+    if found != as_given and not missing and _exists(connection, table, partition_name(as_given)):
         return partition_name(as_given)  # spelled as no Hive would, by whoever made it
     return canonical_partition(partition_name(found))
 
 
-def _exists(conn: Connection, table: TableName, name: str) -> bool:
+def _exists(connection: Connection, table: TableName, name: str) -> bool:
     place = {"db": table.database, "tbl": table.name, "part": name}
-    return conn.execute(_IS_PARTITION, place).first() is not None
+    return connection.execute(_IS_PARTITION, place).first() is not None
 
 
-def resolve_filter(conn: Connection, database: str | None, table: str | None, partition: str) -> str:
+def resolve_filter(connection: Connection, database: str | None, table: str | None, partition: str) -> str:
     """The catalog's name of a partition by which rows are chosen; without its table the name as it is written.
 
     :raises InvalidArgumentsError: as :func:`resolve`.
     """
     if database is None or table is None:
         return PartitionValues.of(canonical_partition(partition)).name
-    return resolve(conn, f"{database}.{table}", partition)
+    return resolve(connection, f"{database}.{table}", partition)
 
 
 def is_whole(keys: Sequence[PartitionKey] | None, partition: str) -> bool:
@@ -214,7 +214,7 @@ def in_both_spellings(
     return sa.union(rows(column), rows(twice(column)).where(needs_escapes(column)))
 
 
-def unambiguous_spellings(conn: Connection, table: TableName, partition: str) -> tuple[str, ...]:
+def unambiguous_spellings(connection: Connection, table: TableName, partition: str) -> tuple[str, ...]:
     """The spellings of a partition that mean no other one of the catalog: what may be forgotten with it.
 
     :param partition: the catalog's name.
@@ -222,16 +222,16 @@ def unambiguous_spellings(conn: Connection, table: TableName, partition: str) ->
     other = escaped_twice(partition)
     if other == partition:
         return (partition,)
-    return (partition,) if _exists(conn, table, other) else (partition, other)
+    return (partition,) if _exists(connection, table, other) else (partition, other)
 
 
-def catalog_names(conn: Connection, table: TableName, stored: Iterable[str]) -> dict[str, str]:
+def catalog_names(connection: Connection, table: TableName, stored: Iterable[str]) -> dict[str, str]:
     """The catalog's names of partitions, by what the txn tables hold; asked for only where that may be either."""
     found: dict[str, str] = {}
     for name in set(stored):
         found[name] = name
         if is_escaped_twice(name):
-            found[name] = name if _exists(conn, table, name) else from_lock_name(name)
+            found[name] = name if _exists(connection, table, name) else from_lock_name(name)
     return found
 
 

@@ -152,52 +152,52 @@ class Notifications:
         self._has_row_sequence = False
         self._later: WeakKeyDictionary[RootTransaction, list[Event]] = WeakKeyDictionary()
 
-    def enabled(self, conn: Connection) -> bool:
+    def enabled(self, connection: Connection) -> bool:
         """Whether events are written: switched on, and the tables are there."""
-        return self._wanted and self._database.features(conn).notifications
+        return self._wanted and self._database.features(connection).notifications
 
-    def later(self, conn: Connection, events: Iterable[Event]) -> None:
+    def later(self, connection: Connection, events: Iterable[Event]) -> None:
         """Have events written before those of the next :meth:`steps` or :meth:`write` of the same transaction.
 
         For changes in the middle of a transaction: the sequence's lock must be its last (R15).
         """
-        transaction = conn.get_transaction()
+        transaction = connection.get_transaction()
         if transaction is None:
             raise AssertionError("events belong into a database transaction")
         self._later.setdefault(transaction, []).extend(events)
 
-    def forget(self, conn: Connection) -> None:
+    def forget(self, connection: Connection) -> None:
         """Give up what :meth:`later` has collected: the changes were undone."""
-        self._collected(conn)
+        self._collected(connection)
 
-    def steps(self, conn: Connection, events: Sequence[Event]) -> list[Step]:
+    def steps(self, connection: Connection, events: Sequence[Event]) -> list[Step]:
         """The statements that write events, as the last ones of a transaction (R15); none when it is switched off.
 
         Anywhere but on PostgreSQL this takes the sequence's lock already.
         """
-        events = [*self._collected(conn), *events]
-        if not events or not self.enabled(conn):
+        events = [*self._collected(connection), *events]
+        if not events or not self.enabled(connection):
             return []
         rows = [self._row(event) for event in events]
-        if conn.dialect.name == "postgresql":
-            self._ensure_row_sequence(conn)
+        if connection.dialect.name == "postgresql":
+            self._ensure_row_sequence(connection)
             return [Step(_WRITE_AT_ONCE, {**row, "sequence": ROW_SEQUENCE}) for row in rows]
-        first = int(conn.execute(_LOCK_EVENT_ID).scalar_one())
-        self._ensure_row_sequence(conn)
-        row_id = int(conn.execute(_LOCK_ROW_ID, {"sequence": ROW_SEQUENCE}).scalar_one())
+        first = int(connection.execute(_LOCK_EVENT_ID).scalar_one())
+        self._ensure_row_sequence(connection)
+        row_id = int(connection.execute(_LOCK_ROW_ID, {"sequence": ROW_SEQUENCE}).scalar_one())
         return [
             Step(_SET_EVENT_ID, {"next": first + len(rows)}),
             Step(_SET_ROW_ID, {"sequence": ROW_SEQUENCE, "next": row_id + len(rows)}),
             *(Step(_WRITE, {**row, "row_id": row_id + i, "event_id": first + i}) for i, row in enumerate(rows)),
         ]
 
-    def write(self, conn: Connection, events: Sequence[Event]) -> None:
+    def write(self, connection: Connection, events: Sequence[Event]) -> None:
         """Write events as the last thing of a transaction."""
-        execute_batch(conn, self.steps(conn, events))
+        execute_batch(connection, self.steps(connection, events))
 
     def events_after(self, event_id: int, limit: int = 1000) -> list[LoggedEvent]:
         """Events with larger ids, in order."""
-        return self._database.read(lambda conn: read_events(conn, event_id, limit))
+        return self._database.read(lambda connection: read_events(connection, event_id, limit))
 
     def current_event_id(self) -> int:
         """Id of the latest event, 0 when there was none."""
@@ -205,12 +205,12 @@ class Notifications:
 
     def first_event_id(self) -> int:
         """Id of the oldest event that is still in the log; of an empty log, the id that the next one will have."""
-        return self._database.read(lambda conn: int(conn.execute(_FIRST).scalar_one()))
+        return self._database.read(lambda connection: int(connection.execute(_FIRST).scalar_one()))
 
     def count(self, after: int, upto: int | None = None) -> int:
         """Number of events with ids above ``after`` and up to ``upto``."""
         parameters = {"after": after, "upto": 2**63 - 1 if upto is None else upto}
-        return self._database.read(lambda conn: int(conn.execute(_COUNT, parameters).scalar_one()))
+        return self._database.read(lambda connection: int(connection.execute(_COUNT, parameters).scalar_one()))
 
     def purge(self, age_ms: int | None = None, batch: int | None = None) -> int:
         """Remove events older than ``hive.metastore.event.db.listener.timetolive``, in short transactions.
@@ -226,8 +226,8 @@ class Notifications:
                 removed += found
         return removed
 
-    def _collected(self, conn: Connection) -> list[Event]:
-        transaction = conn.get_transaction()
+    def _collected(self, connection: Connection) -> list[Event]:
+        transaction = connection.get_transaction()
         return [] if transaction is None else self._later.pop(transaction, [])
 
     def _row(self, event: Event) -> dict[str, Any]:
@@ -240,29 +240,29 @@ class Notifications:
             "message_format": self._format,
         }
 
-    def _ensure_row_sequence(self, conn: Connection) -> None:
+    def _ensure_row_sequence(self, connection: Connection) -> None:
         """The sequence of row ids appears on first use, as in Hive."""
         if self._has_row_sequence:
             return
-        if conn.execute(_ROW_SEQUENCE, {"sequence": ROW_SEQUENCE}).first() is None:
-            first = int(conn.execute(_HIGHEST_ROW).scalar_one()) + 1
-            conn.execute(_CREATE_SEQUENCE, {"sequence": ROW_SEQUENCE, "next": first})
+        if connection.execute(_ROW_SEQUENCE, {"sequence": ROW_SEQUENCE}).first() is None:
+            first = int(connection.execute(_HIGHEST_ROW).scalar_one()) + 1
+            connection.execute(_CREATE_SEQUENCE, {"sequence": ROW_SEQUENCE, "next": first})
             return  # not remembered: this transaction may yet be rolled back
         self._has_row_sequence = True
 
 
-def read_events(conn: Connection, after: int, limit: int) -> list[LoggedEvent]:
+def read_events(connection: Connection, after: int, limit: int) -> list[LoggedEvent]:
     """Events with larger ids, in order."""
-    return [LoggedEvent(*row) for row in conn.execute(_AFTER, {"after": after, "limit": limit})]
+    return [LoggedEvent(*row) for row in connection.execute(_AFTER, {"after": after, "limit": limit})]
 
 
-def read_last_event_id(conn: Connection) -> int:
+def read_last_event_id(connection: Connection) -> int:
     """Id of the latest event, 0 when there was none."""
-    return int(conn.execute(_CURRENT).scalar_one()) - 1
+    return int(connection.execute(_CURRENT).scalar_one()) - 1
 
 
-def _purge_some(conn: Connection, old: sa.Select[Any], remove: sa.Delete, age: int, batch: int) -> int:
-    ids = list(conn.execute(old, {"age": age, "limit": batch}).scalars())
+def _purge_some(connection: Connection, old: sa.Select[Any], remove: sa.Delete, age: int, batch: int) -> int:
+    ids = list(connection.execute(old, {"age": age, "limit": batch}).scalars())
     if not ids:
         return 0
-    return conn.execute(remove, {"low": ids[0], "high": ids[-1], "age": age}).rowcount
+    return connection.execute(remove, {"low": ids[0], "high": ids[-1], "age": age}).rowcount

@@ -238,20 +238,22 @@ def prepare(pending: PendingTransaction) -> Begun | None:
     gap = client.gap_timeout_ms
     few = len(tables) <= FEW
 
-    def pin(conn: Connection, earlier: Snapshot | None) -> Snapshot:
-        features = client.database.features(conn)
-        snapshot = take_snapshot(conn, tables, txn_id, gap)
-        finish_batch(conn, register_steps(features, txn_id, _needed(snapshot), again=earlier is not None))
+    def pin(connection: Connection, earlier: Snapshot | None) -> Snapshot:
+        features = client.database.features(connection)
+        snapshot = take_snapshot(connection, tables, txn_id, gap)
+        finish_batch(connection, register_steps(features, txn_id, _needed(snapshot), again=earlier is not None))
         return snapshot
 
-    def look(conn: Connection, pinned: Snapshot) -> Begun | Snapshot | None:
+    def look(connection: Connection, pinned: Snapshot) -> Begun | Snapshot | None:
         early = [early_step(txn_id)] if written else []
         if not tables:
-            snapshot = take_snapshot(conn, tables, txn_id, gap)
+            snapshot = take_snapshot(connection, tables, txn_id, gap)
             return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, {}, {})
         of_tables = Step(_cleanable(len(tables) if few else None), table_parameters(tables))
-        snapshot, results = take_snapshot_and(conn, tables, txn_id, gap, [*early, of_tables] if few else early)
-        compactions = results[-1].rows if few else conn.execute(of_tables.statement, dict(of_tables.parameters)).all()
+        snapshot, results = take_snapshot_and(connection, tables, txn_id, gap, [*early, of_tables] if few else early)
+        compactions = (
+            results[-1].rows if few else connection.execute(of_tables.statement, dict(of_tables.parameters)).all()
+        )
         if not snapshot.same_lists(pinned):
             return snapshot
         if written and early_conflict(txn_id, results[0].rows, snapshot.valid_txns) is not None:
@@ -259,7 +261,7 @@ def prepare(pending: PendingTransaction) -> Begun | None:
         # R10: a Cleaner may have removed what this snapshot needs, in favour of a compaction that it does not see.
         if any(not _sees(snapshot.valid_txns, row[0]) for row in compactions):
             return None
-        write_ids = _allocate(conn, client, txn_id, written)
+        write_ids = _allocate(connection, client, txn_id, written)
         lists = {t: with_own(w, write_ids.get(t)) for t, w in snapshot.write_ids.items()}
         return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, lists, write_ids)
 
@@ -267,11 +269,11 @@ def prepare(pending: PendingTransaction) -> Begun | None:
     while True:
         earlier = pinned
         current = client.database.run(
-            lambda conn, earlier=earlier: pin(conn, earlier),  # type: ignore[misc]
+            lambda connection, earlier=earlier: pin(connection, earlier),  # type: ignore[misc]
             hot=few,
         )
         found = client.database.run(
-            lambda conn, current=current: look(conn, current),  # type: ignore[misc]
+            lambda connection, current=current: look(connection, current),  # type: ignore[misc]
             retry_duplicates=True,
             hot=few,
         )
@@ -319,7 +321,7 @@ def _needed(snapshot: Snapshot) -> Mapping[TableName, int]:
     return {table: write_ids.min_open_or_next() for table, write_ids in snapshot.write_ids.items()}
 
 
-def _allocate(conn: Connection, client: Verbs, txn_id: int, tables: list[TableName]) -> dict[TableName, int]:
+def _allocate(connection: Connection, client: Verbs, txn_id: int, tables: list[TableName]) -> dict[TableName, int]:
     """Write ids of all tables, in the order of names, so that two txns never wait for each other here; ends the
     transaction."""
     write_ids: dict[TableName, int] = {}
@@ -327,13 +329,13 @@ def _allocate(conn: Connection, client: Verbs, txn_id: int, tables: list[TableNa
     def announce(last: TableName, pairs: dict[int, int]) -> list[Step]:
         write_ids[last] = pairs[txn_id]
         return client.notifications.steps(
-            conn, [events.alloc_write_id(t.database, t.name, {txn_id: w}) for t, w in write_ids.items()]
+            connection, [events.alloc_write_id(t.database, t.name, {txn_id: w}) for t, w in write_ids.items()]
         )
 
     for table in tables[:-1]:
-        write_ids[table] = allocate(conn, table, [txn_id])[txn_id]
+        write_ids[table] = allocate(connection, table, [txn_id])[txn_id]
     for table in tables[-1:]:
-        pairs = allocate(conn, table, [txn_id], finish=partial(announce, table))
+        pairs = allocate(connection, table, [txn_id], finish=partial(announce, table))
         write_ids[table] = pairs[txn_id]
     return write_ids
 

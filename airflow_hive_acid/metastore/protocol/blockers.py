@@ -26,7 +26,7 @@ def describe_wait(client: Verbs, txn_id: int) -> str:
         holder = str(wait.holder)
         if wait.holder.txn_id:
             started = client.database.read(
-                lambda conn, holder=wait.holder: conn.execute(_STARTED, {"txn_id": holder.txn_id}).scalar()  # type: ignore[misc]
+                lambda connection, holder=wait.holder: connection.execute(_STARTED, {"txn_id": holder.txn_id}).scalar()  # type: ignore[misc]
             )
             if started is not None:
                 holder += f", open since {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(started / 1000))} UTC"

@@ -70,9 +70,9 @@ def hand_over(client: Verbs, txn_id: int) -> None:
     """
     grace = client.settings.milliseconds("hive.acid.handover.grace")
 
-    def operation(conn: Connection) -> None:
-        if not conn.execute(_INTO_THE_FUTURE, {"txn_id": txn_id, "grace": grace}).rowcount:
-            raise txn_problem(conn, txn_id)
+    def operation(connection: Connection) -> None:
+        if not connection.execute(_INTO_THE_FUTURE, {"txn_id": txn_id, "grace": grace}).rowcount:
+            raise txn_problem(connection, txn_id)
 
     client.heartbeats.remove(txn_id)
     client.database.run(operation)

@@ -166,9 +166,9 @@ def record_component(client: Verbs, txn_id: int, table: TableName, *, partitione
     """
     component = LockComponent(table.database, table.name, None, lock, Operation.INSERT, dynamic_partitions=partitioned)
 
-    def operation(conn: Connection) -> None:
-        _require(conn, txn_id)
-        execute_batch(conn, component_steps(txn_id, [component]))
+    def operation(connection: Connection) -> None:
+        _require(connection, txn_id)
+        execute_batch(connection, component_steps(txn_id, [component]))
 
     client.database.run(operation)
 
@@ -182,32 +182,32 @@ def name_partitions(client: Verbs, txn_id: int, table: TableName, names: Iterabl
     :raises TxnAbortedError: when it is aborted; :raises NoSuchTxnError: when it has ended.
     """
 
-    def operation(conn: Connection) -> None:
-        _require(conn, txn_id)
-        add_written(conn, txn_id=txn_id, table=table, names=names)
+    def operation(connection: Connection) -> None:
+        _require(connection, txn_id)
+        add_written(connection, txn_id=txn_id, table=table, names=names)
 
     client.database.run(operation)
 
 
-def add_written(conn: Connection, *, txn_id: int, table: TableName, names: Iterable[str]) -> None:
+def add_written(connection: Connection, *, txn_id: int, table: TableName, names: Iterable[str]) -> None:
     """The partitions that a txn of a batch has inserted into; its row must be locked."""
-    add_partitions(conn, txn_id, table, sorted(names), Operation.INSERT)
+    add_partitions(connection, txn_id, table, sorted(names), Operation.INSERT)
 
 
-def require_anchor(conn: Connection, anchor: int) -> None:
+def require_anchor(connection: Connection, anchor: int) -> None:
     """Inside a commit: the batch still has its lock.
 
     :raises TxnAbortedError: otherwise; the commit is refused.
     """
     try:
-        _require(conn, anchor)
+        _require(connection, anchor)
     except HiveAcidError as error:
         raise TxnAbortedError(f"the batch has lost its lock, and commits nothing any more: {error}") from error
 
 
-def _require(conn: Connection, txn_id: int) -> None:
+def _require(connection: Connection, txn_id: int) -> None:
     step = lock_txn_step(txn_id)
-    require_open(conn, txn_id, conn.execute(step.statement, dict(step.parameters)).all())
+    require_open(connection, txn_id, connection.execute(step.statement, dict(step.parameters)).all())
 
 
 @dataclass(slots=True)
@@ -226,18 +226,18 @@ class Position:
         """Name of the table parameter."""
         return POSITION_PREFIX + self.stream
 
-    def moved(self, conn: Connection, text: str) -> None:
+    def moved(self, connection: Connection, text: str) -> None:
         """Inside a commit: set the position.
 
         :raises ClaimLostError: when another writer has moved it; the commit is refused.
         """
-        found = conn.execute(_LOCK, {"id": self.table_id, "name": self.key}).scalar()
+        found = connection.execute(_LOCK, {"id": self.table_id, "name": self.key}).scalar()
         if (found or "") != self.text:
             raise ClaimLostError(
                 f"another writer of stream {self.stream!r} has gone on to {(found or '')[:200]}; this one knows "
                 f"{self.text[:200] or 'no position'}. What it was about to commit is not: read the position again"
             )
-        KeyValue(self.table_id, self.key, text).set(conn)
+        KeyValue(self.table_id, self.key, text).set(connection)
 
 
 def read_position(client: Verbs, table_id: int, stream: str) -> Position:
@@ -245,10 +245,10 @@ def read_position(client: Verbs, table_id: int, stream: str) -> Position:
     free_text(stream, "name of the stream", 200)
     place = {"id": table_id, "name": POSITION_PREFIX + stream}
 
-    def operation(conn: Connection) -> str:
-        row = conn.execute(_READ, place).first()
+    def operation(connection: Connection) -> str:
+        row = connection.execute(_READ, place).first()
         if row is None:
-            conn.execute(_CREATE, place)
+            connection.execute(_CREATE, place)
         return "" if row is None else str(row[0] or "")
 
     return Position(table_id, stream, client.database.run(operation, retry_duplicates=True))

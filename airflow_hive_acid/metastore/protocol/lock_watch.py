@@ -123,19 +123,19 @@ class LockWatch:
         self._next_heartbeat = now + self._heartbeat_seconds
         txn_ids = [request.txn_id for request in requests.values()]
 
-        def beat(conn: Connection) -> None:
+        def beat(connection: Connection) -> None:
             for part in chunks(txn_ids):
-                conn.execute(_HEARTBEATS, {"ids": list(part)})
+                connection.execute(_HEARTBEATS, {"ids": list(part)})
 
         self._client.database.run(beat)
 
     def _unblocked(self, requests: Mapping[int, Watched]) -> list[int]:
         """Requests whose blocker is gone, or that are gone themselves."""
 
-        def read(conn: Connection) -> set[int]:
+        def read(connection: Connection) -> set[int]:
             blocked: set[int] = set()
             for part in chunks(list(requests)):
-                blocked.update(conn.execute(_STILL_BLOCKED, {"ids": list(part)}).scalars())
+                blocked.update(connection.execute(_STILL_BLOCKED, {"ids": list(part)}).scalars())
             return blocked
 
         blocked = self._client.database.read(read)

@@ -93,11 +93,11 @@ _KEEP_ALL = (
 )
 
 
-def pins_on(conn: Connection, table: TableName) -> list[PinnedTable]:
+def pins_on(connection: Connection, table: TableName) -> list[PinnedTable]:
     """What all pins see of a table for which something is still kept."""
     here = {"db": table.database, "tbl": table.name}
-    found = {pin.id: (pin, txns) for pin, txns in _read(conn, _PINS_HERE, here)}
-    return [_pinned(row, *found[row[0]]) for row in conn.execute(_SEEN_HERE, here) if row[0] in found]
+    found = {pin.id: (pin, txns) for pin, txns in _read(connection, _PINS_HERE, here)}
+    return [_pinned(row, *found[row[0]]) for row in connection.execute(_SEEN_HERE, here) if row[0] in found]
 
 
 class Pins:
@@ -152,7 +152,9 @@ class Pins:
             partitions = {table: self._partitions(facts) for table, facts in found.items()}
             reader.release()  # from here on its heartbeat is the expiry
             values = {"name": name, "lasts": lasts, "budget": budget, "comment": comment}
-            self._database.run(lambda conn: self._insert(conn, reader, partitions, values), retry_duplicates=True)
+            self._database.run(
+                lambda connection: self._insert(connection, reader, partitions, values), retry_duplicates=True
+            )
         except BaseException as failure:
             with contextlib.suppress(HiveAcidError):
                 self._client.abort_txn(reader.txn_id, f"{name} was not pinned: {failure}")
@@ -160,7 +162,7 @@ class Pins:
         return self.get(name)
 
     def _has_tables(self) -> bool:
-        return self._database.read(lambda conn: self._database.features(conn).pins)
+        return self._database.read(lambda connection: self._database.features(connection).pins)
 
     def _require_free(self, name: str) -> None:
         there = next((pin for pin in self.show() if pin.name == name), None)
@@ -181,17 +183,21 @@ class Pins:
         return json.dumps([[p.name, p.location, list(p.values)] for p in listed], separators=(",", ":"))
 
     def _insert(
-        self, conn: Connection, reader: ReaderSnapshot, partitions: Mapping[str, str | None], values: Mapping[str, Any]
+        self,
+        connection: Connection,
+        reader: ReaderSnapshot,
+        partitions: Mapping[str, str | None],
+        values: Mapping[str, Any],
     ) -> None:
-        name, now = values["name"], now_ms(conn)
+        name, now = values["name"], now_ms(connection)
         # Who is as fast meets this one's row when inserting, and finds it here when looking again.
-        there = conn.execute(_LOCK, {"name": name}).first()
+        there = connection.execute(_LOCK, {"name": name}).first()
         if there is not None and there[2] == reader.txn_id:
             return  # this is a repetition: the answer to the commit was lost
         if there is not None:
             raise PinExistsError(f"somebody has pinned '{name}' meanwhile; choose another name")
         expires = now + values["lasts"]
-        key = conn.execute(insert(HIVE_ACID_PIN).values(
+        key = connection.execute(insert(HIVE_ACID_PIN).values(
             HPN_NAME=name, HPN_LIVE=name, HPN_STATE=PinState.ACTIVE.value, HPN_TXNID=reader.txn_id, HPN_CREATED=now,
             HPN_EXPIRES=expires, HPN_MAX_BYTES=values["budget"], HPN_BYTES=0, HPN_USER=self._client.user,
             HPN_COMMENT=values["comment"], HPN_TXNS=str(reader.valid_txns),
@@ -200,20 +206,20 @@ class Pins:
             raise AssertionError("the database returned no generated id")
         for table, listed in partitions.items():
             at = table_name(table)
-            conn.execute(insert(HIVE_ACID_PIN_TABLE).values(
+            connection.execute(insert(HIVE_ACID_PIN_TABLE).values(
                 HPT_PIN=key[0], HPT_DATABASE=at.database, HPT_TABLE=at.name,
                 HPT_WRITE_IDS=str(reader.snapshot[table]), HPT_PARTITIONS=listed,
             ))  # fmt: skip
-        if not self._beat(conn, reader.txn_id, expires):
+        if not self._beat(connection, reader.txn_id, expires):
             raise TxnAbortedError(f"txn {reader.txn_id} of pin '{name}' was aborted meanwhile; pin again")
-        if self._database.features(conn).min_history_write_id:
+        if self._database.features(connection).min_history_write_id:
             # A Hive 4.2 that honours nothing else compares with how far a compaction reached: all of them stay.
-            conn.execute(_KEEP_ALL, {"txn_id": reader.txn_id})
+            connection.execute(_KEEP_ALL, {"txn_id": reader.txn_id})
 
-    def _beat(self, conn: Connection, txn_id: int, expires: int) -> bool:
+    def _beat(self, connection: Connection, txn_id: int, expires: int) -> bool:
         """Let a reaper find the txn silent soon after the pin has expired, and no earlier, whatever its time-out is."""
         last = expires + max(0, _GRACE_MS - self._client.settings.milliseconds("hive.txn.timeout"))
-        return conn.execute(_BEAT.values(TXN_LAST_HEARTBEAT=last), {"txn_id": txn_id}).rowcount == 1
+        return connection.execute(_BEAT.values(TXN_LAST_HEARTBEAT=last), {"txn_id": txn_id}).rowcount == 1
 
     def show(self, *, ended: bool = False) -> list[Pin]:
         """All pins, the oldest first.
@@ -223,7 +229,7 @@ class Pins:
         if not self._has_tables():
             return []
         wanted = _PINS if ended else _ACTIVE_PINS
-        return [pin for pin, _ in self._database.read(lambda conn: _read(conn, wanted))]
+        return [pin for pin, _ in self._database.read(lambda connection: _read(connection, wanted))]
 
     def get(self, name: str) -> Pin:
         """A pin that may be read.
@@ -249,7 +255,7 @@ class Pins:
         """
         pin = self.get(name)
         at = table_name(table)
-        for pinned in self._database.read(lambda conn: pins_on(conn, at)):
+        for pinned in self._database.read(lambda connection: pins_on(connection, at)):
             if pinned.pin.id == pin.id:
                 return pinned
         raise InvalidArgumentsError(f"{at} is not in {pin}, which pins {', '.join(pin.tables)}")
@@ -277,15 +283,15 @@ class Pins:
             raise InvalidArgumentsError("expires and max_bytes: neither was given, so nothing is changed; give one")
         pin = self.get(name)
 
-        def change(conn: Connection) -> None:
-            self._lock(conn, pin)
+        def change(connection: Connection) -> None:
+            self._lock(connection, pin)
             if lasts is not None:
-                end = now_ms(conn) + lasts
-                if not self._beat(conn, pin.txn_id, end):
+                end = now_ms(connection) + lasts
+                if not self._beat(connection, pin.txn_id, end):
                     raise NoSuchPinError(f"{pin} has ended: its txn {pin.txn_id} was aborted from outside")
-                conn.execute(update(HIVE_ACID_PIN).where(_P.HPN_ID == pin.id).values(HPN_EXPIRES=end))
+                connection.execute(update(HIVE_ACID_PIN).where(_P.HPN_ID == pin.id).values(HPN_EXPIRES=end))
             if budget is not None:
-                conn.execute(update(HIVE_ACID_PIN).where(_P.HPN_ID == pin.id).values(HPN_MAX_BYTES=budget))
+                connection.execute(update(HIVE_ACID_PIN).where(_P.HPN_ID == pin.id).values(HPN_MAX_BYTES=budget))
 
         self._database.run(change)
         return self.get(name)
@@ -309,14 +315,14 @@ class Pins:
         return self.get(name) if found is None else found
 
     def _end(self, pin: Pin, reason: str) -> bool:
-        def end(conn: Connection) -> bool:
-            row = conn.execute(_LOCK, {"name": pin.name}).first()
+        def end(connection: Connection) -> bool:
+            row = connection.execute(_LOCK, {"name": pin.name}).first()
             if row is None or row[0] != pin.id:
                 return False
             # Nobody opens a txn meanwhile: whoever still found the pin has one that is not newer than this.
-            lock_open_txns(conn, exclusive=True)
-            newest = conn.execute(select(func.max(TXNS.c.TXN_ID))).scalar_one()
-            conn.execute(update(HIVE_ACID_PIN).where(_P.HPN_ID == pin.id).values(
+            lock_open_txns(connection, exclusive=True)
+            newest = connection.execute(select(func.max(TXNS.c.TXN_ID))).scalar_one()
+            connection.execute(update(HIVE_ACID_PIN).where(_P.HPN_ID == pin.id).values(
                 HPN_STATE=PinState.ENDED.value, HPN_LIVE=None, HPN_ENDED=clock_ms(), HPN_END_TXNID=newest,
                 HPN_REASON=reason,
             ))  # fmt: skip
@@ -335,15 +341,15 @@ class Pins:
             if why is not None and self._end(pin, why):
                 ended.append(f"{pin} on {', '.join(pin.tables)}: {why}")
             elif why is None:
-                self._database.run(lambda conn, pin=pin: self._beat_again(conn, pin))  # type: ignore[misc]
+                self._database.run(lambda connection, pin=pin: self._beat_again(connection, pin))  # type: ignore[misc]
         self.settle()
         return ended
 
-    def _beat_again(self, conn: Connection, pin: Pin) -> None:
+    def _beat_again(self, connection: Connection, pin: Pin) -> None:
         """A heartbeat that was under way while it was pinned may have moved its own."""
-        row = conn.execute(_LOCK, {"name": pin.name}).first()
+        row = connection.execute(_LOCK, {"name": pin.name}).first()
         if row is not None and row[0] == pin.id:
-            self._beat(conn, pin.txn_id, row[1])  # R3: it may have been extended since it was looked at
+            self._beat(connection, pin.txn_id, row[1])  # R3: it may have been extended since it was looked at
 
     def settle(self) -> list[Pin]:
         """Let go of what was kept for pins that have ended, and which nobody reads by any more."""
@@ -353,22 +359,22 @@ class Pins:
                 continue
             with contextlib.suppress(NoSuchTxnError, TxnAbortedError):
                 self._client.commit_txn(pin.txn_id)
-            self._database.run(lambda conn, pin=pin: self._settle(conn, pin))  # type: ignore[misc]
+            self._database.run(lambda connection, pin=pin: self._settle(connection, pin))  # type: ignore[misc]
             settled.append(pin)
         return settled
 
     def _is_read(self, pin: Pin) -> bool:
         end = pin.end_txn or 0
-        return self._database.read(lambda conn: conn.execute(_OLDER_OPEN, {"end": end}).first() is not None)
+        return self._database.read(lambda connection: connection.execute(_OLDER_OPEN, {"end": end}).first() is not None)
 
-    def _settle(self, conn: Connection, pin: Pin) -> None:
-        conn.execute(_STATE, {"pin": pin.id})
+    def _settle(self, connection: Connection, pin: Pin) -> None:
+        connection.execute(_STATE, {"pin": pin.id})
         # What the Cleaner has left is cleaned up after once more: no compaction may ever come by there again.
         held = select(_H.HPH_DATABASE, _H.HPH_TABLE, _H.HPH_PART_NAME, _H.HPH_WRITEID, _H.HPH_RUN_AS)
-        for database, table, partition, highest, run_as in conn.execute(held.where(_H.HPH_PIN == pin.id)).all():
-            clean_again(conn, TableName(database, table), partition or None, highest, run_as or self._client.user)
-        conn.execute(delete(HIVE_ACID_PIN_HELD).where(_H.HPH_PIN == pin.id))
-        conn.execute(
+        for database, table, partition, highest, run_as in connection.execute(held.where(_H.HPH_PIN == pin.id)).all():
+            clean_again(connection, TableName(database, table), partition or None, highest, run_as or self._client.user)
+        connection.execute(delete(HIVE_ACID_PIN_HELD).where(_H.HPH_PIN == pin.id))
+        connection.execute(
             update(HIVE_ACID_PIN).where(_P.HPN_ID == pin.id).values(HPN_STATE=PinState.SETTLED.value, HPN_BYTES=0)
         )
 
@@ -382,9 +388,9 @@ class Pins:
 
         resource, highest = request.resource, request.highest_write_id or 0
 
-        def note(conn: Connection) -> bool:
+        def note(connection: Connection) -> bool:
             # R3: whoever lets go of a pin locks its row first, too.
-            states = [conn.execute(_STATE, {"pin": pin}).scalar() for pin in sorted(held)]
+            states = [connection.execute(_STATE, {"pin": pin}).scalar() for pin in sorted(held)]
             if not {None, PinState.SETTLED.value}.isdisjoint(states):
                 return False
             here = (
@@ -392,22 +398,22 @@ class Pins:
                 _H.HPH_TABLE == resource.table,
                 _H.HPH_PART_NAME == (resource.partition or ""),
             )
-            earlier = {row[0]: row[1] for row in conn.execute(select(_H.HPH_PIN, _H.HPH_WRITEID).where(*here))}
+            earlier = {row[0]: row[1] for row in connection.execute(select(_H.HPH_PIN, _H.HPH_WRITEID).where(*here))}
             # A clean-up that reached less far has not looked at all that an earlier one left.
             further = {pin for pin, reached in earlier.items() if reached > highest}
-            conn.execute(delete(HIVE_ACID_PIN_HELD).where(*here, _H.HPH_WRITEID <= highest))
+            connection.execute(delete(HIVE_ACID_PIN_HELD).where(*here, _H.HPH_WRITEID <= highest))
             for pin, (directories, size) in held.items():
                 if pin in further:
                     continue
-                conn.execute(insert(HIVE_ACID_PIN_HELD).values(
+                connection.execute(insert(HIVE_ACID_PIN_HELD).values(
                     HPH_PIN=pin, HPH_DATABASE=resource.database, HPH_TABLE=resource.table,
                     HPH_PART_NAME=resource.partition or "", HPH_WRITEID=highest,
                     HPH_RUN_AS=request.run_as, HPH_DIRECTORIES=directories, HPH_BYTES=size,
                 ))  # fmt: skip
             for pin in sorted({*earlier, *held}):
                 total = select(func.coalesce(func.sum(_H.HPH_BYTES), 0)).where(_H.HPH_PIN == pin)
-                found = int(conn.execute(total).scalar_one())
-                conn.execute(
+                found = int(connection.execute(total).scalar_one())
+                connection.execute(
                     update(HIVE_ACID_PIN).where(_P.HPN_ID == pin).values(HPN_BYTES=found, HPN_MEASURED=clock_ms())
                 )
             return True
@@ -432,28 +438,28 @@ class Pins:
     def forget(self, age_ms: int) -> int:
         """Forget pins that were settled longer ago than this; returns how many."""
 
-        def run(conn: Connection) -> int:
-            if not self._database.features(conn).pins:
+        def run(connection: Connection) -> int:
+            if not self._database.features(connection).pins:
                 return 0
-            ids = list(conn.execute(_FORGETTABLE, {"age": age_ms}).scalars())
+            ids = list(connection.execute(_FORGETTABLE, {"age": age_ms}).scalars())
             for pin in ids:
-                conn.execute(delete(HIVE_ACID_PIN_TABLE).where(_T.HPT_PIN == pin))
-                conn.execute(delete(HIVE_ACID_PIN).where(_P.HPN_ID == pin))
+                connection.execute(delete(HIVE_ACID_PIN_TABLE).where(_T.HPT_PIN == pin))
+                connection.execute(delete(HIVE_ACID_PIN).where(_P.HPN_ID == pin))
             return len(ids)
 
         return self._database.run(run)
 
-    def _lock(self, conn: Connection, pin: Pin) -> None:
-        row = conn.execute(_LOCK, {"name": pin.name}).first()
+    def _lock(self, connection: Connection, pin: Pin) -> None:
+        row = connection.execute(_LOCK, {"name": pin.name}).first()
         if row is None or row[0] != pin.id:
             raise NoSuchPinError(f"{pin} has ended meanwhile")
 
 
-def _read(conn: Connection, wanted: Any, parameters: Mapping[str, str] | None = None) -> list[tuple[Pin, str]]:
-    rows = conn.execute(wanted, parameters).all()
-    now = now_ms(conn) if rows else 0
+def _read(connection: Connection, wanted: Any, parameters: Mapping[str, str] | None = None) -> list[tuple[Pin, str]]:
+    rows = connection.execute(wanted, parameters).all()
+    now = now_ms(connection) if rows else 0
     tables: dict[int, list[str]] = {row[0]: [] for row in rows}
-    for pin, database, table in conn.execute(_NAMES) if rows else ():
+    for pin, database, table in connection.execute(_NAMES) if rows else ():
         if pin in tables:
             tables[pin].append(f"{database}.{table}")
     found = []

@@ -272,14 +272,14 @@ class Transaction(_Alive):
             for t, named in document["partitions"].items()
         }
 
-    def _record_partitions(self, conn: Connection) -> None:
+    def _record_partitions(self, connection: Connection) -> None:
         for table, named in self._partitions.items():
             by_operation: dict[Operation, list[str]] = {}
             for name, kinds in named.items():
                 for kind in kinds:
                     by_operation.setdefault(kind, []).append(name)
             for kind in by_operation or {Operation.UPDATE: []}:
-                add_partitions(conn, self.txn_id, table, by_operation.get(kind, []), kind)
+                add_partitions(connection, self.txn_id, table, by_operation.get(kind, []), kind)
 
     def _written(self, table: str) -> TableUse:
         use = self._uses.get(table_name(table))

@@ -144,14 +144,14 @@ class Claims:
         """
         owner = str(uuid.uuid4())
 
-        def operation(conn: Connection) -> Claim | Recorded:
-            record = _locked(conn, wish)
+        def operation(connection: Connection) -> Claim | Recorded:
+            record = _locked(connection, wish)
             if record is not None and record.state is ClaimState.CLAIMED and record.owner == resumed:
                 return Claim(wish, resumed)
             decision = decide(record, wish)
             if isinstance(decision, Recorded):
                 return decision
-            _write(conn, wish, owner, decision)
+            _write(connection, wish, owner, decision)
             return Claim(wish, owner, decision.earlier_txns, decision.again)
 
         return self._database.run(operation, retry_duplicates=True)
@@ -194,15 +194,15 @@ class Claims:
         :return: what was committed; None when nothing was, and nothing will be.
         """
 
-        def operation(conn: Connection) -> Recorded | None:
-            record = _locked(conn, claim.wish)
+        def operation(connection: Connection) -> Recorded | None:
+            record = _locked(connection, claim.wish)
             if record is None or record.owner != claim.owner:
                 return None
             if record.state is not ClaimState.CLAIMED:
                 decision = decide(record, claim.wish)
                 return decision if isinstance(decision, Recorded) else None
             mine = () if record.txn_id is None else (record.txn_id,)
-            _write(conn, claim.wish, str(uuid.uuid4()), TakeOver((*record.earlier_txns, *mine)))
+            _write(connection, claim.wish, str(uuid.uuid4()), TakeOver((*record.earlier_txns, *mine)))
             return None
 
         return self._database.run(operation)
@@ -212,18 +212,20 @@ class Claims:
 
         :return: number of units.
         """
-        return self._database.run(lambda conn: conn.execute(_ACKNOWLEDGE, {"scope": _digest(scope)}).rowcount)
+        return self._database.run(
+            lambda connection: connection.execute(_ACKNOWLEDGE, {"scope": _digest(scope)}).rowcount
+        )
 
     def forget(self, age_ms: int) -> int:
         """Drop records that nobody has touched for so long.
 
         :return: their number.
         """
-        return self._database.run(lambda conn: conn.execute(_FORGET, {"age": age_ms}).rowcount)
+        return self._database.run(lambda connection: connection.execute(_FORGET, {"age": age_ms}).rowcount)
 
     def _mine(self, claim: Claim, statement: Any, values: dict[str, Any]) -> None:
-        def operation(conn: Connection) -> None:
-            if not conn.execute(statement, {**claim.key(), **values}).rowcount:
+        def operation(connection: Connection) -> None:
+            if not connection.execute(statement, {**claim.key(), **values}).rowcount:
                 raise claim.lost()
 
         self._database.run(operation)
@@ -234,8 +236,8 @@ def digest_of(statements: Sequence[str]) -> str:
     return _digest(tuple(statements))
 
 
-def _locked(conn: Connection, wish: Wish) -> ClaimRecord | None:
-    row = conn.execute(_LOCK, _key(wish)).first()
+def _locked(connection: Connection, wish: Wish) -> ClaimRecord | None:
+    row = connection.execute(_LOCK, _key(wish)).first()
     if row is None:
         return None
     state, owner, digest, life, txn_id, earlier, result = row
@@ -250,7 +252,7 @@ def _locked(conn: Connection, wish: Wish) -> ClaimRecord | None:
     )
 
 
-def _write(conn: Connection, wish: Wish, owner: str, decision: TakeOver) -> None:
+def _write(connection: Connection, wish: Wish, owner: str, decision: TakeOver) -> None:
     """The row of a unit that is now claimed by this owner; a racer's insert is a duplicate key, and looked at again."""
     values = {
         "HAC_NAME": _json(wish.scope),
@@ -260,13 +262,13 @@ def _write(conn: Connection, wish: Wish, owner: str, decision: TakeOver) -> None
         "HAC_OWNER": owner,
         "HAC_EARLIER_TXNS": _json(decision.earlier_txns),
     }
-    if not conn.execute(_TAKE.values(values), _key(wish)).rowcount:
+    if not connection.execute(_TAKE.values(values), _key(wish)).rowcount:
         key = _key(wish)
-        conn.execute(_INSERT, {"HAC_SCOPE": key["scope"], "HAC_UNIT": key["unit"], **values})
+        connection.execute(_INSERT, {"HAC_SCOPE": key["scope"], "HAC_UNIT": key["unit"], **values})
 
 
-def _mark(statement: Any, claim: Claim, values: dict[str, Any], conn: Connection) -> None:
-    if not conn.execute(statement, {**claim.key(), **values}).rowcount:
+def _mark(statement: Any, claim: Claim, values: dict[str, Any], connection: Connection) -> None:
+    if not connection.execute(statement, {**claim.key(), **values}).rowcount:
         raise claim.lost()
 
 

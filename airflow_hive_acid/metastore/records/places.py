@@ -40,10 +40,10 @@ class PlaceRecords:
         """The warehouse or database directory that a location lies in; itself when it lies in none."""
         place = check_location(location)
 
-        def operation(conn: Connection) -> str:
-            found = read_database(conn, database.lower())
+        def operation(connection: Connection) -> str:
+            found = read_database(connection, database.lower())
             own = [] if found is None else [found.managed_location, found.location]
-            roots = [root for root in (read_warehouse(conn), *own) if root]
+            roots = [root for root in (read_warehouse(connection), *own) if root]
             spelled = [check_location(root) for root in roots]
             return next((root for root in spelled if f"{place}/".startswith(f"{root}/")), place)
 
@@ -51,7 +51,7 @@ class PlaceRecords:
 
     def find(self, root: str) -> str | None:
         """The id that a directory was seen with; None when it was not."""
-        return self._database.read(lambda conn: self._find(conn, root))
+        return self._database.read(lambda connection: self._find(connection, root))
 
     def of_table(self, table: Table) -> str | None:
         """The id that a table's own directory was seen with; None for one that lies in a warehouse.
@@ -74,7 +74,7 @@ class PlaceRecords:
 
     def is_kept(self) -> bool:
         """Whether this metastore has our table of places."""
-        return self._database.read(lambda conn: self._database.features(conn).places)
+        return self._database.read(lambda connection: self._database.features(connection).places)
 
     def note(self, root: str, place_id: str, *, instead_of: str | None = None) -> str:
         """Write down with which id a directory was seen, unless somebody else has done so by now.
@@ -84,13 +84,13 @@ class PlaceRecords:
         """
         key = {"place": _key(root)}
 
-        def operation(conn: Connection) -> str:
-            held = conn.execute(_LOCK, key).scalar()
+        def operation(connection: Connection) -> str:
+            held = connection.execute(_LOCK, key).scalar()
             if held is not None and held != instead_of:
                 return str(held)
-            conn.execute(_DELETE, key)
-            row = {"HPL_PLACE": key["place"], "HPL_URI": root, "HPL_ID": place_id, "HPL_SEEN": now_ms(conn)}
-            conn.execute(insert(HIVE_ACID_PLACE), row)
+            connection.execute(_DELETE, key)
+            row = {"HPL_PLACE": key["place"], "HPL_URI": root, "HPL_ID": place_id, "HPL_SEEN": now_ms(connection)}
+            connection.execute(insert(HIVE_ACID_PLACE), row)
             return place_id
 
         return self._database.run(operation, retry_duplicates=True)
@@ -98,9 +98,9 @@ class PlaceRecords:
     def forget(self, root: str) -> None:
         """The directory was dropped."""
 
-        def operation(conn: Connection) -> None:
-            if self._database.features(conn).places:
-                conn.execute(_DELETE, {"place": _key(root)})
+        def operation(connection: Connection) -> None:
+            if self._database.features(connection).places:
+                connection.execute(_DELETE, {"place": _key(root)})
 
         self._database.run(operation)
 
@@ -111,12 +111,12 @@ class PlaceRecords:
             select(SDS.c.LOCATION).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
             .where(inside).order_by(TBLS.c.TBL_ID.desc()).limit(limit)
         )  # fmt: skip
-        return self._database.read(lambda conn: [str(place) for place in conn.execute(statement).scalars()])
+        return self._database.read(lambda connection: [str(place) for place in connection.execute(statement).scalars()])
 
-    def _find(self, conn: Connection, root: str) -> str | None:
-        if not self._database.features(conn).places:
+    def _find(self, connection: Connection, root: str) -> str | None:
+        if not self._database.features(connection).places:
             return None
-        found = conn.execute(_FIND, {"place": _key(root)}).scalar()
+        found = connection.execute(_FIND, {"place": _key(root)}).scalar()
         return None if found is None else str(found)
 
 

@@ -114,8 +114,8 @@ class SharedTxns:
     def add(self, new: NewSharedTxn) -> SharedTxn:
         """Record a txn that has just begun."""
 
-        def operation(conn: Connection) -> SharedTxn:
-            now = now_ms(conn)
+        def operation(connection: Connection) -> SharedTxn:
+            now = now_ms(connection)
             values = {
                 "HST_TXNID": new.txn_id,
                 "HST_SCOPE": _json(new.scope),
@@ -126,10 +126,10 @@ class SharedTxns:
                 "HST_MOST_BYTES": new.most_bytes,
                 "HST_UPDATED": now,
             }
-            found = _find(conn, new.txn_id)  # a repetition after a lost connection
+            found = _find(connection, new.txn_id)  # a repetition after a lost connection
             if found is None:
-                conn.execute(_INSERT, values)
-                found = _find(conn, new.txn_id)
+                connection.execute(_INSERT, values)
+                found = _find(connection, new.txn_id)
             if found is None:
                 raise AssertionError("the row that was inserted is not there")
             return found
@@ -138,7 +138,7 @@ class SharedTxns:
 
     def find(self, txn_id: int) -> SharedTxn | None:
         """The record of a txn, None if there is none (any more)."""
-        return self._database.read(lambda conn: _find(conn, txn_id))
+        return self._database.read(lambda connection: _find(connection, txn_id))
 
     def get(self, txn_id: int) -> SharedTxn:
         """The record of a txn.
@@ -152,14 +152,14 @@ class SharedTxns:
 
     def members(self, txn_id: int) -> list[Member]:
         """Its members, in the order in which they changed last."""
-        return self._database.read(lambda conn: _members(conn, txn_id))
+        return self._database.read(lambda connection: _members(connection, txn_id))
 
     def open_ones(self) -> list[SharedTxn]:
         """All that are neither committed nor aborted."""
 
-        def operation(conn: Connection) -> list[SharedTxn]:
-            now = now_ms(conn)
-            return [_txn(row, now) for row in conn.execute(_OPEN_ONES)]
+        def operation(connection: Connection) -> list[SharedTxn]:
+            now = now_ms(connection)
+            return [_txn(row, now) for row in connection.execute(_OPEN_ONES)]
 
         return self._database.read(operation)
 
@@ -172,9 +172,9 @@ class SharedTxns:
         """
         token = uuid.uuid4().hex
 
-        def operation(conn: Connection) -> TurnTaken:
-            txn = _locked(conn, txn_id)
-            known = {m.member: m for m in _members(conn, txn_id)}
+        def operation(connection: Connection) -> TurnTaken:
+            txn = _locked(connection, txn_id)
+            known = {m.member: m for m in _members(connection, txn_id)}
             own = known.get(member)
             if own is not None and own.state is MemberState.DONE:
                 return TurnTaken(txn, done=own)
@@ -185,9 +185,9 @@ class SharedTxns:
                 other = known.get(holder.member)
                 return TurnTaken(txn, holder="the commit" if other is None else other.name)
             if own is None and member:
-                conn.execute(_ADD_MEMBER, {"HSM_TXNID": txn_id, "HSM_MEMBER": member, "HSM_NAME": name})
+                connection.execute(_ADD_MEMBER, {"HSM_TXNID": txn_id, "HSM_MEMBER": member, "HSM_NAME": name})
             turn = {"HST_TURN": token, "HST_TURN_MEMBER": member, "HST_TURN_UNTIL": txn.now + hold_ms}
-            conn.execute(_UPDATE.values(**turn, HST_UPDATED=txn.now), {"txn_id": txn_id})
+            connection.execute(_UPDATE.values(**turn, HST_UPDATED=txn.now), {"txn_id": txn_id})
             return TurnTaken(txn, token, half_done=tuple(half_done(known.values())))
 
         return self._database.run(operation, retry_duplicates=True)
@@ -199,9 +199,9 @@ class SharedTxns:
         :raises ClaimLostError: when the turn is somebody else's, or the transaction has ended.
         """
 
-        def operation(conn: Connection) -> SharedTxn:
-            txn = _holding(conn, txn_id, token)
-            conn.execute(_UPDATE.values(HST_TURN_UNTIL=txn.now + hold_ms), {"txn_id": txn_id})
+        def operation(connection: Connection) -> SharedTxn:
+            txn = _holding(connection, txn_id, token)
+            connection.execute(_UPDATE.values(HST_TURN_UNTIL=txn.now + hold_ms), {"txn_id": txn_id})
             return txn
 
         return self._database.run(operation)
@@ -212,9 +212,9 @@ class SharedTxns:
         :raises ClaimLostError: as for :meth:`extend_turn`; then somebody else undoes it.
         """
 
-        def operation(conn: Connection) -> list[Member]:
-            _holding(conn, txn_id, token)
-            return half_done(_members(conn, txn_id))
+        def operation(connection: Connection) -> list[Member]:
+            _holding(connection, txn_id, token)
+            return half_done(_members(connection, txn_id))
 
         return self._database.run(operation)
 
@@ -226,13 +226,13 @@ class SharedTxns:
         :raises TxnAbortedError: when the txn is not open any more.
         """
 
-        def operation(conn: Connection) -> GivenUp:
+        def operation(connection: Connection) -> GivenUp:
             # The txn's row first, as its commit does.
             lock = lock_txn_step(txn_id)
-            conn.execute(lock.statement, dict(lock.parameters))
-            _holding(conn, txn_id, token)
-            begun = half_done([m for m in _members(conn, txn_id) if m.member in members])
-            return give_up_jobs(conn, txn_id, {job_id for m in begun for job_id in m.jobs})
+            connection.execute(lock.statement, dict(lock.parameters))
+            _holding(connection, txn_id, token)
+            begun = half_done([m for m in _members(connection, txn_id) if m.member in members])
+            return give_up_jobs(connection, txn_id, {job_id for m in begun for job_id in m.jobs})
 
         return self._database.run(operation)
 
@@ -242,10 +242,10 @@ class SharedTxns:
         :raises ClaimLostError: as for :meth:`extend_turn`.
         """
 
-        def operation(conn: Connection) -> None:
-            _holding(conn, txn_id, token)
+        def operation(connection: Connection) -> None:
+            _holding(connection, txn_id, token)
             for member in members:
-                conn.execute(_MEMBER.values(HSM_JOBS="[]"), {"txn_id": txn_id, "member": member})
+                connection.execute(_MEMBER.values(HSM_JOBS="[]"), {"txn_id": txn_id, "member": member})
 
         self._database.run(operation)
 
@@ -256,15 +256,15 @@ class SharedTxns:
         :raises ClaimLostError: as for :meth:`extend_turn`.
         """
 
-        def operation(conn: Connection) -> None:
-            txn = _holding(conn, txn_id, token)
-            jobs = next((m.jobs for m in _members(conn, txn_id) if m.member == member), ())
+        def operation(connection: Connection) -> None:
+            txn = _holding(connection, txn_id, token)
+            jobs = next((m.jobs for m in _members(connection, txn_id) if m.member == member), ())
             given = dict(txn.statements)
             for table, number in statements.items():
                 given[table] = max(number, given.get(table, 0))
-            conn.execute(_UPDATE.values(HST_STATEMENTS=_json(given)), {"txn_id": txn_id})
+            connection.execute(_UPDATE.values(HST_STATEMENTS=_json(given)), {"txn_id": txn_id})
             listed = _json(list(dict.fromkeys((*jobs, job_id))))
-            conn.execute(_MEMBER.values(HSM_JOBS=listed), {"txn_id": txn_id, "member": member})
+            connection.execute(_MEMBER.values(HSM_JOBS=listed), {"txn_id": txn_id, "member": member})
 
         self._database.run(operation)
 
@@ -277,13 +277,13 @@ class SharedTxns:
         """
         done = {"HSM_STATE": MemberState.DONE.value, "HSM_RESULT": _json(list(result))}
 
-        def operation(conn: Connection) -> None:
-            own = {m.member: m for m in _members(conn, txn_id)}.get(member)
+        def operation(connection: Connection) -> None:
+            own = {m.member: m for m in _members(connection, txn_id)}.get(member)
             if own is not None and own.state is MemberState.DONE:
                 return  # a repetition after a lost connection
-            txn = _holding(conn, txn_id, token)
-            conn.execute(_MEMBER.values(**done, HSM_UPDATED=txn.now), {"txn_id": txn_id, "member": member})
-            conn.execute(
+            txn = _holding(connection, txn_id, token)
+            connection.execute(_MEMBER.values(**done, HSM_UPDATED=txn.now), {"txn_id": txn_id, "member": member})
+            connection.execute(
                 _UPDATE.values(HST_WRITTEN=_json(written), HST_UPDATED=txn.now, **_NO_TURN), {"txn_id": txn_id}
             )
 
@@ -292,7 +292,7 @@ class SharedTxns:
     def give_back(self, txn_id: int, token: str) -> None:
         """Stop working without having finished; fine when the turn is somebody else's already."""
         statement = _UPDATE.where(_T.HST_TURN == bindparam("token")).values(**_NO_TURN)
-        self._database.run(lambda conn: conn.execute(statement, {"txn_id": txn_id, "token": token}))
+        self._database.run(lambda connection: connection.execute(statement, {"txn_id": txn_id, "token": token}))
 
     def at_commit(self, txn_id: int, token: str) -> Callable[[Connection], None]:
         """What the commit has to do in its own database transaction; raises ClaimLostError to refuse it."""
@@ -307,11 +307,11 @@ class SharedTxns:
         """
         ended = {"HST_STATE": SharedState.ABORTED.value, "HST_ERROR": error[:64], "HST_REASON": reason}
 
-        def operation(conn: Connection) -> SharedTxn:
-            txn = _locked(conn, txn_id)
+        def operation(connection: Connection) -> SharedTxn:
+            txn = _locked(connection, txn_id)
             if txn.state is SharedState.OPEN:
-                conn.execute(_UPDATE.values(**ended, HST_UPDATED=txn.now, **_NO_TURN), {"txn_id": txn_id})
-            return _locked(conn, txn_id)
+                connection.execute(_UPDATE.values(**ended, HST_UPDATED=txn.now, **_NO_TURN), {"txn_id": txn_id})
+            return _locked(connection, txn_id)
 
         return self._database.run(operation)
 
@@ -324,9 +324,9 @@ class SharedTxns:
         value = clock_ms() if beat is None else beat
         open_one = _UPDATE.where(_T.HST_STATE == SharedState.OPEN.value).values(HST_KEPT=value)
 
-        def operation(conn: Connection) -> SharedTxn | None:
-            conn.execute(open_one, {"txn_id": txn_id})
-            return _find(conn, txn_id)
+        def operation(connection: Connection) -> SharedTxn | None:
+            connection.execute(open_one, {"txn_id": txn_id})
+            return _find(connection, txn_id)
 
         return self._database.run(operation)
 
@@ -336,24 +336,24 @@ class SharedTxns:
         :return: their number.
         """
 
-        def operation(conn: Connection) -> int:
-            number = conn.execute(_FORGET, {"age": age_ms}).rowcount
+        def operation(connection: Connection) -> int:
+            number = connection.execute(_FORGET, {"age": age_ms}).rowcount
             if number:
-                conn.execute(_FORGET_MEMBERS)
+                connection.execute(_FORGET_MEMBERS)
             return number
 
         return self._database.run(operation)
 
 
-def _mark_committed(txn_id: int, token: str, conn: Connection) -> None:
-    if not conn.execute(_COMMITTED, {"txn_id": txn_id, "token": token}).rowcount:
+def _mark_committed(txn_id: int, token: str, connection: Connection) -> None:
+    if not connection.execute(_COMMITTED, {"txn_id": txn_id, "token": token}).rowcount:
         raise ClaimLostError(
             f"txn {txn_id} was given up, or another try commits it; nothing of this one becomes visible"
         )
 
 
-def _holding(conn: Connection, txn_id: int, token: str) -> SharedTxn:
-    txn = _locked(conn, txn_id)
+def _holding(connection: Connection, txn_id: int, token: str) -> SharedTxn:
+    txn = _locked(connection, txn_id)
     if txn.state is not SharedState.OPEN:
         raise ClaimLostError(f"{txn} has ended: {txn.reason or txn.state.name.lower()}; nothing more is done in it")
     if txn.turn is None or txn.turn.token != token:
@@ -361,24 +361,24 @@ def _holding(conn: Connection, txn_id: int, token: str) -> SharedTxn:
     return txn
 
 
-def _locked(conn: Connection, txn_id: int) -> SharedTxn:
-    row = conn.execute(_LOCK, {"txn_id": txn_id}).first()
+def _locked(connection: Connection, txn_id: int) -> SharedTxn:
+    row = connection.execute(_LOCK, {"txn_id": txn_id}).first()
     if row is None:
         raise _missing(txn_id)
-    return _txn(row, now_ms(conn))  # R3: the clock after the wait
+    return _txn(row, now_ms(connection))  # R3: the clock after the wait
 
 
-def _find(conn: Connection, txn_id: int) -> SharedTxn | None:
-    row = conn.execute(_SELECT.where(_BY_ID), {"txn_id": txn_id}).first()
-    return None if row is None else _txn(row, now_ms(conn))
+def _find(connection: Connection, txn_id: int) -> SharedTxn | None:
+    row = connection.execute(_SELECT.where(_BY_ID), {"txn_id": txn_id}).first()
+    return None if row is None else _txn(row, now_ms(connection))
 
 
-def _members(conn: Connection, txn_id: int) -> list[Member]:
+def _members(connection: Connection, txn_id: int) -> list[Member]:
     return [
         Member(
             member, name, MemberState(state), tuple(json.loads(jobs)), None if result is None else json.loads(result)
         )
-        for member, name, state, jobs, result in conn.execute(_MEMBERS, {"txn_id": txn_id})
+        for member, name, state, jobs, result in connection.execute(_MEMBERS, {"txn_id": txn_id})
     ]
 
 

@@ -138,16 +138,16 @@ class Streams:
         """
         token = str(uuid.uuid4())
 
-        def operation(conn: Connection) -> Owner:
+        def operation(connection: Connection) -> Owner:
             # R3: the row is locked, then decided on.
-            row = conn.execute(_LOCK, {"stream": digest(name)}).first()
+            row = connection.execute(_LOCK, {"stream": digest(name)}).first()
             if row is None:
                 values = {
                     "HSR_STREAM": digest(name), "HSR_NAME": name, "HSR_TABLE": table, "HSR_SOURCE": source,
                     "HSR_OWNER": token, "HSR_WHO": who, "HSR_ATTEMPT": "", "HSR_OPEN_TXNS": "[]",
                     "HSR_BATCH": NONE_YET, "HSR_BATCHES": 0, "HSR_ROWS": 0, "HSR_QUARANTINED": 0,
                 }  # fmt: skip
-                conn.execute(_INSERT, values)
+                connection.execute(_INSERT, values)
                 return Owner(name, token, _new(name, table, source, who))
             found = _stream(row)
             _check(found, table, source, who, silent_ms, start_over)
@@ -155,7 +155,7 @@ class Streams:
             batch = found.batch
             if found.source != source:
                 batch = taken["HSR_BATCH"] = NONE_YET
-            conn.execute(_TAKE.values(taken), {"stream": digest(name)})
+            connection.execute(_TAKE.values(taken), {"stream": digest(name)})
             return Owner(name, token, replace(found, batch=batch))
 
         return self._database.run(operation, retry_duplicates=True)
@@ -206,35 +206,37 @@ class Streams:
         :raises ClaimLostError: when another process has taken the stream over; it finds out.
         """
 
-        def operation(conn: Connection) -> Stream | None:
-            row = conn.execute(_LOCK, {"stream": digest(owner.stream)}).first()
+        def operation(connection: Connection) -> Stream | None:
+            row = connection.execute(_LOCK, {"stream": digest(owner.stream)}).first()
             if row is None or row.HSR_OWNER != owner.token:
                 raise owner.lost()
             found = _stream(row)
             if found.batch >= batch:
                 return found
-            conn.execute(_TAKE.values(HSR_ATTEMPT=""), {"stream": digest(owner.stream)})
+            connection.execute(_TAKE.values(HSR_ATTEMPT=""), {"stream": digest(owner.stream)})
             return None
 
         return self._database.run(operation)
 
     def leave(self, owner: Owner) -> None:
         """Another process may run it now, at once; nothing happens if one does already."""
-        self._database.run(lambda conn: conn.execute(_LEAVE, {"stream": digest(owner.stream), "owner": owner.token}))
+        self._database.run(
+            lambda connection: connection.execute(_LEAVE, {"stream": digest(owner.stream), "owner": owner.token})
+        )
 
     def find(self, name: str) -> Stream:
         """A stream.
 
         :raises NoSuchObjectError: when there is none of that name.
         """
-        row = self._database.read(lambda conn: conn.execute(_FIND, {"stream": digest(name)}).first())
+        row = self._database.read(lambda connection: connection.execute(_FIND, {"stream": digest(name)}).first())
         if row is None:
             raise NoSuchObjectError(f"there is no stream {name}; hive-acid stream show lists those there are")
         return _stream(row)
 
     def all(self) -> list[Stream]:
         """All streams."""
-        return self._database.read(lambda conn: [_stream(row) for row in conn.execute(_LIST)])
+        return self._database.read(lambda connection: [_stream(row) for row in connection.execute(_LIST)])
 
     def forget(self, name: str) -> bool:
         """Forget a stream that nobody runs: a later one of that name starts with nothing committed.
@@ -244,13 +246,15 @@ class Streams:
         found = self.find(name)
         if found.running:
             raise StreamBusyError(f"stream {name} is run by {found.who}; end it first")
-        gone: int = self._database.run(lambda conn: conn.execute(_FORGET, {"stream": digest(name)}).rowcount)
+        gone: int = self._database.run(
+            lambda connection: connection.execute(_FORGET, {"stream": digest(name)}).rowcount
+        )
         return bool(gone)
 
     def _mine(self, owner: Owner, statement: Any, values: dict[str, Any]) -> None:
-        def operation(conn: Connection) -> None:
+        def operation(connection: Connection) -> None:
             key = {"stream": digest(owner.stream), "owner": owner.token}
-            if not conn.execute(statement, {**key, **values}).rowcount:
+            if not connection.execute(statement, {**key, **values}).rowcount:
                 raise owner.lost()
 
         self._database.run(operation)
@@ -284,8 +288,8 @@ def _check(found: Stream, table: str, source: str, who: str, silent_ms: int, sta
         )
 
 
-def _commit(owner: Owner, values: dict[str, Any], conn: Connection) -> None:
-    if not conn.execute(_COMMIT, {"stream": digest(owner.stream), "owner": owner.token, **values}).rowcount:
+def _commit(owner: Owner, values: dict[str, Any], connection: Connection) -> None:
+    if not connection.execute(_COMMIT, {"stream": digest(owner.stream), "owner": owner.token, **values}).rowcount:
         raise owner.lost()
 
 

@@ -190,20 +190,20 @@ class Advance:
     metadata: Callable[[Connection], object] | None = None
 
 
-def sync_txns(conn: Connection, policy: str) -> list[int]:
+def sync_txns(connection: Connection, policy: str) -> list[int]:
     """Open txns of syncs of a policy: they are mapped under the negative state id."""
-    return sorted(conn.execute(_SYNC_TXNS, {"policy": policy}).scalars())
+    return sorted(connection.execute(_SYNC_TXNS, {"policy": policy}).scalars())
 
 
-def open_mapped_txns(conn: Connection, policy: str) -> list[int]:
+def open_mapped_txns(connection: Connection, policy: str) -> list[int]:
     """Open txns here that stand for txns of the source, or for syncs, under a policy."""
-    return sorted(conn.execute(_OPEN_MAPPED, {"policy": policy, "more": f"{policy}/"}).scalars())
+    return sorted(connection.execute(_OPEN_MAPPED, {"policy": policy, "more": f"{policy}/"}).scalars())
 
 
-def unmap(conn: Connection, txn_ids: Sequence[int]) -> None:
+def unmap(connection: Connection, txn_ids: Sequence[int]) -> None:
     """Forget what they stand for."""
     for part in chunks(txn_ids):
-        conn.execute(_UNMAP, {"ids": list(part)})
+        connection.execute(_UNMAP, {"ids": list(part)})
 
 
 def rows_for(known: ValidWriteIdList, write_ids: ValidWriteIdList) -> list[tuple[int, IdState]]:
@@ -221,61 +221,61 @@ def rows_for(known: ValidWriteIdList, write_ids: ValidWriteIdList) -> list[tuple
     return sorted(states.items())
 
 
-def advance(conn: Connection, client: Verbs, request: Advance) -> None:
+def advance(connection: Connection, client: Verbs, request: Advance) -> None:
     """Make everything visible, or nothing; the last thing of its transaction.
 
     :raises ReplicationBusyError: when another sync took over, or the replica was failed over; nothing was changed.
     :raises ReplicaDivergedError: when somebody else wrote one of the tables; names all of them.
     """
-    found = require_attempt(conn, request.policy, request.attempt)
+    found = require_attempt(connection, request.policy, request.attempt)
     if found.state_id == request.state_id and not found.tables:
         return  # asked again after a reply was lost: it is done
     tables = sorted(request.tables, key=lambda t: t.name)
     for database in sorted({t.name.database for t in tables}):
-        require_target(conn, database, request.policy)
-    _require_untouched(conn, tables)
-    features = client.database.features(conn)
-    resolved = _Resolved.read(conn, tables)
+        require_target(connection, database, request.policy)
+    _require_untouched(connection, tables)
+    features = client.database.features(connection)
+    resolved = _Resolved.read(connection, tables)
     for table in tables:
-        _change_partitions(conn, client, table, request.sync_txn)
+        _change_partitions(connection, client, table, request.sync_txn)
     if request.metadata is not None:
-        request.metadata(conn)
+        request.metadata(connection)
     # All that needs no txn comes first: txns that are opened must appear soon (openTxns, step 8).
-    _number(conn, tables)
-    _outdate(conn, tables)
-    _note(conn, tables, request)
-    owned = _Owners(conn, client, request)
+    _number(connection, tables)
+    _outdate(connection, tables)
+    _note(connection, tables, request)
+    owned = _Owners(connection, client, request)
     owned.give(tables)
     ended, given_up = [*owned.committed, *resolved.committed], [*owned.aborted, *resolved.aborted]
     for part in chunks(ended):
-        conn.execute(_COMMIT, {"ids": list(part)})
+        connection.execute(_COMMIT, {"ids": list(part)})
         if features.min_history_level:
-            conn.execute(_FORGET_LEVEL, {"ids": list(part)})
+            connection.execute(_FORGET_LEVEL, {"ids": list(part)})
     if given_up:
-        abort_rows(conn, given_up, features, AbortReason.REPLICATION)
+        abort_rows(connection, given_up, features, AbortReason.REPLICATION)
     for part in chunks([*resolved.committed, *resolved.aborted]):
-        conn.execute(_UNMAP, {"ids": list(part)})
+        connection.execute(_UNMAP, {"ids": list(part)})
     for part in chunks(resolved.waiting):
-        conn.execute(_ALIVE, {"ids": list(part)})
-    _complete(conn, tables, owned.top | resolved.top, request.sync_txn)
-    _tell(conn, client, owned, resolved)
+        connection.execute(_ALIVE, {"ids": list(part)})
+    _complete(connection, tables, owned.top | resolved.top, request.sync_txn)
+    _tell(connection, client, owned, resolved)
     log = client.notifications
     if not request.sync_txn:
         owned.require_in_time()
-        log.write(conn, [])
+        log.write(connection, [])
         return
-    conn.execute(_STAMP_QUEUE, {"txn_id": request.sync_txn})
+    connection.execute(_STAMP_QUEUE, {"txn_id": request.sync_txn})
     owned.require_in_time()
     hooks = commits.CommitHooks(events=lambda c, facts: txn_events.committed(c, log, facts))
     replayed = commits.Replayed(request.policy, -request.state_id)
-    commits.commit_txn(conn, commits.CommitRequest(request.sync_txn, hooks=hooks, replayed=replayed), features)
+    commits.commit_txn(connection, commits.CommitRequest(request.sync_txn, hooks=hooks, replayed=replayed), features)
 
 
-def _require_untouched(conn: Connection, tables: Sequence[TableAdvance]) -> None:
+def _require_untouched(connection: Connection, tables: Sequence[TableAdvance]) -> None:
     """Lock the numbering of each table, and refuse when somebody else took ids from it."""
     foreign: dict[str, str] = {}
     for table in tables:
-        following = conn.execute(_LOCK_NEXT, {"db": table.name.database, "tbl": table.name.name}).scalar()
+        following = connection.execute(_LOCK_NEXT, {"db": table.name.database, "tbl": table.name.name}).scalar()
         there, left = (following or 1) - 1, table.known.high_watermark
         if there != left:
             foreign[str(table.name)] = f"write ids up to {there} were given here, replication left {left}"
@@ -303,15 +303,15 @@ class _Resolved:
     top: dict[TableName, tuple[int, int]]
 
     @classmethod
-    def read(cls, conn: Connection, tables: Sequence[TableAdvance]) -> _Resolved:
+    def read(cls, connection: Connection, tables: Sequence[TableAdvance]) -> _Resolved:
         found = cls([], [], [], {})
         lost: dict[str, str] = {}
         for table in tables:
             owners: dict[int, int] = {}
             for part in chunks(sorted(table.known.open)):
                 of_table = {"db": table.name.database, "tbl": table.name.name, "ids": list(part)}
-                owners.update((row[0], row[1]) for row in conn.execute(_OWNERS, of_table))
-            facts = txn_facts(conn, list(owners.values()))
+                owners.update((row[0], row[1]) for row in connection.execute(_OWNERS, of_table))
+            facts = txn_facts(connection, list(owners.values()))
             for write_id, txn_id in sorted(owners.items()):
                 state = facts[txn_id].state if txn_id in facts else TxnState.COMMITTED
                 valid = table.write_ids.is_valid(write_id)
@@ -334,8 +334,8 @@ class _Resolved:
 class _Owners:
     """Txns that are opened for the new write ids of all tables."""
 
-    def __init__(self, conn: Connection, client: Verbs, request: Advance) -> None:
-        self._conn, self._client, self._request = conn, client, request
+    def __init__(self, connection: Connection, client: Verbs, request: Advance) -> None:
+        self._conn, self._client, self._request = connection, client, request
         self._opened = time.monotonic()
         self.committed: list[int] = []
         self.aborted: list[int] = []
@@ -382,13 +382,13 @@ class _Owners:
             raise OpenTookTooLongError("opening took longer than hive.txn.opentxn.timeout")
 
     def _open(self, count: int) -> list[int]:
-        client, conn = self._client, self._conn
+        client, connection = self._client, self._conn
         agent = f"replication {self._request.policy}"
         request = OpenRequest(client.user, client.host, count, TxnType.REPL_CREATED, agent)
         self._opened = time.monotonic()
         # R11: they are committed here, too, so their ids must not be seen late. No later id is given until this COMMIT.
-        lock_open_txns(conn, exclusive=True)
-        self.all = open_txns(conn, request, client.database.features(conn), client.gap_timeout_ms)
+        lock_open_txns(connection, exclusive=True)
+        self.all = open_txns(connection, request, client.database.features(connection), client.gap_timeout_ms)
         return self.all
 
     def _map(self, table: TableAdvance, write_id: int, txn_id: int) -> None:
@@ -402,12 +402,12 @@ class _Owners:
         self._conn.execute(_MAP, {"policy": policy, "source": source, "target": txn_id})
 
     def _write(self, owned: Sequence[tuple[TableName, int, int]]) -> None:
-        conn = self._conn
+        connection = self._conn
         rows = [
             {"txn_id": txn_id, "db": name.database, "tbl": name.name, "write_id": write_id}
             for name, write_id, txn_id in owned
         ]
-        conn.execute(_PAIR, rows)
+        connection.execute(_PAIR, rows)
         done = set(self.committed)
         for name, write_id, txn_id in sorted(owned, key=lambda row: row[1]):
             self.pairs.setdefault(name, {})[txn_id] = write_id
@@ -415,47 +415,49 @@ class _Owners:
                 self.top[name] = (txn_id, write_id)
 
 
-def _change_partitions(conn: Connection, client: Verbs, table: TableAdvance, sync_txn: int) -> None:
+def _change_partitions(connection: Connection, client: Verbs, table: TableAdvance, sync_txn: int) -> None:
     catalog = CatalogEvents(client.notifications)
     if table.added:
         new = add_partitions(
-            conn, table.table, table.added, write_id=table.write_ids.high_watermark or None, empty=False
+            connection, table.table, table.added, write_id=table.write_ids.high_watermark or None, empty=False
         )
-        catalog.partitions_added(conn, table.table.id, new)
+        catalog.partitions_added(connection, table.table.id, new)
     if not table.gone:
         return
-    there = find_partitions(conn, table.table, list(table.gone))
-    catalog.dropping_partitions(conn, table.table.id, [p.id for p in there.values()])
-    delete_storage(conn, delete_partitions(conn, [p.id for p in there.values()]))
+    there = find_partitions(connection, table.table, list(table.gone))
+    catalog.dropping_partitions(connection, table.table.id, [p.id for p in there.values()])
+    delete_storage(connection, delete_partitions(connection, [p.id for p in there.values()]))
     for partition in there.values():
-        forget_object(conn, *table.name, partition.name)
+        forget_object(connection, *table.name, partition.name)
         # Whoever reads it by an older snapshot goes on: the Cleaner removes it after them.
         insert_soft_delete(
-            conn, Resource(*table.name, partition.name), partition.location, txn_id=sync_txn,
+            connection, Resource(*table.name, partition.name), partition.location, txn_id=sync_txn,
             highest_write_id=table.write_ids.high_watermark, purge=False,
         )  # fmt: skip
 
 
-def _number(conn: Connection, tables: Sequence[TableAdvance]) -> None:
+def _number(connection: Connection, tables: Sequence[TableAdvance]) -> None:
     """The tables' numbering goes on above the source's."""
     for table in tables:
         if table.write_ids.high_watermark > table.known.high_watermark:
             following = {"db": table.name.database, "tbl": table.name.name, "next": table.write_ids.high_watermark + 1}
-            if not conn.execute(_SET_NEXT, following).rowcount:
-                conn.execute(_FIRST, following)
+            if not connection.execute(_SET_NEXT, following).rowcount:
+                connection.execute(_FIRST, following)
 
 
-def _outdate(conn: Connection, tables: Sequence[TableAdvance]) -> None:
+def _outdate(connection: Connection, tables: Sequence[TableAdvance]) -> None:
     """Statistics of what is written stop being exact."""
     for table in tables:
         if table.written:
-            parts = find_partitions(conn, table.table, [w.partition for w in table.written if w.partition is not None])
+            parts = find_partitions(
+                connection, table.table, [w.partition for w in table.written if w.partition is not None]
+            )
             high = table.write_ids.high_watermark
-            forget(conn, [(table.table.id, None, high), *((table.table.id, p.id, high) for p in parts.values())])
+            forget(connection, [(table.table.id, None, high), *((table.table.id, p.id, high) for p in parts.values())])
 
 
 def _complete(
-    conn: Connection, tables: Sequence[TableAdvance], owners: Mapping[TableName, tuple[int, int]], sync_txn: int
+    connection: Connection, tables: Sequence[TableAdvance], owners: Mapping[TableName, tuple[int, int]], sync_txn: int
 ) -> None:
     """Completed components: what the replica's own Initiator goes by."""
     rows = []
@@ -469,20 +471,20 @@ def _complete(
             for w in table.written
         ]  # fmt: skip
     if rows:
-        conn.execute(_COMPLETE, rows)
+        connection.execute(_COMPLETE, rows)
 
 
-def _note(conn: Connection, tables: Sequence[TableAdvance], request: Advance) -> None:
+def _note(connection: Connection, tables: Sequence[TableAdvance], request: Advance) -> None:
     ids = [t.table.id for t in tables]
     for part in chunks(ids):
-        conn.execute(_FORGET_PARAM, {"ids": list(part)})
+        connection.execute(_FORGET_PARAM, {"ids": list(part)})
     if ids:
-        conn.execute(_SET_PARAM, [{"id": i, "value": str(request.state_id)} for i in ids])
-    write_records(conn, request.policy, [t.record(request.state_id) for t in tables])
-    finish_attempt(conn, request.policy, request.state_id)
+        connection.execute(_SET_PARAM, [{"id": i, "value": str(request.state_id)} for i in ids])
+    write_records(connection, request.policy, [t.record(request.state_id) for t in tables])
+    finish_attempt(connection, request.policy, request.state_id)
 
 
-def _tell(conn: Connection, client: Verbs, owned: _Owners, resolved: _Resolved) -> None:
+def _tell(connection: Connection, client: Verbs, owned: _Owners, resolved: _Resolved) -> None:
     """Events of the replica's own log: its cache, its watchers and its replicas learn from them."""
     told = [events.open_txn(owned.all)] if owned.all else []
     told += [events.alloc_write_id(n.database, n.name, pairs) for n, pairs in sorted(owned.pairs.items())]
@@ -494,4 +496,4 @@ def _tell(conn: Connection, client: Verbs, owned: _Owners, resolved: _Resolved) 
         written.setdefault(txn_id, []).append((name.database, write_id))
     told += [events.commit_txn(t, written.get(t, ())) for t in [*owned.committed, *resolved.committed]]
     told += [events.abort_txn(t, written.get(t, ())) for t in [*owned.aborted, *resolved.aborted]]
-    client.notifications.later(conn, told)
+    client.notifications.later(connection, told)

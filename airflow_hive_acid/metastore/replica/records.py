@@ -106,75 +106,75 @@ def policies_of(value: str | None) -> list[str]:
     return [name.strip() for name in (value or "").split(",") if name.strip()]
 
 
-def read_sync(conn: Connection, policy: str, *, lock: bool = False) -> SyncRecord | None:
+def read_sync(connection: Connection, policy: str, *, lock: bool = False) -> SyncRecord | None:
     """The last sync; None when there was none."""
-    row = conn.execute(_SYNC.with_for_update() if lock else _SYNC, {"policy": policy}).first()
+    row = connection.execute(_SYNC.with_for_update() if lock else _SYNC, {"policy": policy}).first()
     return None if row is None else SyncRecord(row[0], tuple(json.loads(row[1])), row[2], row[3])
 
 
-def read_records(conn: Connection, policy: str) -> dict[int, TableRecord]:
+def read_records(connection: Connection, policy: str) -> dict[int, TableRecord]:
     """The tables of a policy, by their TBL_ID here."""
     return {
         row[0]: TableRecord(row[0], row[1], row[2], ValidWriteIdList.parse(row[3]), row[4])
-        for row in conn.execute(_RECORDS, {"policy": policy})
+        for row in connection.execute(_RECORDS, {"policy": policy})
     }
 
 
-def read_names(conn: Connection, table_ids: Iterable[int]) -> dict[int, str]:
+def read_names(connection: Connection, table_ids: Iterable[int]) -> dict[int, str]:
     """``db.table`` of those of the tables that exist."""
     found: dict[int, str] = {}
     for part in chunks(sorted(table_ids)):
-        found.update((row[0], f"{row[1]}.{row[2]}") for row in conn.execute(_NAMES, {"ids": list(part)}))
+        found.update((row[0], f"{row[1]}.{row[2]}") for row in connection.execute(_NAMES, {"ids": list(part)}))
     return found
 
 
-def begin_attempt(conn: Connection, policy: str, attempt: str, tables: Iterable[str]) -> SyncRecord | None:
+def begin_attempt(connection: Connection, policy: str, attempt: str, tables: Iterable[str]) -> SyncRecord | None:
     """Take over: whoever began before commits nothing any more (R5).
 
     :param tables: those that this one works on; those of an attempt before that did not end stay noted.
     :return: what was recorded before.
     """
-    before = read_sync(conn, policy, lock=True)
+    before = read_sync(connection, policy, lock=True)
     noted = sorted({*tables, *(() if before is None else before.tables)})
     values = {"attempt": attempt, "tables": json.dumps(noted)}
     if before is None:
-        conn.execute(_NEW_SYNC, {"policy_name": policy, **values})
+        connection.execute(_NEW_SYNC, {"policy_name": policy, **values})
     else:
-        conn.execute(_NEXT_SYNC, {"policy": policy, **values})
+        connection.execute(_NEXT_SYNC, {"policy": policy, **values})
     return before
 
 
-def require_attempt(conn: Connection, policy: str, attempt: str) -> SyncRecord:
+def require_attempt(connection: Connection, policy: str, attempt: str) -> SyncRecord:
     """Lock the policy's row, and refuse an attempt that another has taken over from (R3, R5).
 
     :raises ReplicationBusyError: saying so.
     """
-    found = read_sync(conn, policy, lock=True)
+    found = read_sync(connection, policy, lock=True)
     if found is None or found.attempt != attempt:
         by = "was failed over" if found is not None and found.failed_over else "has been taken over by another sync"
         raise ReplicationBusyError(f"replication policy {policy!r} {by} meanwhile; this sync changes nothing")
     return found
 
 
-def release_locks(conn: Connection, txn_ids: Sequence[int]) -> None:
+def release_locks(connection: Connection, txn_ids: Sequence[int]) -> None:
     """Let go of what txns of syncs hold that do not count any more: who takes over may have to drop the table."""
     for part in chunks(list(txn_ids)):
-        conn.execute(_UNLOCK, {"ids": list(part)})
+        connection.execute(_UNLOCK, {"ids": list(part)})
 
 
-def finish_attempt(conn: Connection, policy: str, state_id: int) -> None:
+def finish_attempt(connection: Connection, policy: str, state_id: int) -> None:
     """The sync is done."""
-    conn.execute(_DONE, {"policy": policy, "state": state_id})
+    connection.execute(_DONE, {"policy": policy, "state": state_id})
 
 
-def mark_failed_over(conn: Connection, policy: str, attempt: str) -> None:
+def mark_failed_over(connection: Connection, policy: str, attempt: str) -> None:
     """The replica is a primary from now on."""
-    conn.execute(_FAILED_OVER, {"policy": policy, "attempt": attempt})
+    connection.execute(_FAILED_OVER, {"policy": policy, "attempt": attempt})
 
 
-def write_records(conn: Connection, policy: str, records: Sequence[TableRecord]) -> None:
+def write_records(connection: Connection, policy: str, records: Sequence[TableRecord]) -> None:
     """Remember what came here."""
-    forget_records(conn, policy, [r.table_id for r in records])
+    forget_records(connection, policy, [r.table_id for r in records])
     rows = [
         {
             "HRT_POLICY": policy, "HRT_TABLE_ID": r.table_id, "HRT_SOURCE_TABLE": r.source_table,
@@ -183,64 +183,64 @@ def write_records(conn: Connection, policy: str, records: Sequence[TableRecord])
         for r in records
     ]  # fmt: skip
     if rows:
-        conn.execute(insert(HIVE_ACID_REPL_TABLE), rows)
+        connection.execute(insert(HIVE_ACID_REPL_TABLE), rows)
 
 
-def forget_records(conn: Connection, policy: str, table_ids: Sequence[int] | None = None) -> None:
+def forget_records(connection: Connection, policy: str, table_ids: Sequence[int] | None = None) -> None:
     """Forget tables, or all of a policy."""
     if table_ids is None:
-        conn.execute(_FORGET_ALL, {"policy": policy})
+        connection.execute(_FORGET_ALL, {"policy": policy})
         return
     for part in chunks(list(table_ids)):
-        conn.execute(_FORGET, {"policy": policy, "ids": list(part)})
+        connection.execute(_FORGET, {"policy": policy, "ids": list(part)})
 
 
-def target_databases(conn: Connection, policy: str) -> list[str]:
+def target_databases(connection: Connection, policy: str) -> list[str]:
     """The databases that a policy writes."""
-    return sorted(str(name) for name, value in conn.execute(_ALL_TARGETS) if policy in policies_of(value))
+    return sorted(str(name) for name, value in connection.execute(_ALL_TARGETS) if policy in policies_of(value))
 
 
-def mark_target(conn: Connection, database: str, policy: str) -> None:
+def mark_target(connection: Connection, database: str, policy: str) -> None:
     """Note that a policy writes a database, and only policies do.
 
     :raises NoSuchObjectError: when the database does not exist.
     """
-    database_id, policies = _locked(conn, database)
+    database_id, policies = _locked(connection, database)
     if policy not in policies:
-        _write_targets(conn, database_id, [*policies, policy])
+        _write_targets(connection, database_id, [*policies, policy])
 
 
-def require_target(conn: Connection, database: str, policy: str) -> None:
+def require_target(connection: Connection, database: str, policy: str) -> None:
     """Lock a database's row, and refuse a policy that does not write it (any more).
 
     :raises ReplicationBusyError: it was failed over meanwhile.
     """
-    if policy not in _locked(conn, database)[1]:
+    if policy not in _locked(connection, database)[1]:
         raise ReplicationBusyError(
             f"database {database} is no target of replication policy {policy!r} any more: it was failed over; "
             "nothing was changed there"
         )
 
 
-def unmark_target(conn: Connection, database: str, policy: str) -> None:
+def unmark_target(connection: Connection, database: str, policy: str) -> None:
     """The policy writes the database no more; what it said of its state goes, too."""
-    database_id, policies = _locked(conn, database)
-    _write_targets(conn, database_id, [p for p in policies if p != policy])
-    conn.execute(_UNMARK, {"id": database_id, "key": INCOMPATIBLE})
+    database_id, policies = _locked(connection, database)
+    _write_targets(connection, database_id, [p for p in policies if p != policy])
+    connection.execute(_UNMARK, {"id": database_id, "key": INCOMPATIBLE})
 
 
-def _locked(conn: Connection, database: str) -> tuple[int, list[str]]:
-    database_id = conn.execute(_DATABASE, {"name": database}).scalar()
+def _locked(connection: Connection, database: str) -> tuple[int, list[str]]:
+    database_id = connection.execute(_DATABASE, {"name": database}).scalar()
     if database_id is None:
         raise NoSuchObjectError(
             f"there is no database {database} at the replica; a database must exist before it is replicated: create it"
         )
     # R3: read after the lock, in a statement of its own.
-    return int(database_id), policies_of(conn.execute(_TARGETS, {"id": database_id}).scalar())
+    return int(database_id), policies_of(connection.execute(_TARGETS, {"id": database_id}).scalar())
 
 
-def _write_targets(conn: Connection, database_id: int, policies: Sequence[str]) -> None:
+def _write_targets(connection: Connection, database_id: int, policies: Sequence[str]) -> None:
     of_database: dict[str, Any] = {"id": database_id}
-    conn.execute(_UNMARK, {**of_database, "key": TARGET_FOR})
+    connection.execute(_UNMARK, {**of_database, "key": TARGET_FOR})
     if policies:
-        conn.execute(_MARK, {**of_database, "value": ",".join(policies)})
+        connection.execute(_MARK, {**of_database, "value": ",".join(policies)})

@@ -41,7 +41,7 @@ _TXNS = select(_T.T2W_WRITEID, _T.T2W_TXNID).where(
 )
 
 
-def uncleaned_compactions(conn: Connection, table: TableName) -> dict[Resource, frozenset[int]]:
+def uncleaned_compactions(connection: Connection, table: TableName) -> dict[Resource, frozenset[int]]:
     """Compaction txns after whose results nothing was removed yet, so that what they replaced is complete.
 
     To be asked after the listing: a Cleaner notes that it begins (CQ_CLEANER_START) before it removes anything, and a
@@ -49,9 +49,9 @@ def uncleaned_compactions(conn: Connection, table: TableName) -> dict[Resource, 
     that had replaced, too.
     """
     of_table = {"db": table.database, "tbl": table.name}
-    ended = {row[0]: row[1] for row in conn.execute(_CLEANED, of_table)}
+    ended = {row[0]: row[1] for row in connection.execute(_CLEANED, of_table)}
     ready: dict[str | None, list[Any]] = defaultdict(list)
-    for partition, *rest in conn.execute(_READY, of_table):
+    for partition, *rest in connection.execute(_READY, of_table):
         ready[partition].append(rest)
     found: dict[Resource, frozenset[int]] = {}
     for partition, rows in ready.items():
@@ -66,10 +66,10 @@ def uncleaned_compactions(conn: Connection, table: TableName) -> dict[Resource, 
     return found
 
 
-def txns_of(conn: Connection, table: TableName, write_ids: Iterable[int]) -> dict[int, int]:
+def txns_of(connection: Connection, table: TableName, write_ids: Iterable[int]) -> dict[int, int]:
     """The txns of write ids that the metastore remembers."""
     found: dict[int, int] = {}
     for part in chunks(sorted(write_ids)):
         parameters = {"db": table.database, "tbl": table.name, "ids": list(part)}
-        found.update((row[0], row[1]) for row in conn.execute(_TXNS, parameters))
+        found.update((row[0], row[1]) for row in connection.execute(_TXNS, parameters))
     return found

@@ -40,25 +40,30 @@ class Replica:
         # Idempotent, unlike other opens: the mapping tells what a lost reply did.
         ours = False
 
-        def operation(conn: Connection) -> list[int]:
+        def operation(connection: Connection) -> list[int]:
             nonlocal ours
-            known = replicas.mapped(conn, self._policy, source_txns)
+            known = replicas.mapped(connection, self._policy, source_txns)
             targets = replicas.open_replicated(
-                conn, self._policy, source_txns, request, client.database.features(conn), client.gap_timeout_ms
+                connection,
+                self._policy,
+                source_txns,
+                request,
+                client.database.features(connection),
+                client.gap_timeout_ms,
             )
             if not known:
-                client.notifications.write(conn, [events.open_txn(targets)])
+                client.notifications.write(connection, [events.open_txn(targets)])
                 ours = True
             return targets
 
-        def undo(conn: Connection, targets: list[int]) -> None:
+        def undo(connection: Connection, targets: list[int]) -> None:
             if not ours:
                 return  # opened earlier, so there was time to see them
-            features = client.database.features(conn)
-            aborted = aborts.abort_txns(conn, targets, features, AbortReason.OPENED_LATE).aborted
+            features = client.database.features(connection)
+            aborted = aborts.abort_txns(connection, targets, features, AbortReason.OPENED_LATE).aborted
             for target in aborted:
-                replicas.forget_mapping(conn, target)
-            txn_events.aborted(conn, client.notifications, aborted)
+                replicas.forget_mapping(connection, target)
+            txn_events.aborted(connection, client.notifications, aborted)
 
         return open_in_time(
             client.database, client.gap_timeout_ms, lambda: client.database.run(operation, retry_duplicates=True), undo
@@ -67,7 +72,7 @@ class Replica:
     def target_of(self, source_txn: int) -> int | None:
         """The txn here, None when it is not open (any more)."""
         return self._client.database.read(
-            lambda conn: replicas.mapped(conn, self._policy, [source_txn]).get(source_txn)
+            lambda connection: replicas.mapped(connection, self._policy, [source_txn]).get(source_txn)
         )
 
     def allocate_write_ids(self, table: str, writes: Iterable[tuple[int, int]]) -> dict[int, int]:
@@ -78,12 +83,12 @@ class Replica:
         name = table_name(table)
         wanted = [replicas.SourceWrite(*w) for w in writes]
 
-        def operation(conn: Connection) -> dict[int, int]:
-            before = max_allocated(conn, name)
-            pairs = replicas.allocate_replicated(conn, self._policy, name, wanted)
+        def operation(connection: Connection) -> dict[int, int]:
+            before = max_allocated(connection, name)
+            pairs = replicas.allocate_replicated(connection, self._policy, name, wanted)
             if before >= max(pairs.values()):
                 return pairs  # replayed before
-            self._client.notifications.write(conn, [events.alloc_write_id(name.database, name.name, pairs)])
+            self._client.notifications.write(connection, [events.alloc_write_id(name.database, name.name, pairs)])
             return pairs
 
         return self._client.database.run(operation, retry_duplicates=True)
@@ -96,28 +101,28 @@ class Replica:
         log = self._client.notifications
         record = tuple((*table_name(t), None if p is None else canonical_partition(p), w) for t, p, w in writes)
 
-        def operation(conn: Connection) -> None:
-            target = replicas.mapped(conn, self._policy, [source_txn]).get(source_txn)
+        def operation(connection: Connection) -> None:
+            target = replicas.mapped(connection, self._policy, [source_txn]).get(source_txn)
             if target is None:
                 return
             hooks = commits.CommitHooks(events=lambda c, facts: txn_events.committed(c, log, facts))
             request = commits.CommitRequest(
                 target, hooks=hooks, replayed=commits.Replayed(self._policy, source_txn, record)
             )
-            commits.commit_txn(conn, request, self._client.database.features(conn))
+            commits.commit_txn(connection, request, self._client.database.features(connection))
 
         self._client.database.run(operation)
 
     def abort_txn(self, source_txn: int) -> None:
         """Abort what the source aborted; without mapping it was done before, and nothing happens."""
 
-        def operation(conn: Connection) -> None:
-            target = replicas.mapped(conn, self._policy, [source_txn]).get(source_txn)
+        def operation(connection: Connection) -> None:
+            target = replicas.mapped(connection, self._policy, [source_txn]).get(source_txn)
             if target is None:
                 return
-            aborts.abort_txn(conn, target, self._client.database.features(conn), AbortReason.REPLICATION)
-            replicas.forget_mapping(conn, target)
-            txn_events.aborted(conn, self._client.notifications, [target])
+            aborts.abort_txn(connection, target, self._client.database.features(connection), AbortReason.REPLICATION)
+            replicas.forget_mapping(connection, target)
+            txn_events.aborted(connection, self._client.notifications, [target])
 
         self._client.database.run(operation)
 
@@ -134,9 +139,9 @@ class Replica:
         client = self._client
         request = txns.OpenRequest(client.user, client.host, 1, TxnType.DEFAULT, f"replication {self._policy}")
 
-        def operation(conn: Connection) -> bool:
+        def operation(connection: Connection) -> bool:
             return replicas.set_write_id_state(
-                conn, name, state, request, client.database.features(conn), client.gap_timeout_ms
+                connection, name, state, request, client.database.features(connection), client.gap_timeout_ms
             )
 
         done = client.database.run(operation, Repeat.BEFORE_COMMIT, retry_duplicates=True)

@@ -23,35 +23,35 @@ _CREATION_UNTIL_COMMIT = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtex
 
 
 @contextlib.contextmanager
-def creation(conn: Connection) -> Iterator[None]:
+def creation(connection: Connection) -> Iterator[None]:
     """Around what looks for tables and creates them: one process at a time."""
-    if conn.dialect.name != "mysql":
-        if conn.dialect.name == "postgresql":
-            conn.execute(_CREATION_UNTIL_COMMIT)
+    if connection.dialect.name != "mysql":
+        if connection.dialect.name == "postgresql":
+            connection.execute(_CREATION_UNTIL_COMMIT)
         yield
         return
     # MySQL commits each CREATE TABLE by itself, so the lock may not end with the transaction.
-    if conn.execute(_ENTER_CREATION).scalar() != 1:
+    if connection.execute(_ENTER_CREATION).scalar() != 1:
         raise MetastoreUnavailableError(
             f"somebody else has been creating tables in this metastore for more than {_CREATE_SECONDS} s; try again"
         )
     try:
         yield
-        conn.connection.commit()  # whoever enters next has to see the rows beside the tables
+        connection.connection.commit()  # whoever enters next has to see the rows beside the tables
     finally:
         with contextlib.suppress(sa.exc.DBAPIError):  # a broken connection has let go of the lock
-            conn.execute(_LEAVE_CREATION)
+            connection.execute(_LEAVE_CREATION)
 
 
 @contextlib.contextmanager
-def all_or_nothing(conn: Connection, tables: sa.MetaData) -> Iterator[None]:
+def all_or_nothing(connection: Connection, tables: sa.MetaData) -> Iterator[None]:
     """Around the creation of tables where there were none: when it fails, none are left, on MySQL as elsewhere."""
     try:
         yield
     except BaseException:
-        if conn.dialect.name == "mysql":
+        if connection.dialect.name == "mysql":
             with contextlib.suppress(sa.exc.DBAPIError):  # what the caller should hear is why the creation failed
-                tables.drop_all(conn)
+                tables.drop_all(connection)
         raise
 
 
@@ -66,13 +66,13 @@ _RESTART_SQLITE = (
 )
 
 
-def restart_txn_ids(conn: Connection, seed: int) -> None:
+def restart_txn_ids(connection: Connection, seed: int) -> None:
     """Let the next txn id be ``seed``; it must be larger than every id given so far."""
-    match conn.dialect.name:
+    match connection.dialect.name:
         case "postgresql":
-            conn.execute(_RESTART_POSTGRESQL, {"seed": seed})
+            connection.execute(_RESTART_POSTGRESQL, {"seed": seed})
         case "sqlite":
-            conn.execute(_RESTART_SQLITE, {"seed": seed})
+            connection.execute(_RESTART_SQLITE, {"seed": seed})
         case _:
             # AUTO_INCREMENT follows the largest id that was ever there.
             row = {
@@ -84,5 +84,5 @@ def restart_txn_ids(conn: Connection, seed: int) -> None:
                 "TXN_HOST": "",
                 "TXN_TYPE": 0,
             }
-            conn.execute(sa.insert(TXNS), row)
-            conn.execute(sa.delete(TXNS).where(TXNS.c.TXN_ID == sa.bindparam("txn_id")), {"txn_id": seed - 1})
+            connection.execute(sa.insert(TXNS), row)
+            connection.execute(sa.delete(TXNS).where(TXNS.c.TXN_ID == sa.bindparam("txn_id")), {"txn_id": seed - 1})

@@ -91,9 +91,9 @@ def create_schema(database: Database) -> None:
             ) from error
         sqlite3.connect(database.path).close()
 
-    def create(conn: Connection) -> None:
-        with creation(conn):
-            _create(conn)
+    def create(connection: Connection) -> None:
+        with creation(connection):
+            _create(connection)
 
     database.run(create)
     database.forget_features()
@@ -106,9 +106,9 @@ def upgrade_schema(database: Database) -> SchemaUpgrade:
     :raises SchemaVersionError: when it is no Hive 4.0, 4.1 or 4.2 metastore, or our tables are of a newer release.
     """
 
-    def upgrade(conn: Connection) -> SchemaUpgrade:
-        with creation(conn):
-            return upgrade_extensions(conn, read_state(conn).extension_version)
+    def upgrade(connection: Connection) -> SchemaUpgrade:
+        with creation(connection):
+            return upgrade_extensions(connection, read_state(connection).extension_version)
 
     done = database.run(upgrade)
     database.forget_features()
@@ -123,15 +123,17 @@ def check_schema(database: Database) -> SchemaState:
     return database.read(read_state)
 
 
-def read_state(conn: Connection) -> SchemaState:
+def read_state(connection: Connection) -> SchemaState:
     """The schema's state, checked (see :func:`check_schema`)."""
-    names = set(sa.inspect(conn).get_table_names())
+    names = set(sa.inspect(connection).get_table_names())
     if VERSION.name not in names:
         found = f"it holds {len(names)} other tables" if names else "it is empty"
         raise SchemaVersionError(
             f"the database is no Hive metastore: {found} and no VERSION; run 'hive-acid schema create' on an empty one"
         )
-    row = conn.execute(select(VERSION.c.SCHEMA_VERSION, VERSION.c.VERSION_COMMENT).where(VERSION.c.VER_ID == 1)).first()
+    row = connection.execute(
+        select(VERSION.c.SCHEMA_VERSION, VERSION.c.VERSION_COMMENT).where(VERSION.c.VER_ID == 1)
+    ).first()
     if row is None:
         raise SchemaVersionError(f"the metastore has no schema version: {_UNFINISHED}")
     version = str(row[0])
@@ -147,7 +149,7 @@ def read_state(conn: Connection) -> SchemaState:
         )
     extension = None
     if HIVE_ACID_VERSION.name in names:
-        extension = read_extension_version(conn)
+        extension = read_extension_version(connection)
     return SchemaState(version, row[1], extension)
 
 
@@ -185,40 +187,40 @@ def _what_to_do(version: str) -> str:
 _OPTIONAL = {"MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID", *(t.name for t in SERVER_TABLES)}
 
 
-def _create(conn: Connection) -> None:
-    names = set(sa.inspect(conn).get_table_names())
+def _create(connection: Connection) -> None:
+    names = set(sa.inspect(connection).get_table_names())
     if names & {t.name for t in METADATA.sorted_tables}:
-        upgrade_extensions(conn, read_state(conn).extension_version)
+        upgrade_extensions(connection, read_state(connection).extension_version)
         return
     if names:
         raise SchemaVersionError(
             f"the database is not empty: it holds {len(names)} tables, among them {sorted(names)[0]}; "
             "create the metastore in an empty database"
         )
-    with all_or_nothing(conn, METADATA):
-        _create_all(conn)
+    with all_or_nothing(connection, METADATA):
+        _create_all(connection)
 
 
-def _create_all(conn: Connection) -> None:
-    METADATA.create_all(conn, tables=[t for t in METADATA.sorted_tables if t not in EXTENSION_TABLES])
-    conn.execute(
+def _create_all(connection: Connection) -> None:
+    METADATA.create_all(connection, tables=[t for t in METADATA.sorted_tables if t not in EXTENSION_TABLES])
+    connection.execute(
         insert(TXNS),
         {"TXN_ID": 0, "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0, "TXN_USER": "", "TXN_HOST": ""},
     )
-    conn.execute(insert(TXN_LOCK_TBL), {"TXN_LOCK": 1})
-    conn.execute(insert(NEXT_LOCK_ID), {"NL_NEXT": 1})
-    conn.execute(insert(NEXT_COMPACTION_QUEUE_ID), {"NCQ_NEXT": 1})
-    conn.execute(insert(NOTIFICATION_SEQUENCE), {"NNI_ID": 1, "NEXT_EVENT_ID": 1})
-    conn.execute(
+    connection.execute(insert(TXN_LOCK_TBL), {"TXN_LOCK": 1})
+    connection.execute(insert(NEXT_LOCK_ID), {"NL_NEXT": 1})
+    connection.execute(insert(NEXT_COMPACTION_QUEUE_ID), {"NCQ_NEXT": 1})
+    connection.execute(insert(NOTIFICATION_SEQUENCE), {"NNI_ID": 1, "NEXT_EVENT_ID": 1})
+    connection.execute(
         insert(SEQUENCE_TABLE),
         [{"SEQUENCE_NAME": _MODEL + name, "NEXT_VAL": 1} for name in ("MNotificationLog", "MTxnWriteNotificationLog")],
     )
-    conn.execute(
+    connection.execute(
         insert(CTLGS), {"CTLG_ID": 1, "NAME": "hive", "DESC": "Default catalog for Hive", "LOCATION_URI": "TBD"}
     )
-    upgrade_extensions(conn, None)
+    upgrade_extensions(connection, None)
     # Last, as in Hive's scripts: a schema without this row is unfinished.
-    conn.execute(
+    connection.execute(
         insert(VERSION),
         {"VER_ID": 1, "SCHEMA_VERSION": SCHEMA_VERSION, "VERSION_COMMENT": f"Hive release version {SCHEMA_VERSION}"},
     )

@@ -55,36 +55,36 @@ class SchemaUpgrade:
     done: tuple[str, ...]
 
 
-def _create_tables(conn: Connection) -> None:
-    METADATA.create_all(conn, tables=[HIVE_ACID_VERSION, HIVE_ACID_JOB])
+def _create_tables(connection: Connection) -> None:
+    METADATA.create_all(connection, tables=[HIVE_ACID_VERSION, HIVE_ACID_JOB])
 
 
-def _index_locks(conn: Connection) -> None:
-    HIVE_ACID_LOCK_OBJECT.create(conn, checkfirst=True)
+def _index_locks(connection: Connection) -> None:
+    HIVE_ACID_LOCK_OBJECT.create(connection, checkfirst=True)
 
 
-def _index_write_set(conn: Connection) -> None:
-    HIVE_ACID_WRITE_SET.create(conn, checkfirst=True)
+def _index_write_set(connection: Connection) -> None:
+    HIVE_ACID_WRITE_SET.create(connection, checkfirst=True)
 
 
-def _create_legacy_locks(conn: Connection) -> None:
-    METADATA.create_all(conn, tables=[HIVE_ACID_LEGACY_LOCK])
+def _create_legacy_locks(connection: Connection) -> None:
+    METADATA.create_all(connection, tables=[HIVE_ACID_LEGACY_LOCK])
 
 
-def _create_version_5(conn: Connection) -> None:
-    METADATA.create_all(conn, tables=list(VERSION_5))
+def _create_version_5(connection: Connection) -> None:
+    METADATA.create_all(connection, tables=list(VERSION_5))
 
 
-def _create_version_6(conn: Connection) -> None:
-    METADATA.create_all(conn, tables=list(VERSION_6))
+def _create_version_6(connection: Connection) -> None:
+    METADATA.create_all(connection, tables=list(VERSION_6))
 
 
-def _create_version_7(conn: Connection) -> None:
-    METADATA.create_all(conn, tables=list(VERSION_7))
+def _create_version_7(connection: Connection) -> None:
+    METADATA.create_all(connection, tables=list(VERSION_7))
 
 
-def _create_version_8(conn: Connection) -> None:
-    METADATA.create_all(conn, tables=list(VERSION_8))
+def _create_version_8(connection: Connection) -> None:
+    METADATA.create_all(connection, tables=list(VERSION_8))
 
 
 STEPS = (
@@ -101,12 +101,12 @@ EXTENSION_VERSION = STEPS[-1].version
 """The version of our tables that this release works with."""
 
 
-def read_extension_version(conn: Connection) -> int | None:
+def read_extension_version(connection: Connection) -> int | None:
     """The version of our tables; the table that holds it must exist. None when no step was finished.
 
     :raises SchemaVersionError: when a newer release has made them.
     """
-    version = conn.execute(select(HIVE_ACID_VERSION.c.HAV_VERSION)).scalar()
+    version = connection.execute(select(HIVE_ACID_VERSION.c.HAV_VERSION)).scalar()
     if version is not None and version > EXTENSION_VERSION:
         raise SchemaVersionError(
             f"our tables in this metastore are version {version}, made by a newer release of this package; this one "
@@ -115,7 +115,7 @@ def read_extension_version(conn: Connection) -> int | None:
     return version
 
 
-def upgrade_extensions(conn: Connection, before: int | None) -> SchemaUpgrade:
+def upgrade_extensions(connection: Connection, before: int | None) -> SchemaUpgrade:
     """Bring our tables to :data:`EXTENSION_VERSION`; the metastore itself has been checked.
 
     :param before: the version found.
@@ -124,23 +124,23 @@ def upgrade_extensions(conn: Connection, before: int | None) -> SchemaUpgrade:
     done = []
     for step in STEPS:
         if before is None or step.version > before:
-            step.apply(conn)
-            _note(conn, step.version)
+            step.apply(connection)
+            _note(connection, step.version)
             done.append(step.does)
-    _require_complete(conn)
+    _require_complete(connection)
     return SchemaUpgrade(before, EXTENSION_VERSION, tuple(done))
 
 
-def _note(conn: Connection, version: int) -> None:
-    if not conn.execute(update(HIVE_ACID_VERSION).values(HAV_VERSION=version)).rowcount:
-        conn.execute(insert(HIVE_ACID_VERSION), {"HAV_ID": 1, "HAV_VERSION": version})
+def _note(connection: Connection, version: int) -> None:
+    if not connection.execute(update(HIVE_ACID_VERSION).values(HAV_VERSION=version)).rowcount:
+        connection.execute(insert(HIVE_ACID_VERSION), {"HAV_ID": 1, "HAV_VERSION": version})
 
 
-def _require_complete(conn: Connection) -> None:
-    found = sa.inspect(conn)
+def _require_complete(connection: Connection) -> None:
+    found = sa.inspect(connection)
     for table in EXTENSION_TABLES:
         lacks = {c.name for c in table.columns} - {c["name"] for c in found.get_columns(table.name)}
-        wanted = {str(index.name) for index in table.indexes if _is_reflected(conn, index)}
+        wanted = {str(index.name) for index in table.indexes if _is_reflected(connection, index)}
         lacks |= wanted - {index["name"] or "" for index in found.get_indexes(table.name)}
         if lacks:
             raise SchemaVersionError(
@@ -149,6 +149,6 @@ def _require_complete(conn: Connection) -> None:
             )
 
 
-def _is_reflected(conn: Connection, index: sa.Index) -> bool:
+def _is_reflected(connection: Connection, index: sa.Index) -> bool:
     """Whether SQLAlchemy finds an index; on MySQL it takes a line with the word PARTITION for partitioning options."""
-    return conn.dialect.name != "mysql" or not any("PARTITION" in column.name for column in index.columns)
+    return connection.dialect.name != "mysql" or not any("PARTITION" in column.name for column in index.columns)

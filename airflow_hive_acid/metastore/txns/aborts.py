@@ -101,7 +101,7 @@ def reason_text(reason: AbortReason | str) -> str:
 
 
 def abort_txn(
-    conn: Connection,
+    connection: Connection,
     txn_id: int,
     features: Features,
     reason: AbortReason | str,
@@ -112,24 +112,26 @@ def abort_txn(
     :param before: records what must be known of it afterwards; runs while it is locked and open.
     :raises NoSuchTxnError: when it is committed or was never opened.
     """
-    rows = conn.execute(lock_txn_step(txn_id).statement, {"txn_id": txn_id}).all()
+    rows = connection.execute(lock_txn_step(txn_id).statement, {"txn_id": txn_id}).all()
     if rows and rows[0][0] == TxnState.ABORTED.value:
         return False
     if not rows or not facts(rows[0]).given_up:
-        require_open(conn, txn_id, rows)
+        require_open(connection, txn_id, rows)
     if before is not None:
-        before(conn)
-    return bool(abort_rows(conn, [txn_id], features, reason))
+        before(connection)
+    return bool(abort_rows(connection, [txn_id], features, reason))
 
 
-def abort_txns(conn: Connection, txn_ids: Sequence[int], features: Features, reason: AbortReason | str) -> AbortedTxns:
+def abort_txns(
+    connection: Connection, txn_ids: Sequence[int], features: Features, reason: AbortReason | str
+) -> AbortedTxns:
     """Abort all given txns that are open; others are named in the answer and do not stop it."""
     ids = sorted(set(txn_ids))
     opened: list[int] = []
     for part in chunks(ids):
-        opened.extend(conn.execute(_LOCK_ROWS, {"ids": list(part)}).scalars())
-    found = txn_facts(conn, ids)
-    done = abort_rows(conn, opened, features, reason)
+        opened.extend(connection.execute(_LOCK_ROWS, {"ids": list(part)}).scalars())
+    found = txn_facts(connection, ids)
+    done = abort_rows(connection, opened, features, reason)
     rest = [i for i in ids if i not in set(opened)]
     return AbortedTxns(
         aborted=tuple(done),
@@ -140,7 +142,9 @@ def abort_txns(conn: Connection, txn_ids: Sequence[int], features: Features, rea
     )
 
 
-def abort_rows(conn: Connection, txn_ids: Sequence[int], features: Features, reason: AbortReason | str) -> list[int]:
+def abort_rows(
+    connection: Connection, txn_ids: Sequence[int], features: Features, reason: AbortReason | str
+) -> list[int]:
     """The rows an abort changes, for txns that are locked or whose state does not matter.
 
     R4: what a txn has moved into plain tables only its locks hide. Where that is not moved back yet, the txn is given
@@ -148,59 +152,61 @@ def abort_rows(conn: Connection, txn_ids: Sequence[int], features: Features, rea
 
     :return: the txns without those.
     """
-    held = with_files_in_plain_tables(conn, sorted(txn_ids)) if features.extensions else set()
+    held = with_files_in_plain_tables(connection, sorted(txn_ids)) if features.extensions else set()
     if held:
-        mark_given_up(conn, sorted(held), reason_text(reason))
+        mark_given_up(connection, sorted(held), reason_text(reason))
     free = [i for i in sorted(txn_ids) if i not in held]
     for part in chunks(free):
         ids = {"ids": list(part)}
         if features.min_history_level:
-            conn.execute(_DELETE_LEVEL, ids)
+            connection.execute(_DELETE_LEVEL, ids)
         if features.min_history_write_id:
-            conn.execute(_DELETE_WRITE_IDS, ids)
-        conn.execute(_ABORT, {**ids, "reason": reason_text(reason)})
-        conn.execute(_DELETE_LOCKS, ids)
-    execute_batch(conn, release_steps(conn))
+            connection.execute(_DELETE_WRITE_IDS, ids)
+        connection.execute(_ABORT, {**ids, "reason": reason_text(reason)})
+        connection.execute(_DELETE_LOCKS, ids)
+    execute_batch(connection, release_steps(connection))
     return free
 
 
-def mark_given_up(conn: Connection, txn_ids: Sequence[int], reason: str) -> None:
+def mark_given_up(connection: Connection, txn_ids: Sequence[int], reason: str) -> None:
     """Mark open txns as given up; their rows are locked. The first reason stays."""
     for part in chunks(txn_ids):
-        conn.execute(_GIVE_UP, {"ids": list(part), "mark": info(f"{GIVEN_UP}{reason}")})
+        connection.execute(_GIVE_UP, {"ids": list(part), "mark": info(f"{GIVEN_UP}{reason}")})
 
 
-def stale_ones(conn: Connection, txn_ids: Sequence[int], timeout_ms: int, repl_timeout_ms: int) -> list[int]:
+def stale_ones(connection: Connection, txn_ids: Sequence[int], timeout_ms: int, repl_timeout_ms: int) -> list[int]:
     """Those of the open txns that are without heartbeat for longer than their time-out, now."""
     times = {"timeout": timeout_ms, "repl_timeout": repl_timeout_ms}
-    return [i for part in chunks(txn_ids) for i in conn.execute(_STALE_OF, {"ids": list(part), **times}).scalars()]
+    return [
+        i for part in chunks(txn_ids) for i in connection.execute(_STALE_OF, {"ids": list(part), **times}).scalars()
+    ]
 
 
 # --- time-outs ----------------------------------------------------------------------------------------------------
 
 
-def expire_locks(conn: Connection, timeout_ms: int) -> int:
+def expire_locks(connection: Connection, timeout_ms: int) -> int:
     """Remove locks outside a txn that stopped sending heartbeats; locks of a txn die with the txn."""
-    return conn.execute(_EXPIRED_LOCKS, {"timeout": timeout_ms}).rowcount
+    return connection.execute(_EXPIRED_LOCKS, {"timeout": timeout_ms}).rowcount
 
 
-def find_timed_out(conn: Connection, timeout_ms: int, repl_timeout_ms: int) -> list[int]:
+def find_timed_out(connection: Connection, timeout_ms: int, repl_timeout_ms: int) -> list[int]:
     """Open txns without heartbeat for longer than their time-out, at most TIMEOUT_SELECT of them, ascending."""
-    found = conn.execute(_FIND_TIMED_OUT, {"timeout": timeout_ms, "repl_timeout": repl_timeout_ms}).scalars()
+    found = connection.execute(_FIND_TIMED_OUT, {"timeout": timeout_ms, "repl_timeout": repl_timeout_ms}).scalars()
     return sorted(found)
 
 
 def abort_timed_out(
-    conn: Connection, txn_ids: Sequence[int], features: Features, timeout_ms: int, repl_timeout_ms: int
+    connection: Connection, txn_ids: Sequence[int], features: Features, timeout_ms: int, repl_timeout_ms: int
 ) -> list[int]:
     """Abort those of the txns that are still without heartbeat, each decided by the row itself; returns them."""
     aborted: list[int] = []
     for part in chunks(sorted(txn_ids)):
         # R3: the rows are locked first; whether they are stale is decided by the clock after that wait.
-        locked = list(conn.execute(_LOCK_ROWS, {"ids": list(part)}).scalars())
+        locked = list(connection.execute(_LOCK_ROWS, {"ids": list(part)}).scalars())
         if not locked:
             continue
-        stale = stale_ones(conn, locked, timeout_ms, repl_timeout_ms)
+        stale = stale_ones(connection, locked, timeout_ms, repl_timeout_ms)
         if stale:
-            aborted.extend(abort_rows(conn, stale, features, AbortReason.TIMEOUT))
+            aborted.extend(abort_rows(connection, stale, features, AbortReason.TIMEOUT))
     return aborted

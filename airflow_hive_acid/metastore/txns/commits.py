@@ -249,7 +249,9 @@ class NotAtOnceError(HiveAcidError):
     """A commit at once met a conflict; nothing happened, and the long way will tell which one."""
 
 
-def commit_txn(conn: Connection, request: CommitRequest, features: Features, *, at_once: bool = False) -> CommitOutcome:
+def commit_txn(
+    connection: Connection, request: CommitRequest, features: Features, *, at_once: bool = False
+) -> CommitOutcome:
     """Commit a txn.
 
     :param at_once: where it can be done, hold the global lock for no longer than the server itself needs.
@@ -260,12 +262,12 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features, *, 
     :raises InvalidArgumentsError: when a partitioned table's component names no partition (R12).
     :raises NotAtOnceError: when it was to be at once, and a conflict has to be described: commit again, the long way.
     """
-    committed = _check(conn, request)
+    committed = _check(connection, request)
     if committed is None:
         return CommitOutcome(already=True)
     txn_id, kind = committed.txn_id, committed.type
     if request.replayed is not None:
-        return _finish(conn, request, committed, _replayed_steps(request.replayed, txn_id, features))
+        return _finish(connection, request, committed, _replayed_steps(request.replayed, txn_id, features))
     plan = _Plan.of(kind, committed.operations, features, check=request.check_conflicts)
     # Negative, so that nobody takes it for a commit id; random, so that no other commit under way has the same.
     temporary_id = -random.getrandbits(62) - 1
@@ -273,54 +275,54 @@ def commit_txn(conn: Connection, request: CommitRequest, features: Features, *, 
         at_once
         and not request.hooks.behind_lock
         and bool(plan.recorded)
-        and conn.dialect.name == "postgresql"
+        and connection.dialect.name == "postgresql"
         and kind not in COMPACTING_TYPES
     )
     steps = _steps(plan, txn_id, features, kind, None if at_once else temporary_id)
     if not plan.needs_lock:
-        return _finish(conn, request, committed, steps)
+        return _finish(connection, request, committed, steps)
 
     if at_once:
-        return _commit_at_once(conn, request, committed, plan, steps)
+        return _commit_at_once(connection, request, committed, plan, steps)
     # R15: all row changes first, then the lock, so that other clients' opens wait as briefly as possible.
     # R3: what is read under the lock is read in statements of its own.
-    under_lock = [open_txn_lock(conn, exclusive=True), Step(_MAX_TXN)]
+    under_lock = [open_txn_lock(connection, exclusive=True), Step(_MAX_TXN)]
     if plan.check:
         under_lock.append(candidates_step(txn_id))
     undo = () if request.hooks.before_lock() else (SAVEPOINT,)
-    results = execute_batch(conn, [*undo, *together(conn, steps), *under_lock])
+    results = execute_batch(connection, [*undo, *together(connection, steps), *under_lock])
     for hook in request.hooks.behind_lock:
-        hook(conn)
+        hook(connection)
     commit_id = int(results[-2 if plan.check else -1].rows[0][0])
     conflict = first_conflict(results[-1].rows, request.snapshot) if plan.check else None
     if conflict is not None:
-        conn.execute(UNDO.statement)
+        connection.execute(UNDO.statement)
         # Which partitions hold files of the aborted write id must not be forgotten with the rest.
         for hook in request.hooks.partitions:
-            hook(conn)
+            hook(connection)
         # R4: where it has moved files into plain tables, its locks stay until they are moved back.
-        abort_rows(conn, [txn_id], features, AbortReason.WRITE_CONFLICT)
-        return CommitOutcome(conflict=describe(conn, conflict, commit_id))
+        abort_rows(connection, [txn_id], features, AbortReason.WRITE_CONFLICT)
+        return CommitOutcome(conflict=describe(connection, conflict, commit_id))
     after: list[Step] = []
     if plan.recorded:
         after.append(Step(_SET_COMMIT_ID, {"txn_id": txn_id, "temporary_id": temporary_id, "commit_id": commit_id}))
     if kind in COMPACTING_TYPES:
         after.append(Step(_STAMP_QUEUE, {"txn_id": txn_id, "commit_id": commit_id}))
-    return _finish(conn, request, committed, after)
+    return _finish(connection, request, committed, after)
 
 
 def _commit_at_once(
-    conn: Connection, request: CommitRequest, committed: Committed, plan: _Plan, steps: list[Step]
+    connection: Connection, request: CommitRequest, committed: Committed, plan: _Plan, steps: list[Step]
 ) -> CommitOutcome:
     """Lock, commit id, conflict check, events and COMMIT in one round trip: nobody waits for this client (R15).
 
     R3: commit id and conflicts are read in a statement of its own behind the lock.
     """
     record = record_step(committed.txn_id, request.snapshot, plan.recorded, check=plan.check)
-    under_lock = [open_txn_lock(conn, exclusive=True), record]
-    events = [] if request.hooks.events is None else request.hooks.events(conn, committed)
+    under_lock = [open_txn_lock(connection, exclusive=True), record]
+    events = [] if request.hooks.events is None else request.hooks.events(connection, committed)
     try:
-        finish_batch(conn, [*together(conn, steps), *under_lock, *events, *release_steps(conn)])
+        finish_batch(connection, [*together(connection, steps), *under_lock, *events, *release_steps(connection)])
     except Exception as error:
         if is_conflict(error):
             raise NotAtOnceError(f"txn {committed.txn_id} meets a conflict") from error
@@ -328,19 +330,19 @@ def _commit_at_once(
     return CommitOutcome()
 
 
-def _check(conn: Connection, request: CommitRequest) -> Committed | None:
+def _check(connection: Connection, request: CommitRequest) -> Committed | None:
     """Lock the txn, run the caller's checks, and read what it wrote; None when it is committed already."""
     look = Step(_LOOK, {"txn_id": request.txn_id})
     before = request.hooks.before_lock()
     # Whatever hooks do is undone by a conflict, so the savepoint comes before them; the row's lock stays.
-    (row, *rest) = execute_batch(conn, [lock_txn_step(request.txn_id), *((SAVEPOINT,) if before else (look,))])
-    found = _open_or_committed(conn, request.txn_id, row.rows)
+    (row, *rest) = execute_batch(connection, [lock_txn_step(request.txn_id), *((SAVEPOINT,) if before else (look,))])
+    found = _open_or_committed(connection, request.txn_id, row.rows)
     if found is None:
         return None
     if before:
         for hook in before:
-            hook(conn)
-        rest = execute_batch(conn, [look])
+            hook(connection)
+        rest = execute_batch(connection, [look])
     by_kind: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     for kind, *columns in rest[0].rows:
         by_kind[kind].append(columns)
@@ -350,8 +352,8 @@ def _check(conn: Connection, request: CommitRequest) -> Committed | None:
     # Hive would go on answering count(*) from statistics that this commit outdates.
     outdated = [columns[2:] for columns in exact]
     if outdated and request.hooks.statistics is not None:
-        request.hooks.statistics(conn, outdated)
-    forget(conn, outdated)
+        request.hooks.statistics(connection, outdated)
+    forget(connection, outdated)
     return Committed(
         request.txn_id,
         found.type,
@@ -388,12 +390,12 @@ class _Plan:
         return cls(recorded if needs_record else (), lock, changes and check, completes, changes)
 
 
-def _open_or_committed(conn: Connection, txn_id: int, rows: list[Any]) -> TxnFacts | None:
+def _open_or_committed(connection: Connection, txn_id: int, rows: list[Any]) -> TxnFacts | None:
     """The open txn, None when it is committed already."""
     if not rows:
-        if was_committed(conn, txn_id):
+        if was_committed(connection, txn_id):
             return None
-        raise missing_txn(conn, txn_id)
+        raise missing_txn(connection, txn_id)
     found = facts(rows[0])
     if found.state is TxnState.COMMITTED:
         return None
@@ -443,16 +445,16 @@ def _replayed_steps(replayed: Replayed, txn_id: int, features: Features) -> list
     ]
 
 
-def _finish(conn: Connection, request: CommitRequest, committed: Committed, steps: list[Step]) -> CommitOutcome:
+def _finish(connection: Connection, request: CommitRequest, committed: Committed, steps: list[Step]) -> CommitOutcome:
     events = request.hooks.events
-    steps = together(conn, steps)
+    steps = together(connection, steps)
     if events is not None:
         # R15: TXN_LOCK_TBL first, NOTIFICATION_SEQUENCE last. Making the statements may take the sequence's lock.
-        if conn.dialect.name != "postgresql":
-            execute_batch(conn, steps)
+        if connection.dialect.name != "postgresql":
+            execute_batch(connection, steps)
             steps = []
-        steps = [*steps, *events(conn, committed)]
-    finish_batch(conn, [*steps, *release_steps(conn)])
+        steps = [*steps, *events(connection, committed)]
+    finish_batch(connection, [*steps, *release_steps(connection)])
     return CommitOutcome()
 
 

@@ -275,15 +275,17 @@ def early_conflict(txn_id: int, rows: Iterable[Any], snapshot: ValidTxnList) -> 
     return None
 
 
-def latest_conflict(conn: Connection, txn_id: int) -> int:
+def latest_conflict(connection: Connection, txn_id: int) -> int:
     """getLatestTxnIdInConflict: the largest txn that changed what I am to change and overlaps me, 0 for none."""
-    return int(conn.execute(_LATEST, {"txn_id": txn_id}).scalar() or 0)
+    return int(connection.execute(_LATEST, {"txn_id": txn_id}).scalar() or 0)
 
 
-def describe(conn: Connection, overlap: Overlap, commit_id: int) -> Conflict:
+def describe(connection: Connection, overlap: Overlap, commit_id: int) -> Conflict:
     """What is known of the other txn."""
-    who = conn.execute(_WHO, {"other": overlap.other_txn}).first()
-    when = conn.execute(_WHEN, {"db": overlap.database, "tbl": overlap.table, "other": overlap.other_txn}).scalar()
+    who = connection.execute(_WHO, {"other": overlap.other_txn}).first()
+    when = connection.execute(
+        _WHEN, {"db": overlap.database, "tbl": overlap.table, "other": overlap.other_txn}
+    ).scalar()
     return Conflict(
         overlap,
         commit_id,

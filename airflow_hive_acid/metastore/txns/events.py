@@ -40,39 +40,39 @@ _WRITES = (
 )
 
 
-def opened(conn: Connection, log: Notifications, txn_ids: Sequence[int], kind: TxnType) -> list[Step]:
+def opened(connection: Connection, log: Notifications, txn_ids: Sequence[int], kind: TxnType) -> list[Step]:
     """OPEN_TXN; readers are not announced."""
-    return [] if kind is TxnType.READ_ONLY else log.steps(conn, [events.open_txn(txn_ids)])
+    return [] if kind is TxnType.READ_ONLY else log.steps(connection, [events.open_txn(txn_ids)])
 
 
-def committed(conn: Connection, log: Notifications, facts: Committed) -> list[Step]:
+def committed(connection: Connection, log: Notifications, facts: Committed) -> list[Step]:
     """COMMIT_TXN, and COMMIT_COMPACTION for a txn with a request in the queue.
 
     That is a compaction's, and a soft delete's as well: a real Hive asks the queue alone, not the txn's type.
     """
-    if facts.type is TxnType.READ_ONLY or not log.enabled(conn):
+    if facts.type is TxnType.READ_ONLY or not log.enabled(connection):
         return []
     written = [events.commit_txn(facts.txn_id, facts.writes)]
     if facts.type in COMPACTING_TYPES:
         written += [
             events.commit_compaction(facts.txn_id, row[0], _KINDS.get(row[1], "MAJOR"), row[2], row[3], row[4])
-            for row in conn.execute(_COMPACTION, {"txn_id": facts.txn_id})
+            for row in connection.execute(_COMPACTION, {"txn_id": facts.txn_id})
         ]
-    return log.steps(conn, written)
+    return log.steps(connection, written)
 
 
-def aborted(conn: Connection, log: Notifications, txn_ids: Sequence[int]) -> None:
+def aborted(connection: Connection, log: Notifications, txn_ids: Sequence[int]) -> None:
     """ABORT_TXN of each txn."""
-    if not txn_ids or not log.enabled(conn):
+    if not txn_ids or not log.enabled(connection):
         return
     writes: dict[int, list[tuple[str, int]]] = {txn_id: [] for txn_id in txn_ids}
     for part in chunks(list(txn_ids)):
-        for txn_id, database, write_id in conn.execute(_WRITES, {"ids": list(part)}):
+        for txn_id, database, write_id in connection.execute(_WRITES, {"ids": list(part)}):
             if write_id is not None:
                 writes[txn_id].append((database, write_id))
-    log.write(conn, [events.abort_txn(txn_id, writes[txn_id]) for txn_id in txn_ids])
+    log.write(connection, [events.abort_txn(txn_id, writes[txn_id]) for txn_id in txn_ids])
 
 
-def allocated(conn: Connection, log: Notifications, table: TableName, pairs: dict[int, int]) -> list[Step]:
+def allocated(connection: Connection, log: Notifications, table: TableName, pairs: dict[int, int]) -> list[Step]:
     """ALLOC_WRITE_ID of one table."""
-    return log.steps(conn, [events.alloc_write_id(table.database, table.name, pairs)])
+    return log.steps(connection, [events.alloc_write_id(table.database, table.name, pairs)])

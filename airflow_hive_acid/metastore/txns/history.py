@@ -47,19 +47,19 @@ _FORGET_LEVEL = delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID ==
 _FORGET_WRITE_IDS = delete(MIN_HISTORY_WRITE_ID).where(MIN_HISTORY_WRITE_ID.c.MH_TXNID == bindparam("txn_id"))
 
 
-def low_boundary(conn: Connection, gap_timeout_ms: int) -> int:
+def low_boundary(connection: Connection, gap_timeout_ms: int) -> int:
     """OpenTxnTimeoutLowBoundary: the largest txn id old enough that nothing can still appear below it."""
-    return int(conn.execute(_BOUNDARY, {"gap_timeout": gap_timeout_ms}).scalar_one())
+    return int(connection.execute(_BOUNDARY, {"gap_timeout": gap_timeout_ms}).scalar_one())
 
 
-def min_open_watermark(conn: Connection, gap_timeout_ms: int) -> int:
+def min_open_watermark(connection: Connection, gap_timeout_ms: int) -> int:
     """MinOpenTxnIdWaterMark: every txn below it has ended, and none can appear any more."""
-    return int(conn.execute(_WATERMARK, {"gap_timeout": gap_timeout_ms}).scalar_one())
+    return int(connection.execute(_WATERMARK, {"gap_timeout": gap_timeout_ms}).scalar_one())
 
 
-def min_txn_seen_open(conn: Connection, features: Features) -> int:
+def min_txn_seen_open(connection: Connection, features: Features) -> int:
     """The smallest txn that any open txn saw as open; MAX_ID when the table is absent or empty."""
-    return int(conn.execute(_MIN_SEEN).scalar_one()) if features.min_history_level else MAX_ID
+    return int(connection.execute(_MIN_SEEN).scalar_one()) if features.min_history_level else MAX_ID
 
 
 def register_steps(

@@ -180,38 +180,38 @@ def committed_step(txn_id: int) -> Step:
     return Step(_MARK_COMMITTED, {"txn_id": txn_id})
 
 
-def jobs_of_txns(conn: Connection, txn_ids: Sequence[int]) -> dict[int, list[Job]]:
+def jobs_of_txns(connection: Connection, txn_ids: Sequence[int]) -> dict[int, list[Job]]:
     """All attempts of txns, oldest first; txns without any are left out."""
     found: dict[int, list[Job]] = {}
     for part in chunks(list(txn_ids)):
-        for row in conn.execute(_OF_TXNS, {"ids": list(part)}):
+        for row in connection.execute(_OF_TXNS, {"ids": list(part)}):
             job = _job(row)
             found.setdefault(job.txn_id, []).append(job)
     return found
 
 
-def with_files_in_plain_tables(conn: Connection, txn_ids: Sequence[int]) -> set[int]:
+def with_files_in_plain_tables(connection: Connection, txn_ids: Sequence[int]) -> set[int]:
     """Txns with jobs that may have moved files into tables without transactions, which an abort does not hide."""
-    return {int(i) for part in chunks(list(txn_ids)) for i in conn.execute(_PLAIN, {"ids": list(part)}).scalars()}
+    return {int(i) for part in chunks(list(txn_ids)) for i in connection.execute(_PLAIN, {"ids": list(part)}).scalars()}
 
 
-def unfenced_jobs(conn: Connection, table: TableName) -> list[Job]:
+def unfenced_jobs(connection: Connection, table: TableName) -> list[Job]:
     """Attempts on a table that may still write."""
-    return [_job(row) for row in conn.execute(_UNFENCED_OF, {"db": table.database, "tbl": table.name})]
+    return [_job(row) for row in connection.execute(_UNFENCED_OF, {"db": table.database, "tbl": table.name})]
 
 
-def tables_with_unfenced_jobs(conn: Connection) -> set[TableName]:
+def tables_with_unfenced_jobs(connection: Connection) -> set[TableName]:
     """Tables on which an attempt may still write, whatever its txn is."""
-    return {TableName(row[0], row[1]) for row in conn.execute(_UNFENCED_TABLES)}
+    return {TableName(row[0], row[1]) for row in connection.execute(_UNFENCED_TABLES)}
 
 
-def require_fenced(conn: Connection, table: TableName, besides: int | None = None) -> None:
+def require_fenced(connection: Connection, table: TableName, besides: int | None = None) -> None:
     """Refuse to forget what jobs of a table wrote while one of them may still write (R4).
 
     :param besides: the txn that asks; its own jobs do not count.
     :raises JobsAliveError: naming the first of them.
     """
-    jobs = [job for job in unfenced_jobs(conn, table) if job.txn_id != besides]
+    jobs = [job for job in unfenced_jobs(connection, table) if job.txn_id != besides]
     if jobs:
         first = jobs[0]
         raise JobsAliveError(
@@ -221,9 +221,9 @@ def require_fenced(conn: Connection, table: TableName, besides: int | None = Non
         )
 
 
-def rename_jobs(conn: Connection, table: TableName, new: TableName) -> None:
+def rename_jobs(connection: Connection, table: TableName, new: TableName) -> None:
     """Let the records of a table's jobs follow its name."""
-    conn.execute(_RENAME, {"db": table.database, "tbl": table.name, "new_db": new.database, "new_tbl": new.name})
+    connection.execute(_RENAME, {"db": table.database, "tbl": table.name, "new_db": new.database, "new_tbl": new.name})
 
 
 class Jobs:
@@ -252,14 +252,14 @@ class Jobs:
         """
         name = table_name(table)
 
-        def operation(conn: Connection) -> Job:
+        def operation(connection: Connection) -> Job:
             lock = lock_txn_step(txn_id)
-            require_open(conn, txn_id, conn.execute(lock.statement, dict(lock.parameters)).all())
-            if conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first() is not None:
+            require_open(connection, txn_id, connection.execute(lock.statement, dict(lock.parameters)).all())
+            if connection.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first() is not None:
                 raise AlreadyExistsError(f"job {job_id} is recorded already; every attempt needs an id of its own")
             of_statement = {"txn_id": txn_id, "db": name.database, "tbl": name.name, "statement_id": statement}
-            attempt = int(conn.execute(_ATTEMPTS, of_statement).scalar() or 0) + 1
-            conn.execute(
+            attempt = int(connection.execute(_ATTEMPTS, of_statement).scalar() or 0) + 1
+            connection.execute(
                 _INSERT,
                 {
                     **of_statement,
@@ -272,7 +272,7 @@ class Jobs:
                     "application_id": application_id,
                 },
             )
-            return _job(conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).one())
+            return _job(connection.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).one())
 
         return self._database.run(operation, Repeat.BEFORE_COMMIT)
 
@@ -291,15 +291,15 @@ class Jobs:
         document = dict(manifest) if rows is None else {**manifest, "rows": dict(rows)}
         values = {"job_id": job_id, "manifest": json.dumps(document, ensure_ascii=False)}
 
-        def operation(conn: Connection) -> None:
-            if conn.execute(_SET_MANIFEST, values).rowcount:
+        def operation(connection: Connection) -> None:
+            if connection.execute(_SET_MANIFEST, values).rowcount:
                 return
-            found = conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first()
+            found = connection.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first()
             if found is None:
                 raise _missing(job_id)
             job = _job(found)
             if job.state in (JobState.RUNNING, JobState.PUBLISHING):
-                raise txn_problem(conn, job.txn_id)
+                raise txn_problem(connection, job.txn_id)
             raise PublishError(
                 f"job {job_id} of txn {job.txn_id} on {job.table} publishes nothing: it is {job.state.name.lower()}"
                 + (f" ({job.error})" if job.error else "")
@@ -314,9 +314,9 @@ class Jobs:
         :raises InvalidArgumentsError: when its txn is committed.
         """
 
-        def operation(conn: Connection) -> None:
-            if not conn.execute(_MARK_FENCED, {"job_id": job_id, "error": error}).rowcount:
-                found = conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first()
+        def operation(connection: Connection) -> None:
+            if not connection.execute(_MARK_FENCED, {"job_id": job_id, "error": error}).rowcount:
+                found = connection.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first()
                 if found is None:
                     raise _missing(job_id)
                 raise InvalidArgumentsError(f"job {job_id} is committed with its txn; there is nothing to fence")
@@ -329,7 +329,7 @@ class Jobs:
         :return: False when its manifest is recorded.
         """
         values = {"job_id": job_id, "error": error}
-        if self._database.run(lambda conn: conn.execute(_MARK_UNPUBLISHED_FENCED, values).rowcount):
+        if self._database.run(lambda connection: connection.execute(_MARK_UNPUBLISHED_FENCED, values).rowcount):
             return True
         job = self.get(job_id)
         return job.state is JobState.FENCED and job.manifest is None
@@ -341,15 +341,17 @@ class Jobs:
         :return: whether that is over since the first note; the job is marked as fenced then.
         """
 
-        def operation(conn: Connection) -> bool:
-            conn.execute(_NOTE_STAGING_REMOVED, {"job_id": job_id, "error": note})
-            return conn.execute(_MARK_SETTLED_FENCED, {"job_id": job_id, "age": settled_ms}).rowcount == 1
+        def operation(connection: Connection) -> bool:
+            connection.execute(_NOTE_STAGING_REMOVED, {"job_id": job_id, "error": note})
+            return connection.execute(_MARK_SETTLED_FENCED, {"job_id": job_id, "age": settled_ms}).rowcount == 1
 
         return self._database.run(operation)
 
     def get(self, job_id: str) -> Job:
         """One attempt."""
-        row = self._database.read(lambda conn: conn.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first())
+        row = self._database.read(
+            lambda connection: connection.execute(_SELECT.where(_BY_ID), {"job_id": job_id}).first()
+        )
         if row is None:
             raise _missing(job_id)
         return _job(row)
@@ -357,7 +359,7 @@ class Jobs:
     def of_txn(self, txn_id: int) -> list[Job]:
         """All attempts of a txn, oldest first."""
         statement = _SELECT.where(_J.HAJ_TXNID == txn_id).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
-        return self._database.read(lambda conn: [_job(r) for r in conn.execute(statement)])
+        return self._database.read(lambda connection: [_job(r) for r in connection.execute(statement)])
 
     def of_write_ids(self, table: str, write_ids: list[int] | None = None) -> list[Job]:
         """Attempts that wrote to a table, under the given write ids or any."""
@@ -365,7 +367,9 @@ class Jobs:
         statement = _SELECT.where(_J.HAJ_DATABASE == name.database, _J.HAJ_TABLE == name.name)
         if write_ids is not None:
             statement = statement.where(or_(_J.HAJ_WRITEID.in_(write_ids)))
-        return self._database.read(lambda conn: [_job(r) for r in conn.execute(statement.order_by(_J.HAJ_STARTED))])
+        return self._database.read(
+            lambda connection: [_job(r) for r in connection.execute(statement.order_by(_J.HAJ_STARTED))]
+        )
 
     def written_parts(self, table: str) -> set[tuple[int, str]]:
         """Txns that wrote to a table, with the partitions: as long as these are there and are not cleaned up after.
@@ -377,24 +381,26 @@ class Jobs:
         statement = select(done.CTC_TXNID, done.CTC_PARTITION).where(
             done.CTC_DATABASE == name.database, done.CTC_TABLE == name.name
         )
-        return self._database.read(lambda conn: {(txn, part or "") for txn, part in conn.execute(statement)})
+        return self._database.read(
+            lambda connection: {(txn, part or "") for txn, part in connection.execute(statement)}
+        )
 
     def unfenced_of(self, table: str) -> list[Job]:
         """Attempts on a table which may still write, whatever their txn is."""
         name = table_name(table)
-        return self._database.read(lambda conn: unfenced_jobs(conn, name))
+        return self._database.read(lambda connection: unfenced_jobs(connection, name))
 
     def to_fence(self) -> list[Job]:
         """Attempts whose txn is aborted or gone, and which may still write (R4)."""
-        return self._database.read(lambda conn: [_job(r) for r in conn.execute(_UNFENCED)])
+        return self._database.read(lambda connection: [_job(r) for r in connection.execute(_UNFENCED)])
 
     def to_finish(self) -> list[Job]:
         """Attempts of committed txns which may have left something to remove outside of write ids."""
-        return self._database.read(lambda conn: [_job(r) for r in conn.execute(_TO_FINISH)])
+        return self._database.read(lambda connection: [_job(r) for r in connection.execute(_TO_FINISH)])
 
     def finished(self, job_id: str) -> None:
         """Nothing is left to remove of a committed attempt: its row goes."""
-        self._database.run(lambda conn: conn.execute(_FINISHED, {"job_id": job_id}))
+        self._database.run(lambda connection: connection.execute(_FINISHED, {"job_id": job_id}))
 
     def forget(self, age_ms: int = 0) -> int:
         """Drop rows of committed txns, and fenced ones whose txn nobody has to clean up after any more.
@@ -402,15 +408,15 @@ class Jobs:
         Those of txns that may have left something outside of write ids stay until they are finished.
         """
 
-        def operation(conn: Connection) -> int:
-            committed = conn.execute(_COMMITTED_ONES).rowcount
-            return committed + conn.execute(_FENCED_AND_FORGOTTEN, {"age": age_ms}).rowcount
+        def operation(connection: Connection) -> int:
+            committed = connection.execute(_COMMITTED_ONES).rowcount
+            return committed + connection.execute(_FENCED_AND_FORGOTTEN, {"age": age_ms}).rowcount
 
         return self._database.run(operation)
 
     def _update(self, job_id: str, statement: Any, values: Mapping[str, Any]) -> None:
-        def operation(conn: Connection) -> None:
-            if conn.execute(statement, {"job_id": job_id, **values}).rowcount == 0:
+        def operation(connection: Connection) -> None:
+            if connection.execute(statement, {"job_id": job_id, **values}).rowcount == 0:
                 raise _missing(job_id)
 
         self._database.run(operation)

@@ -42,9 +42,9 @@ class KeyValue:
         if not self.key.startswith(PREFIX):
             raise InvalidArgumentsError(f"only keys that begin with {PREFIX} change with a commit, not {self.key!r}")
 
-    def set(self, conn: Connection) -> None:
+    def set(self, connection: Connection) -> None:
         """Change it, inside the commit; an error refuses the commit."""
-        changed = conn.execute(_SET, {"id": self.table_id, "name": self.key, "new_value": self.value}).rowcount
+        changed = connection.execute(_SET, {"id": self.table_id, "name": self.key, "new_value": self.value}).rowcount
         if changed != 1:
             raise InvalidArgumentsError(
                 f"table {self.table_id} has no parameter {self.key!r}, so it cannot change with the commit; create the "

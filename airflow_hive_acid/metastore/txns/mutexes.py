@@ -90,9 +90,9 @@ class Mutexes:
             yield handle
 
     def _ensure_row(self, name: str) -> None:
-        def operation(conn: Connection) -> None:
-            if conn.execute(_READ, {"mutex": name}).first() is None:
-                conn.execute(_CREATE, {"mutex": name})
+        def operation(connection: Connection) -> None:
+            if connection.execute(_READ, {"mutex": name}).first() is None:
+                connection.execute(_CREATE, {"mutex": name})
 
         # A racer may insert first; then there is a row, which is all that is wanted.
         self._database.run(operation, Repeat.ALWAYS, retry_duplicates=True)
@@ -104,8 +104,8 @@ class Mutexes:
             self._engine = sa.create_engine(
                 self._database.url, poolclass=sa.pool.NullPool, isolation_level="READ COMMITTED"
             )
-        with self._database.translated(), self._engine.connect() as conn:
-            value = self._poll_row(conn, name, deadline)
+        with self._database.translated(), self._engine.connect() as connection:
+            value = self._poll_row(connection, name, deadline)
             if value is None:
                 yield None
                 return
@@ -113,19 +113,19 @@ class Mutexes:
             try:
                 yield handle
                 if handle.new_value is not None:
-                    conn.execute(_STAMP, {"mutex": name, "stamp": handle.new_value})
-                conn.commit()
+                    connection.execute(_STAMP, {"mutex": name, "stamp": handle.new_value})
+                connection.commit()
             except BaseException:
                 with contextlib.suppress(sa.exc.DBAPIError):  # the lock is gone with the connection, too
-                    conn.rollback()
+                    connection.rollback()
                 raise
 
-    def _poll_row(self, conn: Connection, name: str, deadline: float) -> int | None:
+    def _poll_row(self, connection: Connection, name: str, deadline: float) -> int | None:
         while True:
             try:
-                return int(conn.execute(_LOCK, {"mutex": name}).scalar_one())
+                return int(connection.execute(_LOCK, {"mutex": name}).scalar_one())
             except sa.exc.DBAPIError as error:
-                conn.rollback()
+                connection.rollback()
                 if self._database.rules.classify(error) is not Failure.DEADLOCK:
                     raise
             if time.monotonic() >= deadline:
@@ -140,12 +140,14 @@ class Mutexes:
             if not _poll_file(descriptor, deadline):
                 yield None
                 return
-            value = self._database.run(lambda conn: int(conn.execute(_READ, {"mutex": name}).scalar_one()))
+            value = self._database.run(lambda connection: int(connection.execute(_READ, {"mutex": name}).scalar_one()))
             handle = MutexHandle(value)
             yield handle
             stamp = handle.new_value
             if stamp is not None:
-                self._database.run(lambda conn: conn.execute(_STAMP, {"mutex": name, "stamp": stamp}).rowcount)
+                self._database.run(
+                    lambda connection: connection.execute(_STAMP, {"mutex": name, "stamp": stamp}).rowcount
+                )
         finally:
             os.close(descriptor)
 

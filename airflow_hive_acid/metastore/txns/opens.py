@@ -61,11 +61,13 @@ def open_in_time(
         if (timer() - started) * 1000 < gap_timeout_ms:
             return ids
 
-        def look(conn: Connection, ids: list[int] = ids) -> bool:
-            parts = (conn.execute(_LATE, {"ids": list(p), "timeout": gap_timeout_ms}).first() for p in chunks(ids))
+        def look(connection: Connection, ids: list[int] = ids) -> bool:
+            parts = (
+                connection.execute(_LATE, {"ids": list(p), "timeout": gap_timeout_ms}).first() for p in chunks(ids)
+            )
             late = any(row is not None for row in parts)
             if late:
-                undo(conn, ids)
+                undo(connection, ids)
             return late
 
         if not database.run(look):

@@ -21,9 +21,9 @@ PINNED = select(HIVE_ACID_PIN.c.HPN_TXNID).where(HIVE_ACID_PIN.c.HPN_STATE != Pi
 """Their ids; only where the table exists (``Features.pins``)."""
 
 
-def pinned_txns(conn: Connection) -> list[int]:
+def pinned_txns(connection: Connection) -> list[int]:
     """The txns by which a real Hive knows of pins; the table must exist."""
-    return list(conn.execute(PINNED).scalars())
+    return list(connection.execute(PINNED).scalars())
 
 
 _OLDEST_OTHER = select(func.min(TXNS.c.TXN_ID)).where(
@@ -31,10 +31,10 @@ _OLDEST_OTHER = select(func.min(TXNS.c.TXN_ID)).where(
 )
 
 
-def watermark_beside_pins(conn: Connection, features: Features, gap_timeout_ms: int) -> int:
+def watermark_beside_pins(connection: Connection, features: Features, gap_timeout_ms: int) -> int:
     """Every txn below it has ended, but for pins, which never write; and none can appear any more."""
-    pinned = pinned_txns(conn) if features.pins else []
+    pinned = pinned_txns(connection) if features.pins else []
     if not pinned:
-        return min_open_watermark(conn, gap_timeout_ms)
-    oldest = conn.execute(_OLDEST_OTHER, {"pinned": pinned}).scalar()
-    return min(MAX_ID if oldest is None else int(oldest), low_boundary(conn, gap_timeout_ms) + 1)
+        return min_open_watermark(connection, gap_timeout_ms)
+    oldest = connection.execute(_OLDEST_OTHER, {"pinned": pinned}).scalar()
+    return min(MAX_ID if oldest is None else int(oldest), low_boundary(connection, gap_timeout_ms) + 1)

@@ -95,16 +95,16 @@ class SourceWrite:
     write_id: int
 
 
-def mapped(conn: Connection, policy: str, source_txns: Sequence[int]) -> dict[int, int]:
+def mapped(connection: Connection, policy: str, source_txns: Sequence[int]) -> dict[int, int]:
     """Target txns by source txn, of those that are mapped."""
     found: dict[int, int] = {}
     for part in chunks(list(source_txns)):
-        found.update((r[0], r[1]) for r in conn.execute(_MAPPED, {"policy": policy, "ids": list(part)}))
+        found.update((r[0], r[1]) for r in connection.execute(_MAPPED, {"policy": policy, "ids": list(part)}))
     return found
 
 
 def open_replicated(
-    conn: Connection,
+    connection: Connection,
     policy: str,
     source_txns: Sequence[int],
     request: OpenRequest,
@@ -120,7 +120,7 @@ def open_replicated(
     wanted = list(dict.fromkeys(source_txns))
     if not wanted:
         raise InvalidArgumentsError(f"no source txns are given for policy {policy!r}")
-    known = mapped(conn, policy, wanted)
+    known = mapped(connection, policy, wanted)
     if len(known) == len(wanted):
         return [known[s] for s in wanted]
     if known:
@@ -130,13 +130,15 @@ def open_replicated(
             f"({missing[:10]}); replay them as they were opened"
         )
     asked = OpenRequest(request.user, request.host, len(wanted), TxnType.REPL_CREATED, request.agent_info)
-    targets = open_txns(conn, asked, features, gap_timeout_ms)
-    conn.execute(_MAP, [{"policy": policy, "source": s, "target": t} for s, t in zip(wanted, targets, strict=True)])
+    targets = open_txns(connection, asked, features, gap_timeout_ms)
+    connection.execute(
+        _MAP, [{"policy": policy, "source": s, "target": t} for s, t in zip(wanted, targets, strict=True)]
+    )
     return targets
 
 
 def allocate_replicated(
-    conn: Connection, policy: str, table: TableName, writes: Sequence[SourceWrite]
+    connection: Connection, policy: str, table: TableName, writes: Sequence[SourceWrite]
 ) -> dict[int, int]:
     """Give the target txns exactly the source's write ids; returns write ids by target txn.
 
@@ -145,7 +147,7 @@ def allocate_replicated(
     :raises InvalidArgumentsError: when a source txn is not open here, or the ids are not consecutive.
     """
     ordered = sorted(writes, key=lambda w: w.write_id)
-    targets = mapped(conn, policy, [w.source_txn for w in ordered])
+    targets = mapped(connection, policy, [w.source_txn for w in ordered])
     unknown = [w.source_txn for w in ordered if w.source_txn not in targets]
     if unknown:
         raise InvalidArgumentsError(
@@ -156,19 +158,19 @@ def allocate_replicated(
         raise InvalidArgumentsError(f"the source's write ids {ids[:10]} of {table} are not consecutive")
     of_table = {"db": table.database, "tbl": table.name}
     by_target = {targets[w.source_txn]: w.write_id for w in ordered}
-    following = conn.execute(_LOCK_NEXT, of_table).scalar()
-    if following is not None and following > ids[0] and _already(conn, table, by_target):
+    following = connection.execute(_LOCK_NEXT, of_table).scalar()
+    if following is not None and following > ids[0] and _already(connection, table, by_target):
         return by_target
     if (following or 1) != ids[0]:
-        conn.execute(_FORGET_TABLE, of_table)
-        conn.execute(_FIRST if following is None else _SET_NEXT, {**of_table, "next": ids[0]})
+        connection.execute(_FORGET_TABLE, of_table)
+        connection.execute(_FIRST if following is None else _SET_NEXT, {**of_table, "next": ids[0]})
     if sorted(by_target) != [targets[w.source_txn] for w in ordered]:
         raise InvalidArgumentsError(f"the source's write ids of {table} do not ascend with its txns")
-    return allocate(conn, table, list(by_target))
+    return allocate(connection, table, list(by_target))
 
 
 def set_write_id_state(
-    conn: Connection,
+    connection: Connection,
     table: TableName,
     state: ValidWriteIdList,
     request: OpenRequest,
@@ -182,23 +184,25 @@ def set_write_id_state(
     :returns: false when the table has write ids already: then nothing is done.
     """
     if (
-        max_allocated(conn, table)
-        or conn.execute(_LOCK_NEXT, {"db": table.database, "tbl": table.name}).scalar() is not None
+        max_allocated(connection, table)
+        or connection.execute(_LOCK_NEXT, {"db": table.database, "tbl": table.name}).scalar() is not None
     ):
         return False
     aborted = sorted(state.aborted)
     of_table = {"db": table.database, "tbl": table.name}
     if aborted:
         asked = OpenRequest(request.user, request.host, len(aborted), TxnType.DEFAULT, request.agent_info)
-        txn_ids = open_txns(conn, asked, features, gap_timeout_ms)
-        conn.execute(_PAIR, [{**of_table, "txn_id": t, "write_id": w} for t, w in zip(txn_ids, aborted, strict=True)])
-        abort_rows(conn, txn_ids, features, AbortReason.REPLICATION)
-    conn.execute(_FIRST, {**of_table, "next": state.high_watermark + 1})
+        txn_ids = open_txns(connection, asked, features, gap_timeout_ms)
+        connection.execute(
+            _PAIR, [{**of_table, "txn_id": t, "write_id": w} for t, w in zip(txn_ids, aborted, strict=True)]
+        )
+        abort_rows(connection, txn_ids, features, AbortReason.REPLICATION)
+    connection.execute(_FIRST, {**of_table, "next": state.high_watermark + 1})
     return True
 
 
 def seed_write_ids(
-    conn: Connection,
+    connection: Connection,
     table: TableName,
     state: ValidWriteIdList,
     aborted_txns: Sequence[int],
@@ -215,7 +219,7 @@ def seed_write_ids(
     :returns: false when the table has write ids already, or a txn is gone: then nothing is done.
     """
     of_table = {"db": table.database, "tbl": table.name}
-    if max_allocated(conn, table) or conn.execute(_LOCK_NEXT, of_table).scalar() is not None:
+    if max_allocated(connection, table) or connection.execute(_LOCK_NEXT, of_table).scalar() is not None:
         return False
     aborted = sorted(state.aborted)
     if len(aborted) != len(aborted_txns) or (aborted_txns and max(aborted_txns) >= committing):
@@ -223,58 +227,58 @@ def seed_write_ids(
     last = next((i for i in range(state.high_watermark, 0, -1) if i not in state.aborted), None)
     pairs = dict(zip(aborted_txns, aborted, strict=True)) | ({} if last is None else {committing: last})
     if aborted_txns:
-        rows = conn.execute(_STILL_THERE, {"ids": list(aborted_txns)}).scalars()
+        rows = connection.execute(_STILL_THERE, {"ids": list(aborted_txns)}).scalars()
         if set(rows) != set(aborted_txns):
             return False
-        abort_rows(conn, list(aborted_txns), features, AbortReason.REPLICATION)
+        abort_rows(connection, list(aborted_txns), features, AbortReason.REPLICATION)
     if pairs:
-        conn.execute(_PAIR, [{**of_table, "txn_id": t, "write_id": w} for t, w in pairs.items()])
-    conn.execute(_FIRST, {**of_table, "next": state.high_watermark + 1})
+        connection.execute(_PAIR, [{**of_table, "txn_id": t, "write_id": w} for t, w in pairs.items()])
+    connection.execute(_FIRST, {**of_table, "next": state.high_watermark + 1})
     return True
 
 
-def note_incompatible(conn: Connection, txn_ids: Sequence[int]) -> None:
+def note_incompatible(connection: Connection, txn_ids: Sequence[int]) -> None:
     """Note at the databases of replicated txns that they were aborted here, so that replication starts over.
 
     For aborts that did not come from the source; the mapping of these txns is dropped.
     """
     for part in chunks(list(txn_ids)):
-        targets = list(conn.execute(_IS_TARGET, {"ids": list(part)}).scalars())
+        targets = list(connection.execute(_IS_TARGET, {"ids": list(part)}).scalars())
         if not targets:
             continue
-        for database_id in conn.execute(_DATABASES_OF, {"ids": targets}).scalars().all():
+        for database_id in connection.execute(_DATABASES_OF, {"ids": targets}).scalars().all():
             of_database = {"id": database_id}
-            present = conn.execute(_HAS_NOTE, of_database).first() is not None
-            conn.execute(_SET_NOTE if present else _NOTE, of_database)
-        conn.execute(_UNMAP, {"ids": targets})
+            present = connection.execute(_HAS_NOTE, of_database).first() is not None
+            connection.execute(_SET_NOTE if present else _NOTE, of_database)
+        connection.execute(_UNMAP, {"ids": targets})
 
 
-def forget_mapping(conn: Connection, target_txn: int) -> None:
+def forget_mapping(connection: Connection, target_txn: int) -> None:
     """Drop the mapping of a txn that has ended as at the source."""
-    conn.execute(_UNMAP, {"ids": [target_txn]})
+    connection.execute(_UNMAP, {"ids": [target_txn]})
 
 
-def seed_txn_id(conn: Connection, seed: int) -> None:
+def seed_txn_id(connection: Connection, seed: int) -> None:
     """Let txn ids go on at ``seed`` (seedTxnId).
 
     :raises InvalidArgumentsError: when ids as large were given already.
     """
-    lock_open_txns(conn, exclusive=True)
+    lock_open_txns(connection, exclusive=True)
     # R3: read after the lock, in a statement of its own.
-    largest = int(conn.execute(_MAX_TXN).scalar_one())
+    largest = int(connection.execute(_MAX_TXN).scalar_one())
     if largest >= seed:
         raise InvalidArgumentsError(f"txn ids up to {largest} were given already; they cannot go on at {seed}")
-    restart_txn_ids(conn, seed)
+    restart_txn_ids(connection, seed)
 
 
-def _already(conn: Connection, table: TableName, by_target: dict[int, int]) -> bool:
+def _already(connection: Connection, table: TableName, by_target: dict[int, int]) -> bool:
     """Whether the targets have exactly these write ids: it was replayed before."""
     query = select(TXN_TO_WRITE_ID.c.T2W_TXNID, TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
         TXN_TO_WRITE_ID.c.T2W_DATABASE == table.database,
         TXN_TO_WRITE_ID.c.T2W_TABLE == table.name,
         TXN_TO_WRITE_ID.c.T2W_TXNID.in_(sorted(by_target)),
     )
-    return {r[0]: r[1] for r in conn.execute(query)} == by_target
+    return {r[0]: r[1] for r in connection.execute(query)} == by_target
 
 
 def _check_policy(policy: str) -> None:

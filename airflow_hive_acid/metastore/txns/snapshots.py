@@ -232,26 +232,26 @@ class Snapshot:
         return self.write_ids == other.write_ids
 
 
-def open_txns(conn: Connection, gap_timeout_ms: int) -> OpenTxns:
+def open_txns(connection: Connection, gap_timeout_ms: int) -> OpenTxns:
     """Open and aborted txns (getOpenTxns)."""
-    parameters = {"gap_timeout": gap_timeout_ms, **statement_time(conn)}
-    rows = [(r[0], r[1], r[2], r[3]) for r in conn.execute(_OPEN_TXNS, parameters)]
+    parameters = {"gap_timeout": gap_timeout_ms, **statement_time(connection)}
+    rows = [(r[0], r[1], r[2], r[3]) for r in connection.execute(_OPEN_TXNS, parameters)]
     return fold_open_txns(rows, gap_timeout_ms)
 
 
 def take_snapshot(
-    conn: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int, *, finish: bool = False
+    connection: Connection, tables: Sequence[TableName], current_txn: int, gap_timeout_ms: int, *, finish: bool = False
 ) -> Snapshot:
     """Txn list and write id lists of one moment (R11).
 
     :param current_txn: the reader's own txn, 0 outside a txn.
     :param finish: nothing else follows in this transaction.
     """
-    return take_snapshot_and(conn, tables, current_txn, gap_timeout_ms, [], finish=finish)[0]
+    return take_snapshot_and(connection, tables, current_txn, gap_timeout_ms, [], finish=finish)[0]
 
 
 def take_snapshot_and(
-    conn: Connection,
+    connection: Connection,
     tables: Sequence[TableName],
     current_txn: int,
     gap_timeout_ms: int,
@@ -264,17 +264,17 @@ def take_snapshot_and(
     :param finish: nothing else follows in this transaction.
     """
     if not tables:
-        opened = open_txns(conn, gap_timeout_ms)
-        return Snapshot(opened, read_txn_list(opened, current_txn), {}), execute_batch(conn, more)
+        opened = open_txns(connection, gap_timeout_ms)
+        return Snapshot(opened, read_txn_list(opened, current_txn), {}), execute_batch(connection, more)
     parameters = {
         "gap_timeout": gap_timeout_ms,
         "current_txn": current_txn,
         **table_parameters(tables),
-        **statement_time(conn),
+        **statement_time(connection),
     }
     txn_rows: list[tuple[int, str, int | None, int]] = []
     rest = []
-    found, results = _rows(conn, _snapshot_of, tables, parameters, more, finish=finish)
+    found, results = _rows(connection, _snapshot_of, tables, parameters, more, finish=finish)
     for row in found:
         if row[0] == 0:
             txn_rows.append((row[3], row[1], row[4], row[5]))
@@ -286,7 +286,7 @@ def take_snapshot_and(
 
 
 def valid_write_ids(
-    conn: Connection, tables: Sequence[TableName], txns: ValidTxnList
+    connection: Connection, tables: Sequence[TableName], txns: ValidTxnList
 ) -> dict[TableName, ValidWriteIdList]:
     """Write-id lists that a txn list given out earlier may see.
 
@@ -297,8 +297,8 @@ def valid_write_ids(
         return {}
     floor = txns.first_open_or_next
     parameters = {**table_parameters(tables), "floor": floor, "mark": txns.high_watermark}
-    rows, _ = _rows(conn, _for_list, tables, parameters, [])
-    unseen = conn.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
+    rows, _ = _rows(connection, _for_list, tables, parameters, [])
+    unseen = connection.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
     return _fold_tables(tables, rows, txns, floor, frozenset(unseen))
 
 
@@ -315,7 +315,7 @@ class TableWriteIds:
 
 
 def write_ids_and_table_ids(
-    conn: Connection,
+    connection: Connection,
     tables: Sequence[TableName],
     txns: ValidTxnList | None,
     gap_timeout_ms: int,
@@ -327,12 +327,12 @@ def write_ids_and_table_ids(
     :param current_txn: the reader's own txn, if there is no list.
     """
     if txns is None:
-        parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **statement_time(conn)}
+        parameters = {"gap_timeout": gap_timeout_ms, "current_txn": current_txn, **statement_time(connection)}
         statement = _snapshot_and_tables
     else:
         parameters = {"floor": txns.first_open_or_next, "mark": txns.high_watermark}
         statement = _for_list_and_tables
-    rows, _ = _rows(conn, statement, tables, {**parameters, **table_parameters(tables)}, [], finish=True)
+    rows, _ = _rows(connection, statement, tables, {**parameters, **table_parameters(tables)}, [], finish=True)
     by_kind: dict[int, list[Any]] = {kind: [] for kind in range(5)}
     for row in rows:
         by_kind[row[0]].append(row)
@@ -350,7 +350,7 @@ def write_ids_and_table_ids(
 
 
 def _rows(
-    conn: Connection,
+    connection: Connection,
     statement: Callable[[int | None], sa.CompoundSelect[Any]],
     tables: Sequence[TableName],
     parameters: dict[str, Any],
@@ -360,12 +360,12 @@ def _rows(
 ) -> tuple[Sequence[Any], list[Result]]:
     number = len(tables)
     if number > FEW:
-        if conn.dialect.name != "postgresql":
-            return conn.execute(statement(None), parameters).all(), execute_batch(conn, more)
+        if connection.dialect.name != "postgresql":
+            return connection.execute(statement(None), parameters).all(), execute_batch(connection, more)
         del parameters["tables"]
         parameters |= {"dbs": _array(t.database for t in tables), "tbls": _array(t.name for t in tables)}
         number = _ARRAYS
-    first, *rest = (finish_batch if finish else execute_batch)(conn, [Step(statement(number), parameters), *more])
+    first, *rest = (finish_batch if finish else execute_batch)(connection, [Step(statement(number), parameters), *more])
     return first.rows, rest
 
 

@@ -151,7 +151,9 @@ _NUM_ROWS = "numRows"
 _PARTITIONS_AT_ONCE = 500
 
 
-def count_rows(conn: Connection, table_id: int, changes: Mapping[str, RowChange], made: Collection[str] = ()) -> None:
+def count_rows(
+    connection: Connection, table_id: int, changes: Mapping[str, RowChange], made: Collection[str] = ()
+) -> None:
     """Bring the numbers of rows up to date that the catalog has, claimed or not; inside of a commit.
 
     Locks the rows it changes, in the order of their ids: writers of one partition do it one after the other.
@@ -163,7 +165,7 @@ def count_rows(conn: Connection, table_id: int, changes: Mapping[str, RowChange]
         found = select(literal(table_id), literal(""), TABLE_PARAMS.c.PARAM_VALUE).where(
             TABLE_PARAMS.c.TBL_ID == table_id, TABLE_PARAMS.c.PARAM_KEY == _NUM_ROWS
         )
-        _write(conn, TABLE_PARAMS.c.TBL_ID, conn.execute(found.with_for_update()).all(), changes)
+        _write(connection, TABLE_PARAMS.c.TBL_ID, connection.execute(found.with_for_update()).all(), changes)
     names = sorted(name for name in changes if name)
     for start in range(0, len(names), _PARTITIONS_AT_ONCE):
         some = names[start : start + _PARTITIONS_AT_ONCE]
@@ -178,8 +180,8 @@ def count_rows(conn: Connection, table_id: int, changes: Mapping[str, RowChange]
             .order_by(PARTITIONS.c.PART_ID)
             .with_for_update(of=PARTITION_PARAMS)
         )
-        rows = conn.execute(numbers).all()
-        _write(conn, PARTITION_PARAMS.c.PART_ID, rows, changes)
+        rows = connection.execute(numbers).all()
+        _write(connection, PARTITION_PARAMS.c.PART_ID, rows, changes)
         known = {row[1] for row in rows}
         new = [name for name in some if name in made and name not in known]
         if new:
@@ -188,12 +190,12 @@ def count_rows(conn: Connection, table_id: int, changes: Mapping[str, RowChange]
             )
             values = [
                 {"PART_ID": part_id, "PARAM_KEY": _NUM_ROWS, "PARAM_VALUE": changes[name].after("0")}
-                for part_id, name in conn.execute(ids)
+                for part_id, name in connection.execute(ids)
             ]
-            conn.execute(insert(PARTITION_PARAMS), values)
+            connection.execute(insert(PARTITION_PARAMS), values)
 
 
-def counted_rows(conn: Connection, table_id: int, partitions: Sequence[str]) -> dict[str, CountedRows]:
+def counted_rows(connection: Connection, table_id: int, partitions: Sequence[str]) -> dict[str, CountedRows]:
     """The numbers of rows that commits have kept, by partition name; what has none is left out.
 
     :param partitions: names; a table without partitions has the empty one.
@@ -204,7 +206,7 @@ def counted_rows(conn: Connection, table_id: int, partitions: Sequence[str]) -> 
         of_table = select(literal(""), TABLE_PARAMS.c.PARAM_KEY, TABLE_PARAMS.c.PARAM_VALUE).where(
             TABLE_PARAMS.c.TBL_ID == table_id, TABLE_PARAMS.c.PARAM_KEY.in_(keys)
         )
-        parameters[""] = {key: value for _, key, value in conn.execute(of_table)}
+        parameters[""] = {key: value for _, key, value in connection.execute(of_table)}
     names = [name for name in partitions if name]
     for start in range(0, len(names), _PARTITIONS_AT_ONCE):
         of_partitions = (
@@ -216,7 +218,7 @@ def counted_rows(conn: Connection, table_id: int, partitions: Sequence[str]) -> 
                 PARTITION_PARAMS.c.PARAM_KEY.in_(keys),
             )
         )
-        for name, key, value in conn.execute(of_partitions):
+        for name, key, value in connection.execute(of_partitions):
             parameters.setdefault(name, {})[key] = value
     return {
         name: CountedRows(int(found[_NUM_ROWS]), '"BASIC_STATS":"true"' in found.get(STATISTICS_ACCURATE, ""))
@@ -226,7 +228,7 @@ def counted_rows(conn: Connection, table_id: int, partitions: Sequence[str]) -> 
 
 
 def _write(
-    conn: Connection, owner: ColumnElement[int], rows: Sequence[Sequence[Any]], changes: Mapping[str, RowChange]
+    connection: Connection, owner: ColumnElement[int], rows: Sequence[Sequence[Any]], changes: Mapping[str, RowChange]
 ) -> None:
     table = owner.table
     changed = [
@@ -240,4 +242,4 @@ def _write(
             .where(owner == bindparam("owner"), table.c.PARAM_KEY == _NUM_ROWS)
             .values(PARAM_VALUE=bindparam("value"))
         )
-        conn.execute(statement, changed)
+        connection.execute(statement, changed)

@@ -133,7 +133,7 @@ class TxnFacts:
 
 
 def open_txns(
-    conn: Connection,
+    connection: Connection,
     request: OpenRequest,
     features: Features,
     gap_timeout_ms: int,
@@ -153,10 +153,10 @@ def open_txns(
         "agent": info(request.agent_info) or None,
         "type": int(request.type),
     }
-    if conn.dialect.name != "postgresql":
-        ids = _open_one_by_one(conn, rows, request.number, features, gap_timeout_ms)
+    if connection.dialect.name != "postgresql":
+        ids = _open_one_by_one(connection, rows, request.number, features, gap_timeout_ms)
     else:
-        ids = _open_postgresql(conn, rows, request.number, features, gap_timeout_ms, finish=finish)
+        ids = _open_postgresql(connection, rows, request.number, features, gap_timeout_ms, finish=finish)
         if finish:  # it is committed: too late to undo anything here
             return sorted(ids)
     if request.type is not TxnType.READ_ONLY and (timer() - started) * 1000 >= gap_timeout_ms:
@@ -166,29 +166,31 @@ def open_txns(
 
 
 def _open_postgresql(
-    conn: Connection, row: dict[str, Any], number: int, features: Features, timeout: int, *, finish: bool
+    connection: Connection, row: dict[str, Any], number: int, features: Features, timeout: int, *, finish: bool
 ) -> list[int]:
     statement = _opening(one=number == 1, with_level=features.min_history_level)
     parameters = {**row, "number": number, "gap_timeout": timeout}
     batch = finish_batch if finish else execute_batch
-    results = batch(conn, [open_txn_lock(conn, exclusive=False), Step(statement, parameters)])
+    results = batch(connection, [open_txn_lock(connection, exclusive=False), Step(statement, parameters)])
     return [r[0] for r in results[1].rows]
 
 
-def _open_one_by_one(conn: Connection, row: dict[str, Any], number: int, features: Features, timeout: int) -> list[int]:
-    lock = open_txn_lock(conn, exclusive=False)
-    conn.execute(lock.statement)
+def _open_one_by_one(
+    connection: Connection, row: dict[str, Any], number: int, features: Features, timeout: int
+) -> list[int]:
+    lock = open_txn_lock(connection, exclusive=False)
+    connection.execute(lock.statement)
     min_open = 0
     if features.min_history_level:
-        min_open = conn.execute(_WATERMARK, {"gap_timeout": timeout}).scalar_one()
+        min_open = connection.execute(_WATERMARK, {"gap_timeout": timeout}).scalar_one()
     ids = []
     for _ in range(number):
-        key = conn.execute(_INSERT, row).inserted_primary_key
+        key = connection.execute(_INSERT, row).inserted_primary_key
         if key is None:
             raise AssertionError("the database returned no generated id")
         ids.append(int(key[0]))
     if features.min_history_level:
-        conn.execute(_INSERT_LEVEL, [{"txn_id": i, "min_open": min_open} for i in ids])
+        connection.execute(_INSERT_LEVEL, [{"txn_id": i, "min_open": min_open} for i in ids])
     return ids
 
 
@@ -206,14 +208,14 @@ class OpenGate:
         self._count = 0
         self._closed = False
 
-    def check(self, conn: Connection) -> None:
+    def check(self, connection: Connection) -> None:
         """Raise while too many txns are open.
 
         :raises TooManyOpenTxnsError: names count and limit.
         """
         now = self._timer()
         if self._taken is None or now - self._taken >= self._interval:
-            self._count = int(conn.execute(_COUNT_OPEN).scalar_one())
+            self._count = int(connection.execute(_COUNT_OPEN).scalar_one())
             self._taken = now
             if self._count >= self._limit:
                 self._closed = True
@@ -239,7 +241,7 @@ def facts(row: Any) -> TxnFacts:
     return TxnFacts(TxnState(row[0]), TxnType(row[1] or 0), row[2])
 
 
-def require_open(conn: Connection, txn_id: int, rows: Sequence[Any]) -> TxnFacts:
+def require_open(connection: Connection, txn_id: int, rows: Sequence[Any]) -> TxnFacts:
     """The txn's row, checked to be open.
 
     :param rows: what :func:`lock_txn_step` returned.
@@ -247,7 +249,7 @@ def require_open(conn: Connection, txn_id: int, rows: Sequence[Any]) -> TxnFacts
     :raises NoSuchTxnError: when it is committed or was never opened.
     """
     if not rows:
-        raise missing_txn(conn, txn_id)
+        raise missing_txn(connection, txn_id)
     found = facts(rows[0])
     if found.state is TxnState.OPEN and not found.given_up:
         return found
@@ -264,23 +266,23 @@ def not_open(txn_id: int, found: TxnFacts) -> NoSuchTxnError | TxnAbortedError:
     return NoSuchTxnError(f"txn {txn_id} is already committed")
 
 
-def missing_txn(conn: Connection, txn_id: int) -> NoSuchTxnError:
+def missing_txn(connection: Connection, txn_id: int) -> NoSuchTxnError:
     """The error for a txn without row in TXNS: committed long ago, or never opened."""
-    if conn.execute(_COMPLETED, {"txn_id": txn_id}).first() is not None:
+    if connection.execute(_COMPLETED, {"txn_id": txn_id}).first() is not None:
         return NoSuchTxnError(f"txn {txn_id} is already committed")
     return NoSuchTxnError(f"no txn {txn_id}: it was never opened, or ended long ago and was forgotten")
 
 
-def was_committed(conn: Connection, txn_id: int) -> bool:
+def was_committed(connection: Connection, txn_id: int) -> bool:
     """Whether COMPLETED_TXN_COMPONENTS remembers the txn."""
-    return conn.execute(_COMPLETED, {"txn_id": txn_id}).first() is not None
+    return connection.execute(_COMPLETED, {"txn_id": txn_id}).first() is not None
 
 
-def txn_facts(conn: Connection, txn_ids: Sequence[int]) -> dict[int, TxnFacts]:
+def txn_facts(connection: Connection, txn_ids: Sequence[int]) -> dict[int, TxnFacts]:
     """State, type and abort reason of txns; those without a row are left out."""
     found = {}
     for part in chunks(list(txn_ids)):
-        for row in conn.execute(_STATES, {"ids": list(part)}):
+        for row in connection.execute(_STATES, {"ids": list(part)}):
             found[int(row[0])] = TxnFacts(TxnState(row[1]), TxnType(row[2] or 0), row[3])
     return found
 
@@ -293,20 +295,20 @@ def heartbeat_step(txn_id: int) -> Step:
     return Step(_HEARTBEAT, {"txn_id": txn_id})
 
 
-def heartbeat_txn(conn: Connection, txn_id: int) -> None:
+def heartbeat_txn(connection: Connection, txn_id: int) -> None:
     """Move the heartbeat of an open txn.
 
     :raises TxnAbortedError: when it is aborted; the text gives the reason.
     :raises NoSuchTxnError: when it is committed or was never opened.
     """
-    if conn.execute(_HEARTBEAT, {"txn_id": txn_id}).rowcount == 0:
-        raise txn_problem(conn, txn_id)
+    if connection.execute(_HEARTBEAT, {"txn_id": txn_id}).rowcount == 0:
+        raise txn_problem(connection, txn_id)
 
 
-def txn_problem(conn: Connection, txn_id: int) -> NoSuchTxnError | TxnAbortedError:
+def txn_problem(connection: Connection, txn_id: int) -> NoSuchTxnError | TxnAbortedError:
     """Why a txn that should be open is not."""
-    found = txn_facts(conn, [txn_id]).get(txn_id)
-    return missing_txn(conn, txn_id) if found is None else not_open(txn_id, found)
+    found = txn_facts(connection, [txn_id]).get(txn_id)
+    return missing_txn(connection, txn_id) if found is None else not_open(txn_id, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,13 +323,13 @@ class RangeHeartbeat:
     aborted: frozenset[int]
 
 
-def heartbeat_range(conn: Connection, low: int, high: int) -> RangeHeartbeat:
+def heartbeat_range(connection: Connection, low: int, high: int) -> RangeHeartbeat:
     """Move the heartbeats of all open txns of ``low``..``high``; tells which are not open instead of raising."""
     if low > high:
         raise InvalidArgumentsError(f"the txn range {low}..{high} is empty")
-    if conn.execute(_HEARTBEAT_RANGE, {"low": low, "high": high}).rowcount == high - low + 1:
+    if connection.execute(_HEARTBEAT_RANGE, {"low": low, "high": high}).rowcount == high - low + 1:
         return RangeHeartbeat(frozenset(), frozenset())
-    found = txn_facts(conn, range(low, high + 1))
+    found = txn_facts(connection, range(low, high + 1))
     aborted = frozenset(i for i, f in found.items() if f.state is TxnState.ABORTED)
     alive = {i for i, f in found.items() if f.state is TxnState.OPEN}
     return RangeHeartbeat(frozenset(range(low, high + 1)) - aborted - alive, aborted)

@@ -71,8 +71,8 @@ class Decision:
 
 
 def give_up(
-    conn: Connection, txn_ids: Iterable[int], reason: str, features: Features, *, silent: tuple[int, int] | None = None,
-    ended_only: bool = False,
+    connection: Connection, txn_ids: Iterable[int], reason: str, features: Features, *,
+    silent: tuple[int, int] | None = None, ended_only: bool = False,
 ) -> Decision:  # fmt: skip
     """Decide that txns do not commit any more, where that is not decided otherwise.
 
@@ -83,16 +83,16 @@ def give_up(
     ids = sorted(set(txn_ids))
     states: dict[int, TxnState] = {}
     for part in chunks(ids):
-        states |= {int(row[0]): TxnState(row[1]) for row in conn.execute(_LOCK, {"ids": list(part)})}
+        states |= {int(row[0]): TxnState(row[1]) for row in connection.execute(_LOCK, {"ids": list(part)})}
     opened = [i for i in ids if states.get(i) is TxnState.OPEN]
     # R3: what is read from here on is read behind the rows' locks.
-    lost = _lost(conn, opened, silent, ended_only=ended_only)
-    mark_given_up(conn, sorted(lost), reason)
-    jobs = jobs_of_txns(conn, ids) if features.extensions else {}
+    lost = _lost(connection, opened, silent, ended_only=ended_only)
+    mark_given_up(connection, sorted(lost), reason)
+    jobs = jobs_of_txns(connection, ids) if features.extensions else {}
     committed = {i for i, state in states.items() if state is TxnState.COMMITTED}
     gone = [i for i in ids if i not in states]
     for part in chunks(gone):
-        committed |= {int(i) for i in conn.execute(_REMEMBERED, {"ids": list(part)}).scalars()}
+        committed |= {int(i) for i in connection.execute(_REMEMBERED, {"ids": list(part)}).scalars()}
     # Our commit marks its jobs in its own transaction, and that outlives the txn's row.
     committed |= {i for i in gone if any(job.state is JobState.COMMITTED for job in jobs.get(i, ()))}
     spared = committed | (set(opened) - lost)
@@ -101,14 +101,16 @@ def give_up(
     )
 
 
-def _lost(conn: Connection, opened: Sequence[int], silent: tuple[int, int] | None, *, ended_only: bool) -> set[int]:
+def _lost(
+    connection: Connection, opened: Sequence[int], silent: tuple[int, int] | None, *, ended_only: bool
+) -> set[int]:
     """The open ones that are to be given up."""
     if ended_only:
         return set()
-    return set(opened if silent is None else stale_ones(conn, opened, *silent))
+    return set(opened if silent is None else stale_ones(connection, opened, *silent))
 
 
-def give_up_jobs(conn: Connection, txn_id: int, job_ids: Collection[str]) -> GivenUp:
+def give_up_jobs(connection: Connection, txn_id: int, job_ids: Collection[str]) -> GivenUp:
     """Decide that some jobs of a txn do not count, while it goes on without them (R5).
 
     The caller makes sure, in the same database transaction, that the txn's commit will not count them.
@@ -116,11 +118,11 @@ def give_up_jobs(conn: Connection, txn_id: int, job_ids: Collection[str]) -> Giv
     :raises TxnAbortedError: when the txn is not open; :raises NoSuchTxnError: when it is committed.
     """
     step = lock_txn_step(txn_id)
-    require_open(conn, txn_id, conn.execute(step.statement, dict(step.parameters)).all())
-    jobs = jobs_of_txns(conn, [txn_id]).get(txn_id, ())
+    require_open(connection, txn_id, connection.execute(step.statement, dict(step.parameters)).all())
+    jobs = jobs_of_txns(connection, [txn_id]).get(txn_id, ())
     return GivenUp(txn_id, tuple(job for job in jobs if job.job_id in job_ids), _SEAL)
 
 
-def left_open(conn: Connection) -> list[int]:
+def left_open(connection: Connection) -> list[int]:
     """Txns that were given up, and are still to be fenced and aborted."""
-    return list(conn.execute(_LEFT).scalars())
+    return list(connection.execute(_LEFT).scalars())

@@ -128,7 +128,7 @@ _TAKE = select(_FOLLOWING.c.NWI_NEXT).add_cte(
 
 
 def allocate(
-    conn: Connection,
+    connection: Connection,
     table: TableName,
     txn_ids: Sequence[int],
     *,
@@ -151,15 +151,15 @@ def allocate(
     if not ids:
         raise InvalidArgumentsError(f"write ids of {table} were asked for without a txn")
     of_table = {"db": table.database, "tbl": table.name}
-    if at_once and len(ids) == 1 and not reallocate and conn.dialect.name == "postgresql":
-        taken = _take_at_once(conn, {**of_table, "txn_id": ids[0]})
+    if at_once and len(ids) == 1 and not reallocate and connection.dialect.name == "postgresql":
+        taken = _take_at_once(connection, {**of_table, "txn_id": ids[0]})
         if taken is not None:
             return {ids[0]: taken}
-    existing, next_id = _look(conn, of_table, table, ids)
+    existing, next_id = _look(connection, of_table, table, ids)
     steps: list[Step] = []
     if reallocate and existing:
         for part in chunks(ids):
-            conn.execute(_FORGET, {**of_table, "ids": list(part)})
+            connection.execute(_FORGET, {**of_table, "ids": list(part)})
     elif len(existing) == len(ids):
         return existing
     elif existing:
@@ -174,31 +174,31 @@ def allocate(
     for txn_id, write_id in allocated.items():
         steps.append(Step(_PAIR, {**of_table, "txn_id": txn_id, "write_id": write_id}))
         steps.append(Step(_STAMP, {**of_table, "txn_id": txn_id, "write_id": write_id}))  # R1
-    steps = together(conn, steps)
+    steps = together(connection, steps)
     if finish is None:
-        execute_batch(conn, steps)
+        execute_batch(connection, steps)
     else:
-        finish_batch(conn, [*steps, *finish(allocated)])
+        finish_batch(connection, [*steps, *finish(allocated)])
     return allocated
 
 
-def _take_at_once(conn: Connection, parameters: dict[str, Any]) -> int | None:
+def _take_at_once(connection: Connection, parameters: dict[str, Any]) -> int | None:
     """The id, or None when this has to go the long way: the table's first id, an id given already, or an error."""
     locks = [Step(_LOCK_TXN, parameters), Step(_LOCK_NEXT, parameters)]  # R3: they wait, and decide nothing
-    rows = finish_batch(conn, [*locks, Step(_TAKE, parameters)])[-1].rows
+    rows = finish_batch(connection, [*locks, Step(_TAKE, parameters)])[-1].rows
     if rows:
         return int(rows[0][0])
-    continue_after_commit(conn)
+    continue_after_commit(connection)
     return None
 
 
 def _look(
-    conn: Connection, of_table: dict[str, str], table: TableName, ids: list[int]
+    connection: Connection, of_table: dict[str, str], table: TableName, ids: list[int]
 ) -> tuple[dict[int, int], int | None]:
     """What the txns have already, and the table's next id, both under lock (R3: each a statement of its own)."""
     if len(ids) == 1:
         one = {**of_table, "txn_id": ids[0]}
-        txns, following = execute_batch(conn, [Step(_LOCK_TXN, {"txn_id": ids[0]}), Step(_LOCK_NEXT_ONE, one)])
+        txns, following = execute_batch(connection, [Step(_LOCK_TXN, {"txn_id": ids[0]}), Step(_LOCK_NEXT_ONE, one)])
         _require_writers(table, ids, txns.rows)
         if not following.rows:
             return {}, None
@@ -207,11 +207,11 @@ def _look(
     rows: list[tuple[int, str, int | None, str | None]] = []
     found: dict[int, int] = {}
     for part in chunks(ids):
-        rows.extend((r[0], r[1], r[2], r[3]) for r in conn.execute(_LOCK_TXNS, {"ids": list(part)}))
+        rows.extend((r[0], r[1], r[2], r[3]) for r in connection.execute(_LOCK_TXNS, {"ids": list(part)}))
     _require_writers(table, ids, rows)
     for part in chunks(ids):
-        found.update((r[0], r[1]) for r in conn.execute(_EXISTING, {**of_table, "ids": list(part)}))
-    return found, conn.execute(_LOCK_NEXT, of_table).scalar()
+        found.update((r[0], r[1]) for r in connection.execute(_EXISTING, {**of_table, "ids": list(part)}))
+    return found, connection.execute(_LOCK_NEXT, of_table).scalar()
 
 
 def _require_writers(table: TableName, ids: list[int], rows: Sequence[tuple[int, str, int | None, str | None]]) -> None:
@@ -236,18 +236,18 @@ def _require_writers(table: TableName, ids: list[int], rows: Sequence[tuple[int,
         )
 
 
-def txn_of(conn: Connection, table: TableName, write_id: int) -> int | None:
+def txn_of(connection: Connection, table: TableName, write_id: int) -> int | None:
     """The txn that got a write id, None when it is forgotten (getTxnIdForWriteId answers -1)."""
-    return conn.execute(_TXN_OF, {"db": table.database, "tbl": table.name, "write_id": write_id}).scalar()
+    return connection.execute(_TXN_OF, {"db": table.database, "tbl": table.name, "write_id": write_id}).scalar()
 
 
-def max_allocated(conn: Connection, table: TableName) -> int:
+def max_allocated(connection: Connection, table: TableName) -> int:
     """getMaxAllocatedTableWriteId: 0 when the table was never written."""
-    following = conn.execute(_NEXT, {"db": table.database, "tbl": table.name}).scalar()
+    following = connection.execute(_NEXT, {"db": table.database, "tbl": table.name}).scalar()
     return 0 if following is None else int(following) - 1
 
 
-def seed_write_id(conn: Connection, table: TableName, seed: int) -> None:
+def seed_write_id(connection: Connection, table: TableName, seed: int) -> None:
     """Make the table's write ids start above ``seed``.
 
     :raises InvalidArgumentsError: when write ids were allocated already.
@@ -255,7 +255,7 @@ def seed_write_id(conn: Connection, table: TableName, seed: int) -> None:
     if seed < 0:
         raise InvalidArgumentsError(f"write ids of {table} cannot start above {seed}; give 0 or more")
     of_table = {"db": table.database, "tbl": table.name}
-    following = conn.execute(_LOCK_NEXT, of_table).scalar()
+    following = connection.execute(_LOCK_NEXT, of_table).scalar()
     if following is not None:
         raise InvalidArgumentsError(f"{table} has write ids up to {following - 1} already; they cannot be seeded")
-    conn.execute(_FIRST, {**of_table, "next": seed + 1})
+    connection.execute(_FIRST, {**of_table, "next": seed + 1})

@@ -138,8 +138,10 @@ def _look(site: Site, table: Table, reader: ReaderSnapshot) -> SourceTable:
             listings[partition], cut = settled(site.filesystem, place, listings[partition], write_ids)
             growing |= {f"{place}/{path}" for path in cut}
     # After the listing: what is said to be complete now was complete then.
-    uncleaned = client.database.read(lambda conn: uncleaned_compactions(conn, name))
-    open_txns = client.database.read(lambda conn: txns_of(conn, name, write_ids.open)) if write_ids.open else {}
+    uncleaned = client.database.read(lambda connection: uncleaned_compactions(connection, name))
+    open_txns = (
+        client.database.read(lambda connection: txns_of(connection, name, write_ids.open)) if write_ids.open else {}
+    )
     return SourceTable(
         table, write_ids, reader.valid_txns, places, listings,
         {p: uncleaned.get(Resource(*name, p or None), frozenset()) for p in places}, open_txns,

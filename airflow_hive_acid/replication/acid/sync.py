@@ -151,7 +151,9 @@ class _Sync:
     def require_ours(self) -> None:
         """Raise ReplicationBusyError when another sync has taken over."""
         if self._has_begun:
-            self._client.database.run(lambda conn: require_attempt(conn, self._policy, self._attempt) and None)
+            self._client.database.run(
+                lambda connection: require_attempt(connection, self._policy, self._attempt) and None
+            )
 
     def run(self) -> SyncReport:
         self._step("begin")
@@ -190,22 +192,22 @@ class _Sync:
     def _begin(self) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
         """Take over from whoever was at it, and keep writers out of the databases."""
 
-        def operation(conn: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
-            self._target.require_allowed(conn)
-            ended = read_sync(conn, self._policy, lock=True)
+        def operation(connection: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
+            self._target.require_allowed(connection)
+            ended = read_sync(connection, self._policy, lock=True)
             if ended is not None and ended.failed_over is not None:
                 raise ActionRefusedError(
                     f"replication policy {self._policy!r} was failed over: {self._target.name} may be written by "
                     "others since, and nothing is copied there any more. Fail back with a policy the other way"
                 )
-            before = begin_attempt(conn, self._policy, self._attempt, self._tables.values())
+            before = begin_attempt(connection, self._policy, self._attempt, self._tables.values())
             if before is not None and before.attempt == self._attempt:
                 before = self._before  # R17: the answer to the COMMIT was lost; whom we took over from is known still
             self._before = before
-            release_locks(conn, sync_txns(conn, self._policy))
+            release_locks(connection, sync_txns(connection, self._policy))
             for database in sorted({table_name(t).database for t in self._tables.values()}):
-                mark_target(conn, database, self._policy)
-            return before, read_records(conn, self._policy)
+                mark_target(connection, database, self._policy)
+            return before, read_records(connection, self._policy)
 
         begun = self._client.database.run(operation, retry_duplicates=True)
         self._has_begun = True
@@ -282,7 +284,7 @@ class _Sync:
 
     def _left_behind(self) -> frozenset[int]:
         """Txns of syncs that did not end."""
-        return frozenset(self._client.database.read(lambda conn: sync_txns(conn, self._policy)))
+        return frozenset(self._client.database.read(lambda connection: sync_txns(connection, self._policy)))
 
     def _plan(self, targets: Sequence[Target], left: frozenset[int]) -> None:
         txns = self._client.get_valid_txns()
@@ -382,7 +384,7 @@ class _Sync:
                 for name in found.leftovers:
                     self._files.delete(paths.join(place, name), inside=place)
         others = set() if before is None else set(before.tables) - set(self._tables.values())
-        records = self._client.database.read(lambda conn: read_records(conn, self._policy))
+        records = self._client.database.read(lambda connection: read_records(connection, self._policy))
         for table in self._client.catalog.find_tables(sorted(others)).values():
             record = records.get(table.id)
             known = _NOTHING_KNOWN if record is None else record.write_ids
@@ -440,7 +442,7 @@ class _Sync:
         self._client.pins.require_unpinned(stored, _NEW_COLUMNS)
         dumps = export_metadata(self._source, [(t.source.table.qualified_name, None) for t in changed])
         names = [table_name(t.name) for t in changed]
-        return lambda conn: import_metadata_in(conn, self._target, dumps, names)
+        return lambda connection: import_metadata_in(connection, self._target, dumps, names)
 
     def _advance(
         self, state: SourceState, targets: Sequence[Target], sync_txn: int,
@@ -448,14 +450,14 @@ class _Sync:
     ) -> None:  # fmt: skip
         tables = tuple(t.advance() for t in targets)
         request = Advance(self._policy, self._attempt, state.state_id, sync_txn, tables, metadata)
-        self._client.database.run(lambda conn: advance(conn, self._client, request), retry_duplicates=True)
+        self._client.database.run(lambda connection: advance(connection, self._client, request), retry_duplicates=True)
 
     def _forget(self, txn_ids: Iterable[int]) -> None:
         """Abort the txns of syncs that were killed, now that nothing carries their ids any more (R4)."""
 
-        def operation(conn: Connection, txn_id: int) -> None:
-            abort_txn(conn, txn_id, self._client.database.features(conn), AbortReason.REPLICATION)
-            forget_mapping(conn, txn_id)
+        def operation(connection: Connection, txn_id: int) -> None:
+            abort_txn(connection, txn_id, self._client.database.features(connection), AbortReason.REPLICATION)
+            forget_mapping(connection, txn_id)
 
         for txn_id in sorted(txn_ids):
-            self._client.database.run(lambda conn, t=txn_id: operation(conn, t))  # type: ignore[misc]
+            self._client.database.run(lambda connection, t=txn_id: operation(connection, t))  # type: ignore[misc]

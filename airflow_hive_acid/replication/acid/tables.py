@@ -168,10 +168,10 @@ def drop_for_bootstrap(site: Site, table: Table, policy: str, attempt: str) -> N
     client, key = site.client, table_name(table.qualified_name)
     locks = [database_lock(key.database, LockType.SHARED_READ), table_lock(key, LockType.EXCLUSIVE)]
 
-    def change(conn: Connection) -> DroppedTable:
-        require_attempt(conn, policy, attempt)
-        forget_records(conn, policy, [table.id])
-        return client.catalog.drop_table_in(conn, key, purge=True)
+    def change(connection: Connection) -> DroppedTable:
+        require_attempt(connection, policy, attempt)
+        forget_records(connection, policy, [table.id])
+        return client.catalog.drop_table_in(connection, key, purge=True)
 
     grave = grave_of(table.location, table.qualified_name)
     agent = site.agent_info(f"drop {key} to copy it again")

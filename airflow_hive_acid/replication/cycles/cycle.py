@@ -191,12 +191,12 @@ def fail_over_policy(policy: str, target: Site, *, holder: str) -> FailedOver | 
     # What a cycle has put into place and not committed must not be what somebody reads or writes from now on (R4).
     end_earlier(target, policy, state.epoch)
     database = target.client.database
-    if database.read(lambda conn: read_sync(conn, policy)) is not None:
+    if database.read(lambda connection: read_sync(connection, policy)) is not None:
         return fail_over(target, policy)
 
-    def release(conn: Connection) -> None:
-        for name in target_databases(conn, policy):
-            unmark_target(conn, name, policy)
+    def release(connection: Connection) -> None:
+        for name in target_databases(connection, policy):
+            unmark_target(connection, name, policy)
 
     database.run(release)
     return None
@@ -240,7 +240,11 @@ def _tables_of(policy: Policy, source: Site, txn_ids: Sequence[int]) -> dict[int
     if not txn_ids:
         return {}
     database = source.client.database
-    found = database.read(lambda conn: commits_of_txns(conn, database.features(conn), txn_ids, now_ms(conn) // 1000))
+    found = database.read(
+        lambda connection: commits_of_txns(
+            connection, database.features(connection), txn_ids, now_ms(connection) // 1000
+        )
+    )
     tables: dict[int, set[TableName]] = {}
     for commit in found:
         if commit.txn_id is not None and policy.selects(commit.table):

@@ -86,7 +86,9 @@ class SiteExecutor:
         end_earlier(self.target, self.policy.name, epoch)
         record = PolicyRecord(self.target.client.database, self.policy.name)
         self.target = replace(
-            self.target, agent=agent_of(self.policy.name, epoch), guard=lambda conn: record.require(conn, epoch)
+            self.target,
+            agent=agent_of(self.policy.name, epoch),
+            guard=lambda connection: record.require(connection, epoch),
         )
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -119,13 +121,13 @@ class SiteExecutor:
             )
         unmarked = sorted(set(wanted) - self._marked)
         if unmarked:
-            self.target.client.database.run(lambda conn: self._mark(conn, unmarked))
+            self.target.client.database.run(lambda connection: self._mark(connection, unmarked))
             self._marked |= set(unmarked)
 
-    def _mark(self, conn: Connection, databases: Iterable[str]) -> None:
-        self.target.require_allowed(conn)
+    def _mark(self, connection: Connection, databases: Iterable[str]) -> None:
+        self.target.require_allowed(connection)
         for database in databases:
-            mark_target(conn, database, self.policy.name)
+            mark_target(connection, database, self.policy.name)
 
     def acid_tables(self, tables: Iterable[TableName]) -> list[TableName]:
         """Those that exist at the source and have write ids."""
@@ -139,15 +141,15 @@ class SiteExecutor:
             self._acid = frozenset(self.acid_tables(self.tables()))
         there = self.source.client.database.read(next_write_ids)
         here, known = self.target.client.database.read(
-            lambda conn: (next_write_ids(conn), copies(conn, self.policy.name))
+            lambda connection: (next_write_ids(connection), copies(connection, self.policy.name))
         )
         return changed(self._acid, self.policy, there, here, unfinished(known))
 
     def _written_with(self, txns: ValidTxnList) -> dict[str, str]:
         """Tables of which a snapshot sees what is not here: a txn over several tables may have committed since the
         events were read."""
-        known = self.target.client.database.read(lambda conn: copies(conn, self.policy.name))
-        found = self.source.client.database.read(lambda conn: seen_changed(conn, self.policy, known, txns))
+        known = self.target.client.database.read(lambda connection: copies(connection, self.policy.name))
+        found = self.source.client.database.read(lambda connection: seen_changed(connection, self.policy, known, txns))
         tables = self.acid_tables(found)
         self.require_databases(tables)
         return {str(table): str(self.policy.target(table)) for table in tables}

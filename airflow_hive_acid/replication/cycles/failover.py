@@ -107,10 +107,10 @@ def fail_over(target: Site, policy: str) -> FailedOver:
     :raises NoSuchObjectError: when the policy has never replicated ACID tables here.
     """
     client = target.client
-    before, records = client.database.run(lambda conn: _take_over(conn, policy, target.name))
+    before, records = client.database.run(lambda connection: _take_over(connection, policy, target.name))
     tables = {t.qualified_name: t for t in _tables_of(target, records)}
     known = {name: records[t.id].write_ids for name, t in tables.items()}
-    left = client.database.read(lambda conn: sync_txns(conn, policy))
+    left = client.database.read(lambda connection: sync_txns(connection, policy))
     # Before anybody else may write: what a killed sync left there would become rows of their write ids (R4).
     for table in tables.values():
         fence_syncs(target, table, f"failed over from policy {policy}")
@@ -120,31 +120,31 @@ def fail_over(target: Site, policy: str) -> FailedOver:
             fence_syncs(target, table, f"failed over from policy {policy}")
             remove_leftovers(target, table, ValidWriteIdList(0), left)
 
-    def operation(conn: Connection) -> FailedOver:
-        databases = target_databases(conn, policy)
-        mark_failed_over(conn, policy, str(uuid.uuid4()))
+    def operation(connection: Connection) -> FailedOver:
+        databases = target_databases(connection, policy)
+        mark_failed_over(connection, policy, str(uuid.uuid4()))
         for database in databases:
-            unmark_target(conn, database, policy)
-        waiting = open_mapped_txns(conn, policy)
-        abort_rows(conn, waiting, client.database.features(conn), AbortReason.REPLICATION)
-        unmap(conn, waiting)
-        aborted_event(conn, client.notifications, waiting)
+            unmark_target(connection, database, policy)
+        waiting = open_mapped_txns(connection, policy)
+        abort_rows(connection, waiting, client.database.features(connection), AbortReason.REPLICATION)
+        unmap(connection, waiting)
+        aborted_event(connection, client.notifications, waiting)
         again = before.failed_over is not None
         return FailedOver(policy, before.state_id, tuple(databases), known, tuple(waiting), again)
 
     return client.database.run(operation)
 
 
-def _take_over(conn: Connection, policy: str, site: str) -> tuple[SyncRecord, dict[int, TableRecord]]:
-    before = read_sync(conn, policy, lock=True)
+def _take_over(connection: Connection, policy: str, site: str) -> tuple[SyncRecord, dict[int, TableRecord]]:
+    before = read_sync(connection, policy, lock=True)
     if before is None:
         raise NoSuchObjectError(
             f"replication policy {policy!r} has replicated no ACID table to {site}; there is nothing to fail over"
         )
     if before.failed_over is None:
-        mark_failed_over(conn, policy, str(uuid.uuid4()))
-    release_locks(conn, sync_txns(conn, policy))
-    return before, read_records(conn, policy)
+        mark_failed_over(connection, policy, str(uuid.uuid4()))
+    release_locks(connection, sync_txns(connection, policy))
+    return before, read_records(connection, policy)
 
 
 def compare_for_fail_back(old_primary: Site, new_primary: Site, policy: str) -> FailBack:
@@ -185,20 +185,20 @@ def fail_back(
         found, records = _compare(old_primary, new_primary, policy)
     databases = sorted({table_name(name).database for name in (*found.tables.values(), *found.diverged)})
 
-    def operation(conn: Connection) -> None:
+    def operation(connection: Connection) -> None:
         moved = {}
         for record, table in records:
-            high = max_allocated(conn, table_name(table.qualified_name))
+            high = max_allocated(connection, table_name(table.qualified_name))
             if high != record.write_ids.high_watermark:
                 moved[table.qualified_name] = f"it was written while it was compared (write id {high})"
         if moved:
             raise diverged(moved)
-        reopen(conn, back)  # it may have been failed over, when these two changed places before
-        begin_attempt(conn, back, str(uuid.uuid4()), ())
+        reopen(connection, back)  # it may have been failed over, when these two changed places before
+        begin_attempt(connection, back, str(uuid.uuid4()), ())
         for database in databases:
-            mark_target(conn, database, back)
-        forget_records(conn, back)
-        write_records(conn, back, [record for record, _ in records])
+            mark_target(connection, database, back)
+        forget_records(connection, back)
+        write_records(connection, back, [record for record, _ in records])
 
     client.database.run(operation, retry_duplicates=True)
     return found
@@ -228,11 +228,11 @@ def _compare(old_primary: Site, new_primary: Site, policy: str) -> tuple[FailBac
 
 
 def _failed_over(site: Site, policy: str) -> tuple[SyncRecord, dict[int, TableRecord]]:
-    def read(conn: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
-        found = read_sync(conn, policy)
-        if found is None and any(s.policy == policy and s.phase is Phase.FAILED_OVER for s in read_states(conn)):
+    def read(connection: Connection) -> tuple[SyncRecord | None, dict[int, TableRecord]]:
+        found = read_sync(connection, policy)
+        if found is None and any(s.policy == policy and s.phase is Phase.FAILED_OVER for s in read_states(connection)):
             found = SyncRecord("", (), None, 0)  # it had no ACID tables
-        return found, read_records(conn, policy)
+        return found, read_records(connection, policy)
 
     before, records = site.client.database.read(read)
     if before is None or before.failed_over is None:
@@ -279,5 +279,5 @@ def _writers(site: Site, table: Table) -> list[int]:
 
 
 def _tables_of(site: Site, records: Mapping[int, TableRecord]) -> list[Table]:
-    names = site.client.database.read(lambda conn: read_names(conn, records))
+    names = site.client.database.read(lambda connection: read_names(connection, records))
     return [t for t in site.client.catalog.find_tables(sorted(names.values())).values() if t.id in records]

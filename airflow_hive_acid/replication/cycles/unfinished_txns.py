@@ -45,9 +45,9 @@ def end_earlier(site: Site, policy: str, epoch: int) -> list[int]:
     earlier = re.compile(re.escape(agent_of(policy, 0)[:-1]) + r"([0-9]+): ")
     like = TXNS.c.TXN_AGENT_INFO.startswith(agent_of(policy, 0)[:-1], autoescape=True)
 
-    def operation(conn: Connection) -> list[int]:
+    def operation(connection: Connection) -> list[int]:
         found = []
-        for txn_id, agent in conn.execute(_OPEN.where(like)):
+        for txn_id, agent in connection.execute(_OPEN.where(like)):
             told = earlier.match(agent)  # LIKE of some databases takes capitals for small letters
             if told is not None and int(told[1]) < epoch:
                 found.append(txn_id)

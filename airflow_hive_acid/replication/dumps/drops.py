@@ -71,7 +71,7 @@ def drop_table(
     :raises LockTimeoutError: when its readers do not end in time; nothing was dropped.
     """
     name = table_name(table)
-    found, verdict = site.client.database.read(lambda conn: _judge(site, conn, name, event_id))
+    found, verdict = site.client.database.read(lambda connection: _judge(site, connection, name, event_id))
     if found is None or not verdict.accepted:
         return DropResult(str(name), event_id, kept=((str(name), verdict.reason),))
     site.client.pins.require_unpinned([str(name)], "dropping it")
@@ -82,14 +82,14 @@ def drop_table(
         going = going_with(site, name) if _files_go(found) else ()
         place = found.storage.location if found.storage.location in going else None
 
-        def change(conn: Connection) -> tuple[tuple[str, ...], str | None]:
-            site.require_allowed(conn)
-            now, again = _judge(site, conn, name, event_id, lock=True)
+        def change(connection: Connection) -> tuple[tuple[str, ...], str | None]:
+            site.require_allowed(connection)
+            now, again = _judge(site, connection, name, event_id, lock=True)
             if now is None or not again.accepted:
                 tell(DropResult(str(name), event_id, kept=((str(name), again.reason),)))
                 return (), again.reason
             tell(DropResult(str(name), event_id, dropped=(str(name),)))
-            dropped = site.client.catalog.drop_table_in(conn, name)
+            dropped = site.client.catalog.drop_table_in(connection, name)
             return tuple(at for at in dropped.locations if dropped.delete_data and at in going), None
 
         if place:
@@ -127,12 +127,14 @@ def drop_partitions(
     :param tell: called inside the commit with the result that it has.
     """
     name = table_name(table)
-    found = site.client.database.read(lambda conn: _tables(site).find_tables(conn, [name]).get(name))
+    found = site.client.database.read(lambda connection: _tables(site).find_tables(connection, [name]).get(name))
     if found is None:
         return DropResult(str(name), event_id, kept=((str(name), "there is no such table"),))
     shape = table_of(found)
     names = sorted({shape.partition_name(spec) for spec in partitions})
-    doomed, kept = site.client.database.read(lambda conn: _judge_partitions(site, conn, found, names, event_id))
+    doomed, kept = site.client.database.read(
+        lambda connection: _judge_partitions(site, connection, found, names, event_id)
+    )
     if not doomed:
         return DropResult(str(name), event_id, kept=kept)
     site.client.pins.require_unpinned([str(name)], "dropping partitions of it")
@@ -146,24 +148,24 @@ def drop_partitions(
             went = tuple(stored.object.name for stored in gone)
             return DropResult(str(name), event_id, went, tuple(k for k in (*kept, *stayed) if k[0] not in went))
 
-        def change(conn: Connection) -> DropResult:
-            gone, stayed = take_out(conn)
+        def change(connection: Connection) -> DropResult:
+            gone, stayed = take_out(connection)
             left[:] = gone
             tell(done := result_of(gone, stayed))
             return done
 
-        def take_out(conn: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
-            site.require_allowed(conn)
-            now = _tables(site).find_tables(conn, [name], lock=True).get(name)
+        def take_out(connection: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
+            site.require_allowed(connection)
+            now = _tables(site).find_tables(connection, [name], lock=True).get(name)
             if now is None:
                 return [], ((str(name), "there is no such table"),)
-            going, staying = _judge_partitions(site, conn, now, [s.object.name for s in doomed], event_id)
+            going, staying = _judge_partitions(site, connection, now, [s.object.name for s in doomed], event_id)
             ids = [stored.id for stored in going]
-            site.client.catalog.require_fenced(conn, name, ddl.txn_id)
-            site.client.catalog.events.dropping_partitions(conn, now.id, ids)
-            delete_storage(conn, delete_partitions(conn, ids))
+            site.client.catalog.require_fenced(connection, name, ddl.txn_id)
+            site.client.catalog.events.dropping_partitions(connection, now.id, ids)
+            delete_storage(connection, delete_partitions(connection, ids))
             for stored in going:
-                forget_object(conn, *name, stored.object.name)
+                forget_object(connection, *name, stored.object.name)
             return going, staying
 
         left: list[StoredPartition] = []
@@ -182,10 +184,10 @@ def kept_drops(site: Site, drops: Sequence[tuple[TableName, str | None, int]]) -
     :return: for each why nothing would go; None where something would.
     """
 
-    def operation(conn: Connection) -> list[str | None]:
-        tables = _tables(site).find_tables(conn, {name for name, _, _ in drops})
+    def operation(connection: Connection) -> list[str | None]:
+        tables = _tables(site).find_tables(connection, {name for name, _, _ in drops})
         parts = [(tables[name].id, part) for name, part, _ in drops if part is not None and name in tables]
-        found = _tables(site).find_partitions(conn, parts)
+        found = _tables(site).find_partitions(connection, parts)
         reasons: list[str | None] = []
         for name, part, event_id in drops:
             table = tables.get(name)
@@ -205,17 +207,17 @@ def _tables(site: Site) -> ObjectRows:
 
 
 def _judge(
-    site: Site, conn: Connection, name: TableName, event_id: int, *, lock: bool = False
+    site: Site, connection: Connection, name: TableName, event_id: int, *, lock: bool = False
 ) -> tuple[TableObject | None, Verdict]:
-    found = _tables(site).find_tables(conn, [name], lock=lock).get(name)
+    found = _tables(site).find_tables(connection, [name], lock=lock).get(name)
     held = ObjectState.of(None if found is None else found.parameters, str(name))
     return found, may_drop(held, event_id)
 
 
 def _judge_partitions(
-    site: Site, conn: Connection, table: TableObject, names: Sequence[str], event_id: int
+    site: Site, connection: Connection, table: TableObject, names: Sequence[str], event_id: int
 ) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
-    found = _tables(site).find_partitions(conn, [(table.id, name) for name in names])
+    found = _tables(site).find_partitions(connection, [(table.id, name) for name in names])
     going, kept = [], []
     for name in names:
         stored = found.get((table.id, name))

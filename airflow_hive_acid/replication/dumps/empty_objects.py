@@ -60,23 +60,25 @@ def open_exports(site: Site, wanted: Mapping[TableName, Sequence[str]]) -> Itera
     listed = [str(name) for name in names]
     with site.client.open_snapshot(listed, plain=listed, agent_info=f"export {len(names)} tables"):
         dumps = site.client.database.read(
-            lambda conn: _read(conn, _rows(site), {name: wanted[name] for name in names}, state)
+            lambda connection: _read(connection, _rows(site), {name: wanted[name] for name in names}, state)
         )
         yield {name: tagged(dump) for name, dump in _with_files(site, dumps).items()}
 
 
 def _read(
-    conn: Connection, rows: ObjectRows, wanted: Mapping[TableName, Sequence[str]], state: int
+    connection: Connection, rows: ObjectRows, wanted: Mapping[TableName, Sequence[str]], state: int
 ) -> dict[TableName, Dump]:
     found = {
-        name: table for name, table in rows.find_tables(conn, wanted).items()
+        name: table for name, table in rows.find_tables(connection, wanted).items()
         if not is_transactional(table.parameters) and table.type != MATERIALIZED_VIEW
         and (table.partition_columns or not wanted[name])
     }  # fmt: skip
     partitioned = {name: table for name, table in found.items() if table.partition_columns}
-    sharing = rows.sharing_columns(conn, [table.id for table in partitioned.values()])
-    stored = rows.all_partitions(conn, [table.id for name, table in partitioned.items() if not wanted[name]])
-    stored |= rows.find_partitions(conn, [(t.id, part) for name, t in partitioned.items() for part in wanted[name]])
+    sharing = rows.sharing_columns(connection, [table.id for table in partitioned.values()])
+    stored = rows.all_partitions(connection, [table.id for name, table in partitioned.items() if not wanted[name]])
+    stored |= rows.find_partitions(
+        connection, [(t.id, part) for name, t in partitioned.items() for part in wanted[name]]
+    )
     by_table: dict[int, dict[str, StoredPartition]] = {}
     for (table_id, part), one in stored.items():
         by_table.setdefault(table_id, {})[part] = one
@@ -156,21 +158,23 @@ class _Import:
             _make_directories(self.site, made)
             self.dumps = {name: dumps[name] for name in made}
             if made:
-                ddl.commit(lambda conn: self._change(conn, rows, made))
+                ddl.commit(lambda connection: self._change(connection, rows, made))
         return done | {name: result_of(plan, dumps[name]) for name, plan in plans.items()}
 
-    def _plan(self, conn: Connection, *, lock: bool = False) -> dict[TableName, ImportPlan]:
+    def _plan(self, connection: Connection, *, lock: bool = False) -> dict[TableName, ImportPlan]:
         """The plans of those that only add what is new."""
         rows = _rows(self.site)
-        tables = rows.find_tables(conn, self.dumps, lock=lock)
+        tables = rows.find_tables(connection, self.dumps, lock=lock)
         whole = [tables[name].id for name, dump in self.dumps.items() if name in tables and dump.whole_table]
         wanted = [(tables[n].id, p.name) for n, dump in self.dumps.items() if n in tables for p in dump.partitions]
-        stored = rows.all_partitions(conn, whole) | rows.find_partitions(conn, wanted)
+        stored = rows.all_partitions(connection, whole) | rows.find_partitions(connection, wanted)
         by_table: dict[int, dict[str, StoredPartition]] = {}
         for (table_id, part), one in stored.items():
             by_table.setdefault(table_id, {})[part] = one
-        databases = {name: require_database(conn, name) for name in sorted({name.database for name in self.dumps})}
-        now = now_ms(conn) // 1000
+        databases = {
+            name: require_database(connection, name) for name in sorted({name.database for name in self.dumps})
+        }
+        now = now_ms(connection) // 1000
         plans = {}
         for name, dump in self.dumps.items():
             table = tables.get(name)
@@ -182,13 +186,13 @@ class _Import:
                     plans[name] = plan
         return plans
 
-    def _plan_free(self, conn: Connection) -> dict[TableName, ImportPlan]:
+    def _plan_free(self, connection: Connection) -> dict[TableName, ImportPlan]:
         """Without tables on which an import that was killed has left something (R4), or that are in others' places."""
-        unfenced = tables_with_unfenced_jobs(conn)
-        plans = {name: plan for name, plan in self._plan(conn).items() if name not in unfenced}
+        unfenced = tables_with_unfenced_jobs(connection)
+        plans = {name: plan for name, plan in self._plan(connection).items() if name not in unfenced}
         new = {name: plan.location for name, plan in plans.items() if _is_new(plan) and plan.location}
         times = Counter(new.values())
-        owned = read_owned(conn, times)
+        owned = read_owned(connection, times)
         shared = {
             name for name, place in new.items() if times[place] > 1 or place in owned or _around(place) & times.keys()
         }
@@ -207,23 +211,25 @@ class _Import:
 
         return {name: plan for name, plan in plans.items() if is_free(plan)}
 
-    def _change(self, conn: Connection, rows: ObjectRows, plans: Mapping[TableName, ImportPlan]) -> None:
+    def _change(self, connection: Connection, rows: ObjectRows, plans: Mapping[TableName, ImportPlan]) -> None:
         """Inside the commit: the catalog changes as planned, or nothing does."""
-        self.site.require_allowed(conn)
-        now = self._plan(conn, lock=True)
+        self.site.require_allowed(connection)
+        now = self._plan(connection, lock=True)
         for name, plan in plans.items():
             if name not in now or outline(now[name]) != outline(plan):
                 raise InvalidArgumentsError(f"{name} was changed by somebody else while it was imported; try again")
         new = {plan.location: name for name, plan in now.items() if _is_new(plan) and plan.location}
         if new:
-            lock_places(conn)
-            for place in read_owned(conn, new):
+            lock_places(connection)
+            for place in read_owned(connection, new):
                 raise InvalidArgumentsError(f"{place} of {new[place]} was given to another table just now; try again")
         tables: dict[TableName, TableObject] = dict(
-            rows.write_tables(conn, [plan.table for plan in now.values() if plan.table is not None])
+            rows.write_tables(connection, [plan.table for plan in now.values() if plan.table is not None])
         )
-        tables |= rows.find_tables(conn, now.keys() - tables.keys())
-        rows.write_partitions(conn, [(tables[name], plan.partitions) for name, plan in now.items() if plan.partitions])
+        tables |= rows.find_tables(connection, now.keys() - tables.keys())
+        rows.write_partitions(
+            connection, [(tables[name], plan.partitions) for name, plan in now.items() if plan.partitions]
+        )
 
 
 def _rows(site: Site) -> ObjectRows:

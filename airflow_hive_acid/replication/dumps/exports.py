@@ -79,18 +79,19 @@ def export_metadata(
     rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
     asked = event_ids or [""] * len(tables)
 
-    def operation(conn: Connection) -> list[Dump]:
+    def operation(connection: Connection) -> list[Dump]:
         names = [table_name(table) for table, _ in tables]
-        found = rows.find_tables(conn, names)
+        found = rows.find_tables(connection, names)
         partitioned = [table.id for table in found.values() if table.partition_columns]
         known = _Known(
-            rows.sharing_columns(conn, partitioned), rows.find_partitions(conn, _wanted(names, tables, found))
+            rows.sharing_columns(connection, partitioned),
+            rows.find_partitions(connection, _wanted(names, tables, found)),
         )
         dumps = []
         for name, (_, specs), event_id in zip(names, tables, asked, strict=True):
             dump = Dump(found.get(name), Scope.METADATA, state, event_id or None, whole_table=specs is None)
             if dump.table is not None:
-                dump = _with_partitions(conn, rows, dump, dump.table, specs, known)
+                dump = _with_partitions(connection, rows, dump, dump.table, specs, known)
             dumps.append(tagged(dump))
         return dumps
 
@@ -238,21 +239,21 @@ def _wanted(
 def _read(site: Site, name: TableName, partitions: Sequence[PartitionSpec] | None, dump: Dump) -> Dump:
     rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
 
-    def operation(conn: Connection) -> Dump:
-        table = rows.find_tables(conn, [name]).get(name)
+    def operation(connection: Connection) -> Dump:
+        table = rows.find_tables(connection, [name]).get(name)
         if table is None:
             if dump.scope is Scope.NONE:
-                raise no_such_table(conn, *name)
+                raise no_such_table(connection, *name)
             return dump
         wanted = _wanted([name], [(str(name), partitions)], {name: table})
-        known = _Known(rows.sharing_columns(conn, [table.id]), rows.find_partitions(conn, wanted))
-        return _with_partitions(conn, rows, replace(dump, table=table), table, partitions, known)
+        known = _Known(rows.sharing_columns(connection, [table.id]), rows.find_partitions(connection, wanted))
+        return _with_partitions(connection, rows, replace(dump, table=table), table, partitions, known)
 
     return site.client.database.read(operation)
 
 
 def _with_partitions(
-    conn: Connection,
+    connection: Connection,
     rows: ObjectRows,
     dump: Dump,
     table: TableObject,
@@ -271,13 +272,13 @@ def _with_partitions(
     if specs is None:
         if dump.scope is Scope.METADATA:
             return replace(dump, shared_columns=shared)
-        found = rows.partitions_of(conn, table.id)
+        found = rows.partitions_of(connection, table.id)
         return replace(dump, shared_columns=shared, partitions=_sorted(p.object for p in found.values()))
     complete, partial = _partition_names(table, specs)
     found = {n: known.partitions[table.id, n] for n in complete if (table.id, n) in known.partitions}
     missing = tuple(n for n in complete if n not in found)
     if partial:
-        everything = rows.partitions_of(conn, table.id)
+        everything = rows.partitions_of(connection, table.id)
         for wanted in partial:
             matching = {n: p for n, p in everything.items() if wanted.items() <= dict(parse_partition_name(n)).items()}
             found |= matching
@@ -393,7 +394,7 @@ def _acid_files(
 def _require_own_place(site: Site, uri: str) -> None:
     if len(paths.parse_location(uri).segments) < 2:
         raise UnsafePathError(f"{uri!r} is no directory below another one; nothing was exported")
-    owner = site.client.database.read(lambda conn: read_owner_of(conn, uri, around=True))
+    owner = site.client.database.read(lambda connection: read_owner_of(connection, uri, around=True))
     if owner is not None:
         raise UnsafePathError(f"{uri} would share files with table {owner}; choose a directory of its own")
 

@@ -112,14 +112,14 @@ def import_metadata(
     """
     unit = site.client.claims.current
 
-    def operation(conn: Connection) -> list[ImportResult]:
-        site.require_allowed(conn)
-        results = import_metadata_in(conn, site, dumps, names)
+    def operation(connection: Connection) -> list[ImportResult]:
+        site.require_allowed(connection)
+        results = import_metadata_in(connection, site, dumps, names)
         for result in results:
             tell(result)
         if unit is not None:
-            unit.in_commit(None)(conn)
-        site.client.notifications.write(conn, [])
+            unit.in_commit(None)(connection)
+        site.client.notifications.write(connection, [])
         return results
 
     results = site.client.database.run(operation)
@@ -129,7 +129,7 @@ def import_metadata(
 
 
 def import_metadata_in(
-    conn: Connection, site: Site, dumps: Sequence[Dump], names: Sequence[TableName | None] = ()
+    connection: Connection, site: Site, dumps: Sequence[Dump], names: Sequence[TableName | None] = ()
 ) -> list[ImportResult]:
     """The same as part of a transaction of the caller, who writes the events that were collected, last of all (R15)."""
     if any(dump.scope is not Scope.METADATA for dump in dumps):
@@ -137,7 +137,7 @@ def import_metadata_in(
     asked = [Asked(table=name) for name in names] or [_NOTHING] * len(dumps)
     rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
     results: list[ImportResult | None] = [None] * len(dumps)
-    now = now_ms(conn) // 1000
+    now = now_ms(connection) // 1000
     waiting = list(range(len(dumps)))
     while waiting:
         # A table that several dumps are about takes one of them at a time, in their order.
@@ -150,7 +150,7 @@ def import_metadata_in(
             if name is not None:
                 seen.add(name)
             round_.append(index)
-        _import_round(conn, rows, site, [(i, dumps[i], asked[i]) for i in round_], results, now)
+        _import_round(connection, rows, site, [(i, dumps[i], asked[i]) for i in round_], results, now)
         waiting = later
     return [result for result in results if result is not None]
 
@@ -185,7 +185,7 @@ def target_of(dump: Dump, asked: Asked) -> TableName | None:
 
 
 def _import_round(
-    conn: Connection,
+    connection: Connection,
     rows: ObjectRows,
     site: Site,
     items: Sequence[tuple[int, Dump, Asked]],
@@ -197,10 +197,10 @@ def _import_round(
         if dump.is_noop:
             results[index] = import_dump(site, dump, site.filesystem, asked)
     live = [(i, d, a, n) for i, d, a in items if not d.is_noop and (n := target_of(d, a)) is not None]
-    databases = {db: require_database(conn, db) for db in sorted({name.database for *_, name in live})}
-    tables = rows.find_tables(conn, [name for *_, name in live], lock=True)
+    databases = {db: require_database(connection, db) for db in sorted({name.database for *_, name in live})}
+    tables = rows.find_tables(connection, [name for *_, name in live], lock=True)
     wanted = [(tables[name].id, part.name) for _, dump, _, name in live if name in tables for part in dump.partitions]
-    found = rows.find_partitions(conn, wanted)
+    found = rows.find_partitions(connection, wanted)
     plans = []
     for index, dump, asked, name in live:
         table = tables.get(name)
@@ -210,8 +210,8 @@ def _import_round(
         plan = plan_import(dump, asked, Existing(table, parts), databases[name.database], now)
         plans.append(plan)
         results[index] = result_of(plan, dump)
-    rows.write_tables(conn, [plan.table for plan in plans if plan.table is not None])
-    rows.write_partitions(conn, [(tables[plan.name], plan.partitions) for plan in plans if plan.partitions])
+    rows.write_tables(connection, [plan.table for plan in plans if plan.table is not None])
+    rows.write_partitions(connection, [(tables[plan.name], plan.partitions) for plan in plans if plan.partitions])
 
 
 class _Import:
@@ -288,21 +288,21 @@ class _Import:
 
     # --- planning -------------------------------------------------------------------------------------------------
 
-    def _plan(self, conn: Connection, *, lock: bool = False) -> ImportPlan:
-        database = require_database(conn, self._name.database)
-        table = self._rows.find_tables(conn, [self._name], lock=lock).get(self._name)
+    def _plan(self, connection: Connection, *, lock: bool = False) -> ImportPlan:
+        database = require_database(connection, self._name.database)
+        table = self._rows.find_tables(connection, [self._name], lock=lock).get(self._name)
         if table is None:
             existing = Existing()
         elif self._dump.whole_table and table.partition_columns:
-            existing = Existing(table, self._rows.partitions_of(conn, table.id))
+            existing = Existing(table, self._rows.partitions_of(connection, table.id))
         else:
-            found = self._rows.find_partitions(conn, [(table.id, p.name) for p in self._dump.partitions])
+            found = self._rows.find_partitions(connection, [(table.id, p.name) for p in self._dump.partitions])
             existing = Existing(table, {name: stored for (_, name), stored in found.items()})
-        return plan_import(self._dump, self._asked, existing, database, now_ms(conn) // 1000)
+        return plan_import(self._dump, self._asked, existing, database, now_ms(connection) // 1000)
 
     def _require_free(self, plan: ImportPlan) -> None:
         """A new table takes a directory that holds nothing, and that is nobody's."""
-        owner = self._client.database.read(lambda conn: read_owner_of(conn, plan.location, around=True))
+        owner = self._client.database.read(lambda connection: read_owner_of(connection, plan.location, around=True))
         if owner is not None:
             raise InvalidArgumentsError(f"{plan.location} would share files with {owner}; choose another LOCATION")
         if plan.in_place:
@@ -395,7 +395,7 @@ class _Import:
     def _publish(self, ddl: DdlTransaction, plan: ImportPlan, staged: _Staged, aborted: Sequence[int]) -> None:
         self._fence_dead(plan.location)
         if staged.uri is None:
-            return ddl.commit(lambda conn: self._change(conn, plan, None, ddl.txn_id, aborted))
+            return ddl.commit(lambda connection: self._change(connection, plan, None, ddl.txn_id, aborted))
         job_id = str(uuid.uuid4())
         staging = paths.join(plan.location, staging_name(job_id))
         self._client.jobs.start(
@@ -414,7 +414,7 @@ class _Import:
                 self._filesystem.make_directory(place)
             publish_files(self._filesystem, staging, manifest)
             sync(self._client.settings, [file.uri for file in manifest.files], plan.location)
-            ddl.commit(lambda conn: self._change(conn, plan, manifest, ddl.txn_id, aborted))
+            ddl.commit(lambda connection: self._change(connection, plan, manifest, ddl.txn_id, aborted))
         except CommitStateUnknownError:
             raise  # R17: it may have happened; the record of the job decides later.
         except BaseException:
@@ -444,36 +444,36 @@ class _Import:
         return tuple(sorted(found))
 
     def _change(
-        self, conn: Connection, plan: ImportPlan, manifest: PlainManifest | None, committing: int,
+        self, connection: Connection, plan: ImportPlan, manifest: PlainManifest | None, committing: int,
         aborted_txns: Sequence[int],
     ) -> None:  # fmt: skip
         """Inside the commit: the files are there, and the catalog changes as planned, or nothing does."""
-        self._site.require_allowed(conn)
+        self._site.require_allowed(connection)
         if manifest is not None:
             check_files(self._filesystem, [manifest])
-        now = self._plan(conn, lock=True)
+        now = self._plan(connection, lock=True)
         if outline(now) != outline(plan):
             raise InvalidArgumentsError(f"{self._name} was changed by somebody else while it was imported; try again")
         if now.table is not None and now.table.before is None and (place := now.table.after.storage.location):
-            lock_places(conn)
-            require_own_place(conn, f"table {self._name}", place)
-        tables = self._rows.write_tables(conn, [] if now.table is None else [now.table])
-        table = tables.get(self._name) or self._rows.find_tables(conn, [self._name])[self._name]
+            lock_places(connection)
+            require_own_place(connection, f"table {self._name}", place)
+        tables = self._rows.write_tables(connection, [] if now.table is None else [now.table])
+        table = tables.get(self._name) or self._rows.find_tables(connection, [self._name])[self._name]
         if now.partitions:
-            self._rows.write_partitions(conn, [(table, now.partitions)])
+            self._rows.write_partitions(connection, [(table, now.partitions)])
         ids = [stored.id for stored in now.dropped]
         if ids:
-            self._client.catalog.events.dropping_partitions(conn, table.id, ids)
-            delete_storage(conn, delete_partitions(conn, ids))
+            self._client.catalog.events.dropping_partitions(connection, table.id, ids)
+            delete_storage(connection, delete_partitions(connection, ids))
             for stored in now.dropped:
-                forget_object(conn, *self._name, stored.object.name)
+                forget_object(connection, *self._name, stored.object.name)
         if self._dump.write_ids is not None and now.table is not None and now.table.before is None:
-            self._set_write_ids(conn, committing, aborted_txns)
+            self._set_write_ids(connection, committing, aborted_txns)
 
-    def _set_write_ids(self, conn: Connection, committing: int, aborted_txns: Sequence[int]) -> None:
+    def _set_write_ids(self, connection: Connection, committing: int, aborted_txns: Sequence[int]) -> None:
         """Write ids of the new table are the source's; those whose rows must not be seen are aborted."""
-        features = self._client.database.features(conn)
-        if not seed_write_ids(conn, self._name, self._state, aborted_txns, committing, features):
+        features = self._client.database.features(connection)
+        if not seed_write_ids(connection, self._name, self._state, aborted_txns, committing, features):
             raise InvalidArgumentsError(
                 f"{self._name} has no table, but write ids: another engine is creating it; try again, or drop it first"
             )

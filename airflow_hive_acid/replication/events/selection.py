@@ -66,16 +66,16 @@ def _of_database(event: ReplicationEvent, policy: Policy) -> ReplicationEvent | 
     return event
 
 
-def next_write_ids(conn: Connection) -> dict[TableName, int]:
+def next_write_ids(connection: Connection) -> dict[TableName, int]:
     """The next write id of every table of a metastore."""
-    return {TableName(row[0], row[1]): int(row[2]) for row in conn.execute(_NEXT)}
+    return {TableName(row[0], row[1]): int(row[2]) for row in connection.execute(_NEXT)}
 
 
-def copies(conn: Connection, policy: str) -> dict[TableName, ValidWriteIdList]:
+def copies(connection: Connection, policy: str) -> dict[TableName, ValidWriteIdList]:
     """What of the ACID tables of the source a policy has brought: their write ids as of the last sync, by the table's
     name there.
     """
-    records = sorted(read_records(conn, policy).values(), key=lambda record: (record.state_id, record.table_id))
+    records = sorted(read_records(connection, policy).values(), key=lambda record: (record.state_id, record.table_id))
     return {table_name(record.source_table): record.write_ids for record in records}
 
 
@@ -85,24 +85,24 @@ def unfinished(known: Mapping[TableName, ValidWriteIdList]) -> set[TableName]:
 
 
 def seen_changed(
-    conn: Connection, policy: Policy, known: Mapping[TableName, ValidWriteIdList], txns: ValidTxnList
+    connection: Connection, policy: Policy, known: Mapping[TableName, ValidWriteIdList], txns: ValidTxnList
 ) -> set[TableName]:
     """Tables of the source of which a snapshot may see what is not at the destination.
 
     To be asked after the snapshot was taken: whoever committed before it has its write ids.
 
-    :param conn: to the source.
+    :param connection: to the source.
     :param known: see :func:`copies`.
     :param txns: that the snapshot sees.
     """
-    following = next_write_ids(conn)
+    following = next_write_ids(connection)
     found = {
         table
         for table, write_id in following.items()
         if policy.selects(table) and write_id != (known[table].high_watermark + 1 if table in known else 1)
     }
     for table in unfinished(known) & following.keys():
-        owners = txns_of(conn, table, known[table].open)
+        owners = txns_of(connection, table, known[table].open)
         if policy.selects(table) and any(owners.get(w) not in txns.open for w in known[table].open):
             found.add(table)
     return found

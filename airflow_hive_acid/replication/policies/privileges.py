@@ -178,22 +178,22 @@ def sync_privileges(
     """
     if mode is PrivilegeMode.NONE or not databases:
         return PrivilegeReport()
-    theirs = source.database.read(lambda conn: read_privileges(conn, sorted(databases)))
+    theirs = source.database.read(lambda connection: read_privileges(connection, sorted(databases)))
     wanted = select_entries(theirs.entries, tables, whole=whole, with_global=with_global)
     wanted = {rename(entry, databases): value for entry, value in wanted.items()}
     covered = {v: k for k, v in databases.items()}
 
-    def operation(conn: Connection) -> PrivilegeReport:
-        allowed(conn)
-        ours = read_privileges(conn, sorted(covered))
-        before = _before(conn, policy, ours)
+    def operation(connection: Connection) -> PrivilegeReport:
+        allowed(connection)
+        ours = read_privileges(connection, sorted(covered))
+        before = _before(connection, policy, ours)
         here = select_entries(
             ours.entries, lambda d, t: tables(covered[d], t), whole=lambda d: whole(covered[d]),
             with_global=with_global, also=frozenset(before),
         )  # fmt: skip
         # A role that nothing at the replica needed yet is there all the same.
         here |= {e: v for e, v in ours.entries.items() if isinstance(e, Role | Member) and (e in wanted or e in before)}
-        return _apply(conn, policy, compare(wanted, here, before, mode), ours, wanted, before)
+        return _apply(connection, policy, compare(wanted, here, before, mode), ours, wanted, before)
 
     return target.database.run(operation)
 
@@ -251,7 +251,7 @@ def rename(entry: Entry, databases: Mapping[str, str]) -> Entry:
 
 
 def _apply(
-    conn: Connection, policy: str, changes: Iterable[Change], ours: Privileges, wanted: Entries, before: Entries
+    connection: Connection, policy: str, changes: Iterable[Change], ours: Privileges, wanted: Entries, before: Entries
 ) -> PrivilegeReport:
     granted, revoked, kept, waiting = [], [], [], []
     for change in changes:
@@ -259,21 +259,21 @@ def _apply(
         if change.does == "kept":
             kept.append(said)
         elif change.does == "note":
-            _note(conn, policy, change.entry, change.value, ours)
+            _note(connection, policy, change.entry, change.value, ours)
         elif change.does == "remove":
-            if isinstance(change.entry, Role) and _is_needed(conn, change.entry, ours, before):
+            if isinstance(change.entry, Role) and _is_needed(connection, change.entry, ours, before):
                 kept.append(f"{change.entry}: others at the replica use it")
                 continue
-            remove_entry(conn, change.entry, ours.ids)
+            remove_entry(connection, change.entry, ours.ids)
             revoked.append(said)
-        elif put_entry(conn, change.entry, change.value, ours.ids):
-            _note(conn, policy, change.entry, change.value, ours)
+        elif put_entry(connection, change.entry, change.value, ours.ids):
+            _note(connection, policy, change.entry, change.value, ours)
             granted.append(said)
         else:
             waiting.append(f"{change.entry}: {_absent(change.entry)} has not been replicated yet")
     for entry in before:
         if entry not in wanted:
-            conn.execute(_FORGET, {"policy": policy, "hash": _hash(entry)})
+            connection.execute(_FORGET, {"policy": policy, "hash": _hash(entry)})
     return PrivilegeReport(tuple(granted), tuple(revoked), tuple(kept), tuple(waiting))
 
 
@@ -281,40 +281,40 @@ def _absent(entry: Entry) -> str:
     return str(next(iter(securables([entry])), "its role"))
 
 
-def _is_needed(conn: Connection, role: Role, ours: Privileges, before: Entries) -> bool:
+def _is_needed(connection: Connection, role: Role, ours: Privileges, before: Entries) -> bool:
     """Whether anything here that this policy did not grant names a role; asked of all databases."""
-    names = [str(name) for name in conn.execute(select(DBS.c.NAME)).scalars()]
-    for entry, value in read_privileges(conn, names).entries.items():
+    names = [str(name) for name in connection.execute(select(DBS.c.NAME)).scalars()]
+    for entry, value in read_privileges(connection, names).entries.items():
         used = role.name in _roles_named(entry, value) or (isinstance(entry, Member) and entry.role == role.name)
         if used and entry not in before:
             return True
     return False
 
 
-def _before(conn: Connection, policy: str, ours: Privileges) -> Entries:
+def _before(connection: Connection, policy: str, ours: Privileges) -> Entries:
     """What the policy granted; on objects that were made anew since, nothing."""
     found: Entries = {}
-    for text, object_id in conn.execute(_READ, {"policy": policy}):
+    for text, object_id in connection.execute(_READ, {"policy": policy}):
         entry, value = read_entry(text)
         on = next(iter(securables([entry])), None)
         if on is None or ours.ids.get(Securable(on.database, on.table)) == object_id:
             found[entry] = value
         else:
-            conn.execute(_FORGET, {"policy": policy, "hash": _hash(entry)})
+            connection.execute(_FORGET, {"policy": policy, "hash": _hash(entry)})
     return found
 
 
-def _note(conn: Connection, policy: str, entry: Entry, value: Value, ours: Privileges) -> None:
+def _note(connection: Connection, policy: str, entry: Entry, value: Value, ours: Privileges) -> None:
     on = next(iter(securables([entry])), None)
     key = {"policy": policy, "hash": _hash(entry)}
-    conn.execute(_FORGET, key)
+    connection.execute(_FORGET, key)
     row: dict[str, Any] = {
         "HRG_POLICY": policy,
         "HRG_HASH": key["hash"],
         "HRG_ENTRY": write_entry(entry, value),
         "HRG_OBJECT": None if on is None else ours.ids.get(Securable(on.database, on.table)),
     }
-    conn.execute(_NOTE, row)
+    connection.execute(_NOTE, row)
 
 
 def write_entry(entry: Entry, value: Value) -> str:

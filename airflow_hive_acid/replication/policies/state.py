@@ -206,7 +206,7 @@ class PolicyRecord:
 
     def read(self) -> PolicyState | None:
         """The policy's row; None when no cycle has ever begun."""
-        return self._database.read(lambda conn: _one(conn, self.policy))
+        return self._database.read(lambda connection: _one(connection, self.policy))
 
     def begin(self, source: str, holder: str) -> PolicyState:
         """Begin a cycle: raise the epoch, so that whoever held an older one changes nothing any more.
@@ -215,23 +215,23 @@ class PolicyRecord:
         :param holder: who works, for people.
         """
 
-        def operation(conn: Connection) -> PolicyState:
-            if _one(conn, self.policy) is None:
-                conn.execute(_CREATE, {"policy": self.policy, "source": source})
-            conn.execute(_BEGIN, {"policy": self.policy, "source": source, "holder": holder[:MAX_HOLDER]})
-            state = _one(conn, self.policy)
+        def operation(connection: Connection) -> PolicyState:
+            if _one(connection, self.policy) is None:
+                connection.execute(_CREATE, {"policy": self.policy, "source": source})
+            connection.execute(_BEGIN, {"policy": self.policy, "source": source, "holder": holder[:MAX_HOLDER]})
+            state = _one(connection, self.policy)
             if state is None:
                 raise AssertionError("a row that was just written")
             return state
 
         return self._database.run(operation, retry_duplicates=True)
 
-    def require(self, conn: Connection, epoch: int) -> None:
+    def require(self, connection: Connection, epoch: int) -> None:
         """Lock the policy's row in a transaction of somebody else's, which shall happen only under this epoch (R3).
 
         :raises ReplicationBusyError: when a later cycle has begun.
         """
-        row = conn.execute(_CHECK, {"policy": self.policy}).first()
+        row = connection.execute(_CHECK, {"policy": self.policy}).first()
         if row is None or row[0] != epoch:
             by = "nobody knows whom: its row is gone" if row is None else f"{row[1]} (epoch {row[0]})"
             raise ReplicationBusyError(
@@ -245,9 +245,9 @@ class PolicyRecord:
             f"HRP_{key.upper()}": value.value if isinstance(value, Phase) else value for key, value in values.items()
         }
 
-        def operation(conn: Connection) -> None:
-            self.require(conn, epoch)
-            conn.execute(_CHANGE.values(**named), {"policy_name": self.policy})
+        def operation(connection: Connection) -> None:
+            self.require(connection, epoch)
+            connection.execute(_CHANGE.values(**named), {"policy_name": self.policy})
 
         self._database.run(operation)
 
@@ -263,9 +263,9 @@ class PolicyRecord:
     def change_row(self, epoch: int, values: Mapping[str, Any]) -> None:
         """Set columns, as SQL expressions too."""
 
-        def operation(conn: Connection) -> None:
-            self.require(conn, epoch)
-            conn.execute(_CHANGE.values(**values), {"policy_name": self.policy})
+        def operation(connection: Connection) -> None:
+            self.require(connection, epoch)
+            connection.execute(_CHANGE.values(**values), {"policy_name": self.policy})
 
         self._database.run(operation)
 
@@ -275,14 +275,14 @@ class PolicyRecord:
         :param dropped: tables of the source that are gone from the destination.
         """
 
-        def operation(conn: Connection) -> None:
-            self.require(conn, epoch)
-            now = now_ms(conn)
+        def operation(connection: Connection) -> None:
+            self.require(connection, epoch)
+            now = now_ms(connection)
             if gone := [{"policy": self.policy, "source_table": str(table)} for table in dropped]:
-                conn.execute(_FORGET_OBJECT, gone)
+                connection.execute(_FORGET_OBJECT, gone)
             latest = {one.source: _object_row(one, now) for one in done}  # of one table the last word
             for part in chunks(list(latest)):
-                found = conn.execute(_OBJECT_IDS, {"policy": self.policy, "names": list(part)})
+                found = connection.execute(_OBJECT_IDS, {"policy": self.policy, "names": list(part)})
                 known: dict[str, int] = {row[0]: row[1] for row in found}
                 old = [{"id": known[name], **latest[name]} for name in part if name in known]
                 new = [
@@ -292,7 +292,7 @@ class PolicyRecord:
                 ]
                 for statement, rows in ((_CHANGE_OBJECT, old), (_NEW_OBJECT, new)):
                     if rows:
-                        conn.execute(statement, rows)
+                        connection.execute(statement, rows)
 
         if done or dropped:
             self._database.run(operation)
@@ -306,13 +306,13 @@ class PolicyRecord:
             return 0
         low, high = min(e.event_id for e in events), max(e.event_id for e in events)
 
-        def operation(conn: Connection) -> int:
-            self.require(conn, epoch)
-            known = set(conn.execute(_KNOWN, {"policy": self.policy, "low": low, "high": high}).scalars())
-            now = now_ms(conn)
+        def operation(connection: Connection) -> int:
+            self.require(connection, epoch)
+            known = set(connection.execute(_KNOWN, {"policy": self.policy, "low": low, "high": high}).scalars())
+            now = now_ms(connection)
             new = [self._event_row(e, now) for e in {e.event_id: e for e in events}.values() if e.event_id not in known]
             if new:
-                conn.execute(_KEEP, new)
+                connection.execute(_KEEP, new)
             return len(new)
 
         return self._database.run(operation)
@@ -333,42 +333,44 @@ class PolicyRecord:
     def objects(self) -> list[ObjectState]:
         """The tables of the policy, by name."""
         return self._database.read(
-            lambda conn: [ObjectState(*row) for row in conn.execute(_OBJECTS, {"policy": self.policy})]
+            lambda connection: [ObjectState(*row) for row in connection.execute(_OBJECTS, {"policy": self.policy})]
         )
 
     def kept_events(self, after: int = 0, limit: int = 1000) -> list[KeptEvent]:
         """Events that nobody could apply, oldest first."""
         parameters = {"policy": self.policy, "after": after, "limit": limit}
-        return self._database.read(lambda conn: [KeptEvent(*row) for row in conn.execute(_EVENTS, parameters)])
+        return self._database.read(
+            lambda connection: [KeptEvent(*row) for row in connection.execute(_EVENTS, parameters)]
+        )
 
     def forget_events(self, upto: int) -> int:
         """Forget kept events up to an id: a person has seen to them; returns how many."""
         return self._database.run(
-            lambda conn: conn.execute(_FORGET_EVENTS, {"policy": self.policy, "upto": upto}).rowcount
+            lambda connection: connection.execute(_FORGET_EVENTS, {"policy": self.policy, "upto": upto}).rowcount
         )
 
 
-def reopen(conn: Connection, policy: str) -> None:
+def reopen(connection: Connection, policy: str) -> None:
     """Let a policy that was failed over here replicate again, from the first copy on: its destination is one again."""
-    conn.execute(_REOPEN, {"policy": policy})
+    connection.execute(_REOPEN, {"policy": policy})
 
 
-def read_states(conn: Connection) -> list[PolicyState]:
+def read_states(connection: Connection) -> list[PolicyState]:
     """All policies that replicate into this metastore, by name."""
-    return [_state(row) for row in conn.execute(_ALL)]
+    return [_state(row) for row in connection.execute(_ALL)]
 
 
-def read_objects(conn: Connection) -> dict[str, list[ObjectState]]:
+def read_objects(connection: Connection) -> dict[str, list[ObjectState]]:
     """The tables of all policies, by policy."""
     found: dict[str, list[ObjectState]] = {}
-    for row in conn.execute(_ALL_OBJECTS):
+    for row in connection.execute(_ALL_OBJECTS):
         found.setdefault(row[0], []).append(ObjectState(*list(row)[1:]))
     return found
 
 
-def count_kept(conn: Connection) -> dict[str, int]:
+def count_kept(connection: Connection) -> dict[str, int]:
     """How many events are kept that nobody could apply, by policy."""
-    return {row[0]: row[1] for row in conn.execute(_COUNTED)}
+    return {row[0]: row[1] for row in connection.execute(_COUNTED)}
 
 
 def _object_row(one: ObjectState, now: int) -> dict[str, Any]:
@@ -378,8 +380,8 @@ def _object_row(one: ObjectState, now: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _one(conn: Connection, policy: str) -> PolicyState | None:
-    row = conn.execute(_READ, {"policy": policy}).first()
+def _one(connection: Connection, policy: str) -> PolicyState | None:
+    row = connection.execute(_READ, {"policy": policy}).first()
     return None if row is None else _state(row)
 
 

@@ -124,4 +124,4 @@ def _queued(client: MetastoreClient) -> bool:
 
     from airflow_hive_acid.metastore.schema.leases import HIVE_ACID_LEASE_QUEUE
 
-    return bool(client.database.read(lambda conn: conn.execute(sa.select(HIVE_ACID_LEASE_QUEUE)).first()))
+    return bool(client.database.read(lambda connection: connection.execute(sa.select(HIVE_ACID_LEASE_QUEUE)).first()))

@@ -140,8 +140,8 @@ def test_a_job_is_marked_as_fenced_only_when_a_person_says_that_it_is_dead(metas
     assert alive.exit_code == 1
     assert f"txn {job.txn_id} of job j1 is open, and its last heartbeat was" in str(alive.exception)
     assert client.jobs.get("j1").state is JobState.RUNNING
-    with client.database.transaction() as conn:
-        conn.execute(update(TXNS).values(TXN_LAST_HEARTBEAT=1))
+    with client.database.transaction() as connection:
+        connection.execute(update(TXNS).values(TXN_LAST_HEARTBEAT=1))
     refused = mark("j1", said="n\n")
     assert refused.exit_code == 1
     assert "These must be dead" in refused.output

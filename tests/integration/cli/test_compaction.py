@@ -157,10 +157,10 @@ def test_health_tells_of_deltas_of_silence_and_of_those_who_wait(client, write):
     first, second = client.open_txns(2)
     client.lock(wanted, txn_id=first)
     client.lock(wanted, txn_id=second)
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         silence = 7_200_000
         long_ago = {name: TXNS.c[name] - silence for name in ("TXN_STARTED", "TXN_LAST_HEARTBEAT")}
-        conn.execute(TXNS.update().where(TXNS.c.TXN_ID.in_([first, second])).values(long_ago))
+        connection.execute(TXNS.update().where(TXNS.c.TXN_ID.in_([first, second])).values(long_ago))
     client.leases.grab_lease("w.q", 60, mirror=False)
     waiting = client.leases.waiting_grab("w.q", 60, mirror=False)
     assert waiting.look() is None

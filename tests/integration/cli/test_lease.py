@@ -57,8 +57,8 @@ def test_what_is_taken_is_refused_and_can_be_dropped_by_force(call: Any, client:
     assert call("force-drop", "--on", "db.t").exit_code == 1  # no reason
     dropped = call("force-drop", "--all", "--why", "the owner has left", "--format", "json")
     assert [r["table_name"] for r in json.loads(dropped.stdout)] == ["t"]
-    with client.database.reading() as conn:
-        assert conn.execute(select(HIVE_ACID_LEASE_AUDIT.c.HLA_WHY)).scalars().all() == ["the owner has left"]
+    with client.database.reading() as connection:
+        assert connection.execute(select(HIVE_ACID_LEASE_AUDIT.c.HLA_WHY)).scalars().all() == ["the owner has left"]
 
 
 @pytest.mark.parametrize(

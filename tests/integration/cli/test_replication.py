@@ -84,11 +84,11 @@ def test_policies_run_from_a_terminal(
     done = call("run", "sales")
     assert "replication sales: from nothing to event" in done.stderr
     world.two_tables()
-    with primary.client.database.transaction() as conn:
+    with primary.client.database.transaction() as connection:
         newest = sa.select(sa.func.max(NOTIFICATION_LOG.c.EVENT_ID)).scalar_subquery()
-        conn.execute(
+        connection.execute(
             sa.update(NOTIFICATION_LOG)
-            .where(NOTIFICATION_LOG.c.EVENT_ID == conn.execute(sa.select(newest)).scalar_one())
+            .where(NOTIFICATION_LOG.c.EVENT_ID == connection.execute(sa.select(newest)).scalar_one())
             .values(EVENT_TYPE="MAKE_TEA", DB_NAME="sales")
         )
     (at,) = rows(call("status", "sales", "--format", "json"))

@@ -340,8 +340,8 @@ class Victim:
         events = hooks.events
         assert events is not None
 
-        def late(conn: Any, facts: Any) -> Any:
-            steps = events(conn, facts)
+        def late(connection: Any, facts: Any) -> Any:
+            steps = events(connection, facts)
             self._stand()
             return steps
 

@@ -32,8 +32,8 @@ class Rows:
         statement = sa.select(*(source.c[c] for c in columns or source.c.keys()))
         for column, value in where.items():
             statement = statement.where(source.c[column] == value)
-        with self._client.database.reading() as conn:
-            return sorted((tuple(r) for r in conn.execute(statement)), key=repr)
+        with self._client.database.reading() as connection:
+            return sorted((tuple(r) for r in connection.execute(statement)), key=repr)
 
     def count(self, table: str, **where: Any) -> int:
         return len(self.select(table, **where))
@@ -41,12 +41,12 @@ class Rows:
     def counts(self) -> dict[str, int]:
         """Number of rows of every table that txns, locks and compactions use."""
         tables = (sa.select(sa.literal(name), sa.func.count()).select_from(METADATA.tables[name]) for name in NAMES)
-        with self._client.database.reading() as conn:
-            return {row[0]: row[1] for row in conn.execute(sa.union_all(*tables))}
+        with self._client.database.reading() as connection:
+            return {row[0]: row[1] for row in connection.execute(sa.union_all(*tables))}
 
     def change(self, statement: Any) -> int:
-        with self._client.database.transaction() as conn:
-            return conn.execute(statement).rowcount
+        with self._client.database.transaction() as connection:
+            return connection.execute(statement).rowcount
 
     def insert(self, table: str, **values: Any) -> None:
         self.change(sa.insert(METADATA.tables[table]).values(**values))

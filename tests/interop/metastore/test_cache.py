@@ -47,7 +47,7 @@ def tell(client: MetastoreClient, kind: EventType, name: str) -> None:
     is not in Maven Central. Logs that a Hive wrote itself are in the fixtures."""
     db, _, table = name.partition(".")
     event = Event(kind, {"db": db, "table": table}, db, table)
-    client.database.run(lambda conn: client.notifications.write(conn, [event]))
+    client.database.run(lambda connection: client.notifications.write(connection, [event]))
 
 
 #: DDL for which a Hive 4.1 takes no write id: no list tells of it, only its event does.

@@ -31,11 +31,11 @@ ACID = "stored as orc tblproperties ('transactional'='true')"
 def run(hive: Hive, client: MetastoreClient, sql: str) -> None:
     """A statement of Hive, and the events of the txns that it has committed."""
     ids = sa.select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "c")
-    before = set(client.database.read(lambda conn: list(conn.execute(ids).scalars())))
+    before = set(client.database.read(lambda connection: list(connection.execute(ids).scalars())))
     hive.run(sql)
-    after = set(client.database.read(lambda conn: list(conn.execute(ids).scalars())))
+    after = set(client.database.read(lambda connection: list(connection.execute(ids).scalars())))
     committed = [Event(EventType.COMMIT_TXN, {"txnid": txn_id}) for txn_id in sorted(after - before)]
-    client.database.run(lambda conn: client.notifications.write(conn, committed))
+    client.database.run(lambda connection: client.notifications.write(connection, committed))
 
 
 def told(client: MetastoreClient, after: int) -> list[tuple[Any, ...]]:

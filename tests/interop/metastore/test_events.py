@@ -41,24 +41,24 @@ def tell(client: MetastoreClient) -> None:
     catalog, log = client.catalog, client.catalog.events
     database = catalog.create_database("told", description=COMMENT)
 
-    def alter_database(conn: sa.Connection) -> None:
-        with log.altering_database(conn, "told"):
-            conn.execute(sa.update(DBS).where(DBS.c.DB_ID == database.id).values(OWNER_NAME="another"))
+    def alter_database(connection: sa.Connection) -> None:
+        with log.altering_database(connection, "told"):
+            connection.execute(sa.update(DBS).where(DBS.c.DB_ID == database.id).values(OWNER_NAME="another"))
 
     client.database.run(log.finishing(alter_database))
     table = catalog.create_table(TABLE)
 
-    def alter_table(conn: sa.Connection) -> None:
-        with log.altering_table(conn, table.id, write_id=4, truncated=True):
+    def alter_table(connection: sa.Connection) -> None:
+        with log.altering_table(connection, table.id, write_id=4, truncated=True):
             row = {"TBL_ID": table.id, "PARAM_KEY": "added", "PARAM_VALUE": "later"}
-            conn.execute(sa.insert(TABLE_PARAMS), row)
+            connection.execute(sa.insert(TABLE_PARAMS), row)
 
     client.database.run(log.finishing(alter_table))
     catalog.add_partitions("told.t", [("a/b", "1"), ("c", "2")])
     ids = [p.id for p in catalog.list_partitions("told.t")]
 
-    def alter_partitions(conn: sa.Connection) -> None:
-        with log.altering_partitions(conn, table.id, ids[:1]), log.altering_partitions(conn, table.id, ids):
+    def alter_partitions(connection: sa.Connection) -> None:
+        with log.altering_partitions(connection, table.id, ids[:1]), log.altering_partitions(connection, table.id, ids):
             pass
 
     client.database.run(log.finishing(alter_partitions))
@@ -67,7 +67,7 @@ def tell(client: MetastoreClient) -> None:
         txn.add_partitions("told.t", [name])
         file = f"file:/wh/t/{name}/{DELTA}/bucket_00000"
         write = Write(TableName("told", "t"), txn.write_ids["told.t"], name, ((file, DELTA),))
-        txn.before_commit(lambda conn: client.write_events.acid_written(conn, txn.txn_id, [write]))
+        txn.before_commit(lambda connection: client.write_events.acid_written(connection, txn.txn_id, [write]))
     client.begin({"told.t": "insert"}, partitioned=["told.t"]).abort()
     compact(client)
     catalog.create_table(TableDefinition("told", "x", (Column("id", "int"),), external=True))
@@ -80,8 +80,8 @@ def compact(client: MetastoreClient) -> None:
     txn_id = client.open_txn(type=TxnType.COMPACTION)
     row = {"CQ_ID": 77, "CQ_DATABASE": "told", "CQ_TABLE": "t", "CQ_PARTITION": "day=c/hour=2", "CQ_STATE": "w",
            "CQ_TYPE": "a", "CQ_TXN_ID": txn_id}  # fmt: skip
-    with client.database.transaction() as conn:
-        conn.execute(sa.insert(COMPACTION_QUEUE), row)
+    with client.database.transaction() as connection:
+        connection.execute(sa.insert(COMPACTION_QUEUE), row)
     client.commit_txn(txn_id)
 
 

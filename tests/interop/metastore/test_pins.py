@@ -67,8 +67,8 @@ def test_hives_cleaner_and_reaper_leave_a_pin_alone(hive: Hive, client: Metastor
     hive.clean(table)
     assert not set(DELTAS) & set(directories(hive, table))
     assert sorted(hive.run(f"select * from {table}")) == [(9,)]
-    with client.database.reading() as conn:
-        state = conn.execute(sa.select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == pin.txn_id)).scalar_one_or_none()
+    with client.database.reading() as connection:
+        state = connection.execute(sa.select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == pin.txn_id)).scalar_one_or_none()
     assert state in (None, "c")
 
 
@@ -78,7 +78,7 @@ def test_a_pin_ends_in_hive_when_it_expires(hive: Hive, client: MetastoreClient,
     pin = client.pins.pin("brief", [table], expires=HOUR)
     base = compact(hive, table)
     client.database.run(  # as if the hour were over
-        lambda conn: conn.execute(
+        lambda connection: connection.execute(
             sa.update(TXNS).where(TXNS.c.TXN_ID == pin.txn_id)
             .values(TXN_LAST_HEARTBEAT=TXNS.c.TXN_LAST_HEARTBEAT - int(HOUR * 1000) - 600_000 - timeout)
         )

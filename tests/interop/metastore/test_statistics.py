@@ -91,8 +91,8 @@ def _claims(client: MetastoreClient, table: str) -> dict[str, str | None]:
         .join(TBLS, TBLS.c.TBL_ID == PARTITIONS.c.TBL_ID)
         .where(TBLS.c.TBL_NAME == table)
     )
-    with client.database.transaction() as conn:
-        found = {(name, key): value for name, key, value in conn.execute(parameters)}
+    with client.database.transaction() as connection:
+        found = {(name, key): value for name, key, value in connection.execute(parameters)}
     claim = '"BASIC_STATS":"true"'
     exact = [name for (name, key), value in found.items() if key == "COLUMN_STATS_ACCURATE" and claim in value]
     return {name: found.get((name, "numRows")) for name in exact}

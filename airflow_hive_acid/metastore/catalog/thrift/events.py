@@ -48,90 +48,98 @@ class CatalogEvents:
     def __init__(self, log: Notifications | None) -> None:
         self._log = log
 
-    def enabled(self, conn: Connection) -> bool:
+    def enabled(self, connection: Connection) -> bool:
         """Whether events are written."""
-        return self._log is not None and self._log.enabled(conn)
+        return self._log is not None and self._log.enabled(connection)
 
-    def finish(self, conn: Connection) -> None:
+    def finish(self, connection: Connection) -> None:
         """Write what was collected, as the last thing of a transaction."""
         if self._log is not None:
-            self._log.write(conn, [])
+            self._log.write(connection, [])
 
     def finishing(self, operation: Callable[[Connection], T]) -> Callable[[Connection], T]:
         """An operation that is a transaction of its own, with its events as the last thing."""
 
-        def whole(conn: Connection) -> T:
-            result = operation(conn)
-            self.finish(conn)
+        def whole(connection: Connection) -> T:
+            result = operation(connection)
+            self.finish(connection)
             return result
 
         return whole
 
-    def database_created(self, conn: Connection, name: str) -> None:
+    def database_created(self, connection: Connection, name: str) -> None:
         """CREATE_DATABASE, after the row was written."""
-        if self.enabled(conn) and (database := read_database_object(conn, name)):
-            self._later(conn, messages.create_database(database))
+        if self.enabled(connection) and (database := read_database_object(connection, name)):
+            self._later(connection, messages.create_database(database))
 
-    def dropping_database(self, conn: Connection, name: str) -> None:
+    def dropping_database(self, connection: Connection, name: str) -> None:
         """DROP_DATABASE, before the rows are deleted."""
-        if self.enabled(conn) and (database := read_database_object(conn, name)):
-            self._later(conn, messages.drop_database(database))
+        if self.enabled(connection) and (database := read_database_object(connection, name)):
+            self._later(connection, messages.drop_database(database))
 
     @contextmanager
-    def altering_database(self, conn: Connection, name: str) -> Iterator[None]:
+    def altering_database(self, connection: Connection, name: str) -> Iterator[None]:
         """ALTER_DATABASE, around a change of its rows."""
-        before = read_database_object(conn, name) if self.enabled(conn) else None
+        before = read_database_object(connection, name) if self.enabled(connection) else None
         yield
-        if before is not None and (after := read_database_object(conn, name)):
-            self._later(conn, messages.alter_database(before, after))
+        if before is not None and (after := read_database_object(connection, name)):
+            self._later(connection, messages.alter_database(before, after))
 
-    def table_created(self, conn: Connection, table_id: int) -> None:
+    def table_created(self, connection: Connection, table_id: int) -> None:
         """CREATE_TABLE, after its rows were written."""
-        if self.enabled(conn):
-            self._later(conn, *(messages.create_table(t) for t in read_table_objects(conn, [table_id]).values()))
+        if self.enabled(connection):
+            self._later(
+                connection, *(messages.create_table(t) for t in read_table_objects(connection, [table_id]).values())
+            )
 
-    def dropping_table(self, conn: Connection, table_id: int) -> None:
+    def dropping_table(self, connection: Connection, table_id: int) -> None:
         """DROP_TABLE, before its rows are deleted; its partitions go without a word, as in Hive."""
-        if self.enabled(conn):
-            self._later(conn, *(messages.drop_table(t) for t in read_table_objects(conn, [table_id]).values()))
+        if self.enabled(connection):
+            self._later(
+                connection, *(messages.drop_table(t) for t in read_table_objects(connection, [table_id]).values())
+            )
 
     @contextmanager
     def altering_table(
-        self, conn: Connection, table_id: int, *, write_id: int | None = None, truncated: bool = False
+        self, connection: Connection, table_id: int, *, write_id: int | None = None, truncated: bool = False
     ) -> Iterator[None]:
         """ALTER_TABLE, around a change of its rows; renaming it is one.
 
         :param write_id: of the change, None outside a txn.
         :param truncated: whether the change takes its data.
         """
-        before = read_table_objects(conn, [table_id]) if self.enabled(conn) else {}
+        before = read_table_objects(connection, [table_id]) if self.enabled(connection) else {}
         yield
         if before:
-            after = read_table_objects(conn, [table_id])[table_id]
+            after = read_table_objects(connection, [table_id])[table_id]
             event = messages.alter_table(before[table_id], after, write_id=write_id, truncated=truncated)
-            self._later(conn, event)
+            self._later(connection, event)
 
-    def partitions_added(self, conn: Connection, table_id: int, names: Sequence[str]) -> None:
+    def partitions_added(self, connection: Connection, table_id: int, names: Sequence[str]) -> None:
         """ADD_PARTITION, after their rows were written."""
-        if not names or not self.enabled(conn):
+        if not names or not self.enabled(connection):
             return
-        table = read_table_objects(conn, [table_id])[table_id]
+        table = read_table_objects(connection, [table_id])[table_id]
         for batch in chunks(names, PARTITIONS_PER_EVENT):
-            ids = conn.execute(_SELECT_IDS, {"table": table_id, "names": list(batch)}).scalars().all()
-            self._later(conn, messages.add_partitions(table, list(read_partition_objects(conn, ids).values())))
+            ids = connection.execute(_SELECT_IDS, {"table": table_id, "names": list(batch)}).scalars().all()
+            self._later(
+                connection, messages.add_partitions(table, list(read_partition_objects(connection, ids).values()))
+            )
 
-    def dropping_partitions(self, conn: Connection, table_id: int, part_ids: Sequence[int]) -> None:
+    def dropping_partitions(self, connection: Connection, table_id: int, part_ids: Sequence[int]) -> None:
         """DROP_PARTITION, before their rows are deleted."""
-        if not part_ids or not self.enabled(conn):
+        if not part_ids or not self.enabled(connection):
             return
-        table = read_table_objects(conn, [table_id])[table_id]
+        table = read_table_objects(connection, [table_id])[table_id]
         for batch in chunks(part_ids, PARTITIONS_PER_EVENT):
-            self._later(conn, messages.drop_partitions(table, list(read_partition_objects(conn, batch).values())))
+            self._later(
+                connection, messages.drop_partitions(table, list(read_partition_objects(connection, batch).values()))
+            )
 
     @contextmanager
     def altering_partitions(
         self,
-        conn: Connection,
+        connection: Connection,
         table_id: int,
         part_ids: Sequence[int],
         *,
@@ -142,29 +150,29 @@ class CatalogEvents:
 
         :param write_id: of the change to one partition; several tell their own, which the change has set.
         """
-        enabled = bool(part_ids) and self.enabled(conn)
-        before = read_partition_objects(conn, part_ids) if enabled and len(part_ids) == 1 else {}
+        enabled = bool(part_ids) and self.enabled(connection)
+        before = read_partition_objects(connection, part_ids) if enabled and len(part_ids) == 1 else {}
         yield
         if not enabled:
             return
-        table = read_table_objects(conn, [table_id])[table_id]
+        table = read_table_objects(connection, [table_id])[table_id]
         for batch in chunks(part_ids, PARTITIONS_PER_EVENT):
-            after = read_partition_objects(conn, batch)
+            after = read_partition_objects(connection, batch)
             for part_id, old in before.items():
                 event = messages.alter_partition(table, old, after[part_id], write_id=write_id, truncated=truncated)
-                self._later(conn, event)
+                self._later(connection, event)
             if not before:
-                self._later(conn, *messages.alter_partitions(table, after.values(), truncated=truncated))
+                self._later(connection, *messages.alter_partitions(table, after.values(), truncated=truncated))
 
-    def losing_statistics(self, conn: Connection, exact: Iterable[Sequence[Any]]) -> None:
+    def losing_statistics(self, connection: Connection, exact: Iterable[Sequence[Any]]) -> None:
         """ALTER_TABLE and ALTER_PARTITIONS of a commit that makes statistics inexact, before it does.
 
         :param exact: what ``catalog_statistics.SELECT_EXACT`` found: table, partition or None, write id.
         """
         rows = list(exact)
-        if not rows or not self.enabled(conn):
+        if not rows or not self.enabled(connection):
             return
-        tables = read_table_objects(conn, [row[0] for row in rows])
+        tables = read_table_objects(connection, [row[0] for row in rows])
         changed: dict[int, dict[int, int | None]] = {}
         for table_id, part_id, write_id in rows:
             if part_id is not None:
@@ -174,16 +182,16 @@ class CatalogEvents:
                 after = replace(
                     before, parameters=_inexact(before.parameters), write_id=max(write_id or 0, before.write_id)
                 )
-                self._later(conn, messages.alter_table(before, after, write_id=write_id))
+                self._later(connection, messages.alter_table(before, after, write_id=write_id))
         for table_id, parts in changed.items():
             for batch in chunks(list(parts), PARTITIONS_PER_EVENT):
-                found = read_partition_objects(conn, batch)
+                found = read_partition_objects(connection, batch)
                 after_all = [_with_write_id(partition, parts[part_id]) for part_id, partition in found.items()]
-                self._later(conn, *messages.alter_partitions(tables[table_id], after_all))
+                self._later(connection, *messages.alter_partitions(tables[table_id], after_all))
 
-    def _later(self, conn: Connection, *events: Event) -> None:
+    def _later(self, connection: Connection, *events: Event) -> None:
         if self._log is not None:
-            self._log.later(conn, events)
+            self._log.later(connection, events)
 
 
 def _with_write_id(partition: PartitionObject, write_id: int | None) -> PartitionObject:

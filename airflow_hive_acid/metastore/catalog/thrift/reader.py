@@ -113,12 +113,12 @@ _SELECT_SKEW = union_all(
 )  # fmt: skip
 
 
-def read_database_object(conn: Connection, name: str) -> DatabaseObject | None:
+def read_database_object(connection: Connection, name: str) -> DatabaseObject | None:
     """A database by its lower-case name, None when there is none."""
-    row = conn.execute(_SELECT_DATABASE, {"name": name}).mappings().first()
+    row = connection.execute(_SELECT_DATABASE, {"name": name}).mappings().first()
     if row is None:
         return None
-    parameters = conn.execute(_SELECT_DATABASE_PARAMS, {"id": row["DB_ID"]})
+    parameters = connection.execute(_SELECT_DATABASE_PARAMS, {"id": row["DB_ID"]})
     return DatabaseObject(
         name=row["NAME"],
         description=row["DESC"],
@@ -134,24 +134,24 @@ def read_database_object(conn: Connection, name: str) -> DatabaseObject | None:
     )
 
 
-def read_table_objects(conn: Connection, table_ids: Iterable[int]) -> dict[int, TableObject]:
+def read_table_objects(connection: Connection, table_ids: Iterable[int]) -> dict[int, TableObject]:
     """Those of the tables that exist, by their ids."""
     found: dict[int, TableObject] = {}
     for batch in chunks(sorted(set(table_ids)), _AT_ONCE):
-        rows = conn.execute(_SELECT_TABLES, {"ids": list(batch)}).all()
+        rows = connection.execute(_SELECT_TABLES, {"ids": list(batch)}).all()
         if rows:
-            details = _Details(conn, _SELECT_TABLE_DETAILS, rows, property_ids=batch, key_ids=batch)
+            details = _Details(connection, _SELECT_TABLE_DETAILS, rows, property_ids=batch, key_ids=batch)
             found |= {row.TBL_ID: _table(row, details) for row in rows}
     return found
 
 
-def read_partition_objects(conn: Connection, part_ids: Iterable[int]) -> dict[int, PartitionObject]:
+def read_partition_objects(connection: Connection, part_ids: Iterable[int]) -> dict[int, PartitionObject]:
     """Those of the partitions that exist, by their ids."""
     found: dict[int, PartitionObject] = {}
     for batch in chunks(sorted(set(part_ids)), _AT_ONCE):
-        rows = conn.execute(_SELECT_PARTITIONS, {"ids": list(batch)}).all()
+        rows = connection.execute(_SELECT_PARTITIONS, {"ids": list(batch)}).all()
         if rows:
-            details = _Details(conn, _SELECT_PARTITION_DETAILS, rows, property_ids=batch)
+            details = _Details(connection, _SELECT_PARTITION_DETAILS, rows, property_ids=batch)
             found |= {row.PART_ID: _partition(row, details) for row in rows}
     return found
 
@@ -159,9 +159,9 @@ def read_partition_objects(conn: Connection, part_ids: Iterable[int]) -> dict[in
 class _Details:
     """What belongs to rows of tables or partitions, in the order of its positions."""
 
-    def __init__(self, conn: Connection, statement: Any, rows: Sequence[Any], **ids: Sequence[int]) -> None:
+    def __init__(self, connection: Connection, statement: Any, rows: Sequence[Any], **ids: Sequence[int]) -> None:
         storages = sorted({row.SD_ID for row in rows if row.SD_ID is not None})
-        found = conn.execute(statement, {
+        found = connection.execute(statement, {
             **{name: list(values) for name, values in ids.items()},
             "column_ids": sorted({row.CD_ID for row in rows if row.CD_ID is not None}),
             "serde_ids": sorted({row.SERDE_ID for row in rows if row.SERDE_ID is not None}),
@@ -173,7 +173,7 @@ class _Details:
         for details in self._lists.values():
             details.sort(key=lambda detail: detail.position)
         skewed = [owner for kind, owner in self._lists if kind == "skewed"]
-        self._skew: dict[int, Skew] = _read_skew(conn, self, skewed) if skewed else {}
+        self._skew: dict[int, Skew] = _read_skew(connection, self, skewed) if skewed else {}
 
     def names(self, kind: str, owner: int | None) -> tuple[str, ...]:
         return tuple(detail.name for detail in self.of(kind, owner))
@@ -205,9 +205,9 @@ class _Details:
         )
 
 
-def _read_skew(conn: Connection, details: _Details, storage_ids: Sequence[int]) -> dict[int, Skew]:
+def _read_skew(connection: Connection, details: _Details, storage_ids: Sequence[int]) -> dict[int, Skew]:
     lists: dict[tuple[int, int, str | None], list[Any]] = {}
-    for row in conn.execute(_SELECT_SKEW, {"ids": list(storage_ids)}):
+    for row in connection.execute(_SELECT_SKEW, {"ids": list(storage_ids)}):
         lists.setdefault((row.owner, row.entry, row.location), []).append(row)
     values: dict[int, list[tuple[str, ...]]] = {}
     locations: dict[int, dict[tuple[str, ...], str]] = {}

@@ -89,29 +89,29 @@ class WriteEvents:
         self._log = log
         self._wanted = settings.flag("hive.metastore.dml.events")
 
-    def enabled(self, conn: Connection) -> bool:
+    def enabled(self, connection: Connection) -> bool:
         """Whether files are told."""
-        return self._wanted and self._log.enabled(conn)
+        return self._wanted and self._log.enabled(connection)
 
-    def acid_written(self, conn: Connection, txn_id: int, writes: Iterable[Write]) -> None:
+    def acid_written(self, connection: Connection, txn_id: int, writes: Iterable[Write]) -> None:
         """Record what a txn has written; again for the same object adds to its files.
 
         :raises NoSuchObjectError: when the catalog does not know a table or partition.
         """
         listed = list(writes)
-        if not listed or not self.enabled(conn):
+        if not listed or not self.enabled(connection):
             return
         for write in listed:
-            table, partition = _objects(conn, write.table, write.partition)
+            table, partition = _objects(connection, write.table, write.partition)
             key = {"txn_id": txn_id, "db": write.table.database, "tbl": write.table.name, "part": write.partition}
             content = messages.acid_write_row(table, partition, write.files)
-            earlier = conn.execute(_FILES, key).first()
+            earlier = connection.execute(_FILES, key).first()
             if earlier is None:
-                row = {**key, **content, "id": _next_id(conn), "write_id": write.write_id}
-                conn.execute(_INSERT, row)
+                row = {**key, **content, "id": _next_id(connection), "write_id": write.write_id}
+                connection.execute(_INSERT, row)
             else:
                 files = messages.FILE_SEPARATOR.join(filter(None, (earlier[0], content["files"])))
-                conn.execute(_APPEND, {**key, **content, "files": files})
+                connection.execute(_APPEND, {**key, **content, "files": files})
 
     def inserted(self, name: str, files: Sequence[str], *, partition: str | None = None, replace: bool = False) -> None:
         """Tell that files came into a table that is not transactional (Hive's fireListenerEvent).
@@ -122,35 +122,35 @@ class WriteEvents:
         """
         key = table_name(name)
 
-        def operation(conn: Connection) -> None:
-            table, part = _objects(conn, key, partition or "")
+        def operation(connection: Connection) -> None:
+            table, part = _objects(connection, key, partition or "")
             if is_transactional(table.parameters):
                 raise InvalidArgumentsError(f"{key} is transactional; what a txn wrote is told by its commit")
-            if self.enabled(conn):
-                self._log.write(conn, [messages.insert(table, part, files, replace=replace)])
+            if self.enabled(connection):
+                self._log.write(connection, [messages.insert(table, part, files, replace=replace)])
 
         self._database.run(operation)
 
 
-def _objects(conn: Connection, key: TableName, partition: str) -> tuple[TableObject, PartitionObject | None]:
-    table = read_tables(conn, [key]).get(key)
+def _objects(connection: Connection, key: TableName, partition: str) -> tuple[TableObject, PartitionObject | None]:
+    table = read_tables(connection, [key]).get(key)
     if table is None:
-        raise no_such_table(conn, *key)
-    shown = read_table_objects(conn, [table.id])[table.id]
+        raise no_such_table(connection, *key)
+    shown = read_table_objects(connection, [table.id])[table.id]
     if not partition:
         return shown, None
-    found = find_partitions(conn, table, [partition])
+    found = find_partitions(connection, table, [partition])
     if partition not in found:
         raise NoSuchObjectError(f"{key} has no partition {partition}")
     part_id = found[partition].id
-    return shown, read_partition_objects(conn, [part_id])[part_id]
+    return shown, read_partition_objects(connection, [part_id])[part_id]
 
 
-def _next_id(conn: Connection) -> Any:
-    next_id = conn.execute(_LOCK_ID).scalar()
+def _next_id(connection: Connection) -> Any:
+    next_id = connection.execute(_LOCK_ID).scalar()
     if next_id is None:
-        next_id = conn.execute(_HIGHEST_ID).scalar_one() + 1
-        conn.execute(_CREATE_SEQUENCE, {"next": next_id + 1})
+        next_id = connection.execute(_HIGHEST_ID).scalar_one() + 1
+        connection.execute(_CREATE_SEQUENCE, {"next": next_id + 1})
     else:
-        conn.execute(_SET_ID, {"next": next_id + 1})
+        connection.execute(_SET_ID, {"next": next_id + 1})
     return next_id

@@ -148,7 +148,7 @@ class ObjectRows:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def find_tables(
-        self, conn: Connection, names: Iterable[TableName], *, lock: bool = False
+        self, connection: Connection, names: Iterable[TableName], *, lock: bool = False
     ) -> dict[TableName, TableObject]:
         """Those of the tables that exist.
 
@@ -156,57 +156,59 @@ class ObjectRows:
         """
         ids: dict[int, TableName] = {}
         for batch in chunks(sorted(set(names)), _AT_ONCE):
-            rows = conn.execute(_TABLE_IDS, {"names": [tuple(name) for name in batch]})
+            rows = connection.execute(_TABLE_IDS, {"names": [tuple(name) for name in batch]})
             ids |= {row[2]: TableName(row[0], row[1]) for row in rows}
         if lock:
             for part in chunks(sorted(ids), _AT_ONCE):
-                conn.execute(_LOCK_TABLES, {"ids": list(part)})
-        return {ids[table_id]: found for table_id, found in read_table_objects(conn, ids).items()}
+                connection.execute(_LOCK_TABLES, {"ids": list(part)})
+        return {ids[table_id]: found for table_id, found in read_table_objects(connection, ids).items()}
 
     def find_partitions(
-        self, conn: Connection, wanted: Iterable[tuple[int, str]]
+        self, connection: Connection, wanted: Iterable[tuple[int, str]]
     ) -> dict[tuple[int, str], StoredPartition]:
         """Those of the partitions that exist, by table id and name."""
         keys: dict[int, tuple[int, str]] = {}
         for batch in chunks(sorted(set(wanted)), _AT_ONCE):
-            keys |= {row[2]: (row[0], row[1]) for row in conn.execute(_PARTITION_IDS, {"names": list(batch)})}
-        return {keys[i]: StoredPartition(i, found) for i, found in read_partition_objects(conn, keys).items()}
+            keys |= {row[2]: (row[0], row[1]) for row in connection.execute(_PARTITION_IDS, {"names": list(batch)})}
+        return {keys[i]: StoredPartition(i, found) for i, found in read_partition_objects(connection, keys).items()}
 
-    def partitions_of(self, conn: Connection, table_id: int) -> dict[str, StoredPartition]:
+    def partitions_of(self, connection: Connection, table_id: int) -> dict[str, StoredPartition]:
         """All partitions of a table, by name."""
-        return {name: stored for (_, name), stored in self.all_partitions(conn, [table_id]).items()}
+        return {name: stored for (_, name), stored in self.all_partitions(connection, [table_id]).items()}
 
-    def all_partitions(self, conn: Connection, table_ids: Iterable[int]) -> dict[tuple[int, str], StoredPartition]:
+    def all_partitions(
+        self, connection: Connection, table_ids: Iterable[int]
+    ) -> dict[tuple[int, str], StoredPartition]:
         """All partitions of several tables, by table id and name."""
         keys: dict[int, tuple[int, str]] = {}
         for batch in chunks(sorted(set(table_ids)), _AT_ONCE):
-            keys |= {row[2]: (row[0], row[1]) for row in conn.execute(_PARTITIONS_OF, {"ids": list(batch)})}
-        return {keys[i]: StoredPartition(i, found) for i, found in read_partition_objects(conn, keys).items()}
+            keys |= {row[2]: (row[0], row[1]) for row in connection.execute(_PARTITIONS_OF, {"ids": list(batch)})}
+        return {keys[i]: StoredPartition(i, found) for i, found in read_partition_objects(connection, keys).items()}
 
-    def sharing_columns(self, conn: Connection, table_ids: Iterable[int]) -> set[int]:
+    def sharing_columns(self, connection: Connection, table_ids: Iterable[int]) -> set[int]:
         """Those of the tables all of whose partitions have the columns of the table, not lists of their own."""
         ids = set(table_ids)
         other: set[int] = set()
         for batch in chunks(sorted(ids), _AT_ONCE):
-            other.update(conn.execute(_OTHER_COLUMNS, {"ids": list(batch)}).scalars())
+            other.update(connection.execute(_OTHER_COLUMNS, {"ids": list(batch)}).scalars())
         return ids - other
 
-    def database_ids(self, conn: Connection, names: Iterable[str]) -> dict[str, int]:
+    def database_ids(self, connection: Connection, names: Iterable[str]) -> dict[str, int]:
         """Ids of those of the databases that exist."""
-        return {row[0]: row[1] for row in conn.execute(_DATABASES, {"names": sorted(set(names))})}
+        return {row[0]: row[1] for row in connection.execute(_DATABASES, {"names": sorted(set(names))})}
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def write_tables(self, conn: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
+    def write_tables(self, connection: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
         """Create and change tables; each may be named once.
 
         :return: the tables with their ids.
         """
         new = [write for write in writes if write.before is None]
         old = [write for write in writes if write.before is not None]
-        written = self._insert_tables(conn, new) | self._update_tables(conn, old)
+        written = self._insert_tables(connection, new) | self._update_tables(connection, old)
         self._tell(
-            conn,
+            connection,
             [
                 messages.create_table(written[w.name]) if w.before is None
                 else messages.alter_table(w.before, written[w.name])
@@ -216,16 +218,16 @@ class ObjectRows:
         return written
 
     def write_partitions(
-        self, conn: Connection, writes: Sequence[tuple[TableObject, Sequence[PartitionWrite]]]
+        self, connection: Connection, writes: Sequence[tuple[TableObject, Sequence[PartitionWrite]]]
     ) -> None:
         """Add and change partitions of tables (with their ids); each table and partition may be named once."""
-        of_tables = _storage_rows(conn, TBLS, TBLS.c.TBL_ID, [table.id for table, _ in writes])
+        of_tables = _storage_rows(connection, TBLS, TBLS.c.TBL_ID, [table.id for table, _ in writes])
         new = [(table, write.after) for table, several in writes for write in several if write.before is None]
         old = [(table, write) for table, several in writes for write in several if write.before is not None]
         if new:
-            self._insert_partitions(conn, of_tables, new)
+            self._insert_partitions(connection, of_tables, new)
         if old:
-            self._update_partitions(conn, of_tables, old)
+            self._update_partitions(connection, of_tables, old)
         events = []
         for table, several in writes:
             added = [write.after for write in several if write.before is None]
@@ -235,118 +237,121 @@ class ObjectRows:
                 for write in several
                 if write.before is not None
             ]
-        self._tell(conn, events)
+        self._tell(connection, events)
 
-    def _tell(self, conn: Connection, events: Sequence[Any]) -> None:
-        if events and self._log.enabled(conn):
-            self._log.later(conn, events)
+    def _tell(self, connection: Connection, events: Sequence[Any]) -> None:
+        if events and self._log.enabled(connection):
+            self._log.later(connection, events)
 
-    def _insert_tables(self, conn: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
+    def _insert_tables(self, connection: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
         if not writes:
             return {}
-        databases = self.database_ids(conn, [write.after.db for write in writes])
+        databases = self.database_ids(connection, [write.after.db for write in writes])
         count = len(writes)
         taken = [
-            self._ids.take(conn, kind, count) for kind in (IdKind.TABLE, IdKind.STORAGE, IdKind.COLUMNS, IdKind.SERDE)
+            self._ids.take(connection, kind, count)
+            for kind in (IdKind.TABLE, IdKind.STORAGE, IdKind.COLUMNS, IdKind.SERDE)
         ]
         rows = [_Rows(*ids) for ids in zip(*taken, strict=True)]
         tables = [replace(write.after, id=row.owner) for write, row in zip(writes, rows, strict=True)]
-        _insert_columns(conn, {row.columns: table.storage for row, table in zip(rows, tables, strict=True)})
-        _insert_storage(conn, [(row, table.storage) for row, table in zip(rows, tables, strict=True)])
-        insert_many(conn, TBLS, [
+        _insert_columns(connection, {row.columns: table.storage for row, table in zip(rows, tables, strict=True)})
+        _insert_storage(connection, [(row, table.storage) for row, table in zip(rows, tables, strict=True)])
+        insert_many(connection, TBLS, [
             {"TBL_ID": row.owner, "SD_ID": row.storage, "DB_ID": databases[table.db], "TBL_NAME": table.name,
              "CREATE_TIME": table.created, "LAST_ACCESS_TIME": table.last_access, **_table_values(table)}
             for row, table in zip(rows, tables, strict=True)
         ])  # fmt: skip
-        insert_many(conn, TABLE_PARAMS, _parameters("TBL_ID", {table.id: table.parameters for table in tables}))
-        insert_many(conn, PARTITION_KEYS, [row for table in tables for row in _keys(table)])
+        insert_many(connection, TABLE_PARAMS, _parameters("TBL_ID", {table.id: table.parameters for table in tables}))
+        insert_many(connection, PARTITION_KEYS, [row for table in tables for row in _keys(table)])
         return {TableName(table.db, table.name): table for table in tables}
 
-    def _update_tables(self, conn: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
+    def _update_tables(self, connection: Connection, writes: Sequence[TableWrite]) -> dict[TableName, TableObject]:
         pairs = [(w.before, replace(w.after, id=w.before.id), w.cascade) for w in writes if w.before is not None]
         if not pairs:
             return {}
-        rows = _storage_rows(conn, TBLS, TBLS.c.TBL_ID, [after.id for _, after, _ in pairs])
+        rows = _storage_rows(connection, TBLS, TBLS.c.TBL_ID, [after.id for _, after, _ in pairs])
         changed = [
             {"b_id": after.id, **_table_values(after)} for before, after, _ in pairs
             if _table_values(before) != _table_values(after)
         ]  # fmt: skip
         if changed:
-            conn.execute(update(TBLS).where(TBLS.c.TBL_ID == bindparam("b_id")), changed)
+            connection.execute(update(TBLS).where(TBLS.c.TBL_ID == bindparam("b_id")), changed)
         change_parameters(
-            conn,
+            connection,
             TABLE_PARAMS,
             "TBL_ID",
             [(after.id, before.parameters, after.parameters) for before, after, _ in pairs],
         )
         keys = [after for before, after, _ in pairs if before.partition_columns != after.partition_columns]
         if keys:
-            conn.execute(delete(PARTITION_KEYS).where(PARTITION_KEYS.c.TBL_ID.in_([t.id for t in keys])))
-            insert_many(conn, PARTITION_KEYS, [row for table in keys for row in _keys(table)])
-        _change_storage(conn, [(rows[after.id], before.storage, after.storage) for before, after, _ in pairs])
+            connection.execute(delete(PARTITION_KEYS).where(PARTITION_KEYS.c.TBL_ID.in_([t.id for t in keys])))
+            insert_many(connection, PARTITION_KEYS, [row for table in keys for row in _keys(table)])
+        _change_storage(connection, [(rows[after.id], before.storage, after.storage) for before, after, _ in pairs])
         recolumned = [(a, c) for b, a, c in pairs if b.storage.columns != a.storage.columns]
         if recolumned:
-            self._change_table_columns(conn, rows, recolumned)
+            self._change_table_columns(connection, rows, recolumned)
         return {TableName(after.db, after.name): after for _, after, _ in pairs}
 
     def _change_table_columns(
-        self, conn: Connection, rows: Mapping[int, _Rows], changed: Sequence[tuple[TableObject, bool]]
+        self, connection: Connection, rows: Mapping[int, _Rows], changed: Sequence[tuple[TableObject, bool]]
     ) -> None:
-        new_ids = self._ids.take(conn, IdKind.COLUMNS, len(changed))
-        _insert_columns(conn, {i: table.storage for i, (table, _) in zip(new_ids, changed, strict=True)})
+        new_ids = self._ids.take(connection, IdKind.COLUMNS, len(changed))
+        _insert_columns(connection, {i: table.storage for i, (table, _) in zip(new_ids, changed, strict=True)})
         for columns_id, (table, cascade) in zip(new_ids, changed, strict=True):
             of = rows[table.id]
             where = SDS.c.SD_ID == of.storage
             if cascade:
                 parts = select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.TBL_ID == table.id)
                 where = where | SDS.c.SD_ID.in_(parts)
-            conn.execute(update(SDS).where(where, SDS.c.CD_ID == of.columns).values(CD_ID=columns_id))
-        delete_unused_columns(conn, [rows[table.id].columns for table, _ in changed])
+            connection.execute(update(SDS).where(where, SDS.c.CD_ID == of.columns).values(CD_ID=columns_id))
+        delete_unused_columns(connection, [rows[table.id].columns for table, _ in changed])
 
     def _insert_partitions(
-        self, conn: Connection, of_tables: Mapping[int, _Rows], new: Sequence[tuple[TableObject, PartitionObject]]
+        self, connection: Connection, of_tables: Mapping[int, _Rows], new: Sequence[tuple[TableObject, PartitionObject]]
     ) -> None:
         count = len(new)
         owners, storages, serdes = (
-            self._ids.take(conn, kind, count) for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE)
+            self._ids.take(connection, kind, count) for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE)
         )
         own = [i for i, (table, part) in enumerate(new) if part.storage.columns != table.storage.columns]
-        own_ids = dict(zip(own, self._ids.take(conn, IdKind.COLUMNS, len(own)), strict=True))
+        own_ids = dict(zip(own, self._ids.take(connection, IdKind.COLUMNS, len(own)), strict=True))
         rows = [
             _Rows(owner, storage, own_ids.get(i, of_tables[table.id].columns), serde)
             for i, ((table, _), owner, storage, serde) in enumerate(zip(new, owners, storages, serdes, strict=True))
         ]
         placed = [(row, table, part) for row, (table, part) in zip(rows, new, strict=True)]
-        _insert_columns(conn, {columns_id: new[i][1].storage for i, columns_id in own_ids.items()})
-        _insert_storage(conn, [(row, part.storage) for row, _, part in placed])
-        insert_many(conn, PARTITIONS, [
+        _insert_columns(connection, {columns_id: new[i][1].storage for i, columns_id in own_ids.items()})
+        _insert_storage(connection, [(row, part.storage) for row, _, part in placed])
+        insert_many(connection, PARTITIONS, [
             {"PART_ID": row.owner, "CREATE_TIME": part.created, "LAST_ACCESS_TIME": part.last_access,
              "PART_NAME": part.name, "SD_ID": row.storage, "TBL_ID": table.id, "WRITE_ID": part.write_id}
             for row, table, part in placed
         ])  # fmt: skip
-        insert_many(conn, PARTITION_KEY_VALS, [
+        insert_many(connection, PARTITION_KEY_VALS, [
             {"PART_ID": row.owner, "PART_KEY_VAL": value, "INTEGER_IDX": index}
             for row, _, part in placed
             for index, value in enumerate(part.values)
         ])  # fmt: skip
         insert_many(
-            conn, PARTITION_PARAMS, _parameters("PART_ID", {row.owner: part.parameters for row, _, part in placed})
+            connection,
+            PARTITION_PARAMS,
+            _parameters("PART_ID", {row.owner: part.parameters for row, _, part in placed}),
         )
 
     def _update_partitions(
-        self, conn: Connection, of_tables: Mapping[int, _Rows], old: Sequence[tuple[TableObject, PartitionWrite]]
+        self, connection: Connection, of_tables: Mapping[int, _Rows], old: Sequence[tuple[TableObject, PartitionWrite]]
     ) -> None:
         pairs = [(t, w.before.id, w.before.object, w.after) for t, w in old if w.before is not None]
-        rows = _storage_rows(conn, PARTITIONS, PARTITIONS.c.PART_ID, [i for _, i, _, _ in pairs])
+        rows = _storage_rows(connection, PARTITIONS, PARTITIONS.c.PART_ID, [i for _, i, _, _ in pairs])
         change_parameters(
-            conn, PARTITION_PARAMS, "PART_ID",
+            connection, PARTITION_PARAMS, "PART_ID",
             [(i, before.parameters, after.parameters) for _, i, before, after in pairs],
         )  # fmt: skip
         changed = [{"b_id": i, "write_id": a.write_id} for _, i, b, a in pairs if b.write_id != a.write_id]
         if changed:
             statement = update(PARTITIONS).where(PARTITIONS.c.PART_ID == bindparam("b_id"))
-            conn.execute(statement.values(WRITE_ID=bindparam("write_id")), changed)
-        _change_storage(conn, [(rows[i], before.storage, after.storage) for _, i, before, after in pairs])
+            connection.execute(statement.values(WRITE_ID=bindparam("write_id")), changed)
+        _change_storage(connection, [(rows[i], before.storage, after.storage) for _, i, before, after in pairs])
         for table, part_id, before, after in pairs:
             if before.storage.columns == after.storage.columns:
                 continue
@@ -354,10 +359,10 @@ class ObjectRows:
             if after.storage.columns == table.storage.columns:
                 columns_id = of_tables[table.id].columns
             else:
-                columns_id = self._ids.take(conn, IdKind.COLUMNS, 1)[0]
-                _insert_columns(conn, {columns_id: after.storage})
-            conn.execute(update(SDS).where(SDS.c.SD_ID == row.storage).values(CD_ID=columns_id))
-            delete_unused_columns(conn, [row.columns])
+                columns_id = self._ids.take(connection, IdKind.COLUMNS, 1)[0]
+                _insert_columns(connection, {columns_id: after.storage})
+            connection.execute(update(SDS).where(SDS.c.SD_ID == row.storage).values(CD_ID=columns_id))
+            delete_unused_columns(connection, [row.columns])
 
 
 def without_skew(storage: Storage) -> Storage:
@@ -365,11 +370,11 @@ def without_skew(storage: Storage) -> Storage:
     return replace(storage, skew=Skew())
 
 
-def _storage_rows(conn: Connection, owners: Any, key: Any, ids: Sequence[int]) -> dict[int, _Rows]:
+def _storage_rows(connection: Connection, owners: Any, key: Any, ids: Sequence[int]) -> dict[int, _Rows]:
     found: dict[int, _Rows] = {}
     statement = select(key, SDS.c.SD_ID, SDS.c.CD_ID, SDS.c.SERDE_ID).join(owners, owners.c.SD_ID == SDS.c.SD_ID)
     for batch in chunks(sorted(ids), _AT_ONCE):
-        found |= {row[0]: _Rows(*row) for row in conn.execute(statement.where(key.in_(batch)))}
+        found |= {row[0]: _Rows(*row) for row in connection.execute(statement.where(key.in_(batch)))}
     return found
 
 
@@ -397,8 +402,10 @@ def _parameters(owner: str, by_id: Mapping[int, Mapping[str, str]]) -> list[dict
     ]
 
 
-def _insert_columns(conn: Connection, by_id: Mapping[int, Storage]) -> None:
-    insert_columns(conn, {i: [(c.name, c.type, c.comment) for c in storage.columns] for i, storage in by_id.items()})
+def _insert_columns(connection: Connection, by_id: Mapping[int, Storage]) -> None:
+    insert_columns(
+        connection, {i: [(c.name, c.type, c.comment) for c in storage.columns] for i, storage in by_id.items()}
+    )
 
 
 def _storage_values(storage: Storage) -> dict[str, Any]:
@@ -413,50 +420,52 @@ def _serde_values(storage: Storage) -> dict[str, Any]:
     return {"NAME": storage.serde[0], "SLIB": storage.serde[1]}
 
 
-def _insert_storage(conn: Connection, storages: Sequence[tuple[_Rows, Storage]]) -> None:
+def _insert_storage(connection: Connection, storages: Sequence[tuple[_Rows, Storage]]) -> None:
     no_text = {"DESCRIPTION": None, "SERIALIZER_CLASS": None, "DESERIALIZER_CLASS": None, "SERDE_TYPE": 0}
-    insert_many(conn, SERDES, [{"SERDE_ID": row.serde, **_serde_values(s), **no_text} for row, s in storages])
-    insert_many(conn, SDS, [
+    insert_many(connection, SERDES, [{"SERDE_ID": row.serde, **_serde_values(s), **no_text} for row, s in storages])
+    insert_many(connection, SDS, [
         {"SD_ID": row.storage, "SERDE_ID": row.serde, "CD_ID": row.columns, **_storage_values(s)}
         for row, s in storages
     ])  # fmt: skip
-    insert_many(conn, SERDE_PARAMS, _parameters("SERDE_ID", {row.serde: s.serde_parameters for row, s in storages}))
-    insert_many(conn, SD_PARAMS, _parameters("SD_ID", {row.storage: s.parameters for row, s in storages}))
-    _insert_buckets(conn, storages)
+    insert_many(
+        connection, SERDE_PARAMS, _parameters("SERDE_ID", {row.serde: s.serde_parameters for row, s in storages})
+    )
+    insert_many(connection, SD_PARAMS, _parameters("SD_ID", {row.storage: s.parameters for row, s in storages}))
+    _insert_buckets(connection, storages)
 
 
-def _insert_buckets(conn: Connection, storages: Sequence[tuple[_Rows, Storage]]) -> None:
-    insert_many(conn, BUCKETING_COLS, [
+def _insert_buckets(connection: Connection, storages: Sequence[tuple[_Rows, Storage]]) -> None:
+    insert_many(connection, BUCKETING_COLS, [
         {"SD_ID": row.storage, "BUCKET_COL_NAME": name, "INTEGER_IDX": index}
         for row, storage in storages
         for index, name in enumerate(storage.bucket_columns)
     ])  # fmt: skip
-    insert_many(conn, SORT_COLS, [
+    insert_many(connection, SORT_COLS, [
         {"SD_ID": row.storage, "COLUMN_NAME": name, "ORDER": order, "INTEGER_IDX": index}
         for row, storage in storages
         for index, (name, order) in enumerate(storage.sort_columns)
     ])  # fmt: skip
 
 
-def _change_storage(conn: Connection, changes: Sequence[tuple[_Rows, Storage, Storage]]) -> None:
+def _change_storage(connection: Connection, changes: Sequence[tuple[_Rows, Storage, Storage]]) -> None:
     """Everything but the columns."""
     change_parameters(
-        conn, SERDE_PARAMS, "SERDE_ID", [(r.serde, b.serde_parameters, a.serde_parameters) for r, b, a in changes]
+        connection, SERDE_PARAMS, "SERDE_ID", [(r.serde, b.serde_parameters, a.serde_parameters) for r, b, a in changes]
     )
-    change_parameters(conn, SD_PARAMS, "SD_ID", [(r.storage, b.parameters, a.parameters) for r, b, a in changes])
+    change_parameters(connection, SD_PARAMS, "SD_ID", [(r.storage, b.parameters, a.parameters) for r, b, a in changes])
     storages = [
         {"b_id": r.storage, **_storage_values(a)} for r, b, a in changes if _storage_values(b) != _storage_values(a)
     ]
     if storages:
-        conn.execute(update(SDS).where(SDS.c.SD_ID == bindparam("b_id")), storages)
+        connection.execute(update(SDS).where(SDS.c.SD_ID == bindparam("b_id")), storages)
     serdes = [{"b_id": r.serde, **_serde_values(a)} for r, b, a in changes if b.serde != a.serde]
     if serdes:
-        conn.execute(update(SERDES).where(SERDES.c.SERDE_ID == bindparam("b_id")), serdes)
+        connection.execute(update(SERDES).where(SERDES.c.SERDE_ID == bindparam("b_id")), serdes)
     buckets = [
         (r, a) for r, b, a in changes if (b.bucket_columns, b.sort_columns) != (a.bucket_columns, a.sort_columns)
     ]
     if buckets:
         ids = [row.storage for row, _ in buckets]
         for target in (BUCKETING_COLS, SORT_COLS):
-            conn.execute(delete(target).where(target.c.SD_ID.in_(ids)))
-        _insert_buckets(conn, buckets)
+            connection.execute(delete(target).where(target.c.SD_ID.in_(ids)))
+        _insert_buckets(connection, buckets)

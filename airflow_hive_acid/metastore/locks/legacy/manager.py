@@ -94,24 +94,24 @@ class LegacyLockManager(ConcurrencyModelLocks):
         if not self._enabled:
             return LockResponse(_NO_LOCK, LockState.ACQUIRED)
 
-        def operation(conn: Connection) -> LockResponse:
-            lock_id = int(conn.execute(_NEXT_ID).scalar_one())
+        def operation(connection: Connection) -> LockResponse:
+            lock_id = int(connection.execute(_NEXT_ID).scalar_one())
             # R3: what is held is read behind the lock, by statements of their own.
-            conn.execute(_EXPIRE, {"age": self._timeout_ms})
+            connection.execute(_EXPIRE, {"age": self._timeout_ms})
             held = [
                 (row[0], (row[1], row[2], row[3]), row[4])
                 for database in sorted({place[0] for place in wanted})
-                for row in conn.execute(_ON_DATABASE, {"db": database})
+                for row in connection.execute(_ON_DATABASE, {"db": database})
             ]
             blocking = in_the_way(wanted, held)
             if blocking is not None:
                 place = describe_object(blocking[1][0], blocking[1][1] or None, blocking[1][2] or None)
                 said = f"lock {blocking[0]} on {place} is in the way"
                 return LockResponse(lock_id, LockState.NOT_ACQUIRED, str(blocking[0]), said)
-            conn.execute(_ADVANCE_ID, {"next": lock_id + 1})
+            connection.execute(_ADVANCE_ID, {"next": lock_id + 1})
             owner = {"user": info(request.user), "host": info(request.host), "agent": info(request.agent_info) or None}
             owner |= {"query_id": request.query_id, "query": info(request.query, _QUERY_LENGTH) or None}
-            conn.execute(
+            connection.execute(
                 _INSERT,
                 [
                     {
@@ -137,7 +137,9 @@ class LegacyLockManager(ConcurrencyModelLocks):
         :raises NoSuchLockError: when they were released, or removed for silence.
         """
         mine = {"lock_id": lock_id}
-        if lock_id != _NO_LOCK and not self._database.run(lambda conn: conn.execute(_HEARTBEAT, mine).rowcount):
+        if lock_id != _NO_LOCK and not self._database.run(
+            lambda connection: connection.execute(_HEARTBEAT, mine).rowcount
+        ):
             raise NoSuchLockError(
                 f"no lock {lock_id}: it was released, or sent no heartbeat for {self._timeout_ms / 1000:g} s"
             )
@@ -149,14 +151,16 @@ class LegacyLockManager(ConcurrencyModelLocks):
         :raises NoSuchLockError: when they were released, or removed for silence.
         """
         values = {"lock_id": lock_id, "txn_id": txn_id}
-        if lock_id != _NO_LOCK and not self._database.run(lambda conn: conn.execute(_BIND, values).rowcount):
+        if lock_id != _NO_LOCK and not self._database.run(
+            lambda connection: connection.execute(_BIND, values).rowcount
+        ):
             raise NoSuchLockError(
                 f"no lock {lock_id} for txn {txn_id}: it sent no heartbeat for {self._timeout_ms / 1000:g} s"
             )
 
     def unlock(self, lock_id: int) -> None:
         """Release all locks of a request; again is no error."""
-        self._database.run(lambda conn: conn.execute(_DELETE, {"lock_id": lock_id}).rowcount)
+        self._database.run(lambda connection: connection.execute(_DELETE, {"lock_id": lock_id}).rowcount)
 
     def stream_locks(
         self,
@@ -172,8 +176,8 @@ class LegacyLockManager(ConcurrencyModelLocks):
                 statement = statement.where(column == value.lower())
         if partition is not None:
             statement = statement.where(_L.HLL_PARTITION == partition)
-        with self._database.reading() as conn:
-            for row in stream_rows(conn, statement, limit):
+        with self._database.reading() as connection:
+            for row in stream_rows(connection, statement, limit):
                 yield _row(row._mapping)
 
     def close(self) -> None:

@@ -270,7 +270,7 @@ class ZooKeeperLockManager(ConcurrencyModelLocks):
         return None
 
     def _is_open(self, txn_id: int) -> bool:
-        state = self._database.read(lambda conn: conn.execute(_STATE, {"txn_id": txn_id}).scalar())
+        state = self._database.read(lambda connection: connection.execute(_STATE, {"txn_id": txn_id}).scalar())
         return bool(state == TxnState.OPEN.value)
 
     def _is_held(self, lock_id: int) -> bool:

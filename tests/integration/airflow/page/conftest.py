@@ -115,9 +115,9 @@ def counts(metastore: MetastoreClient) -> Callable[[], dict[str, int]]:
     from airflow_hive_acid.metastore.schema.types import METADATA
 
     def counts() -> dict[str, int]:
-        with metastore.database.reading() as conn:
+        with metastore.database.reading() as connection:
             return {
-                name: conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+                name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
                 for name, table in METADATA.tables.items()
             }
 

@@ -111,8 +111,8 @@ def test_a_connection_of_another_type_is_not_there(
     ask: Callable[..., Any], act: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_OTHER", json.dumps({"conn_type": "postgres", "host": "secret-host"}))
-    for conn in ("other", "no_such", "%2e%2e", "a%00b"):
-        answer = ask(f"/api/v1/connections/{conn}/locks", "admin")
+    for connection in ("other", "no_such", "%2e%2e", "a%00b"):
+        answer = ask(f"/api/v1/connections/{connection}/locks", "admin")
         assert (answer.status_code, "secret-host" in answer.text) == (404, False), answer.text
 
 

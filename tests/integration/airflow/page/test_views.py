@@ -81,8 +81,8 @@ def test_the_overview_names_what_is_wrong_and_where_to_look(
     metastore: MetastoreClient, ask: Callable[..., Any]
 ) -> None:
     txn = metastore.open_txn()
-    with metastore.database.transaction() as conn:
-        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == txn).values(TXN_STARTED=1))
+    with metastore.database.transaction() as connection:
+        connection.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == txn).values(TXN_STARTED=1))
     lock(metastore, txn)
     lock(metastore)
     failed = metastore.compactions.enqueue("db.t")

@@ -94,12 +94,12 @@ def test_what_the_job_finds_aborts_and_leaves_nothing_to_see(engine, client, fak
 
 def test_a_job_knows_which_columns_take_no_null(engine, client, fake):
     """Of the columns that Hive declared NOT NULL; the statement is refused before if it leaves one out."""
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         of_t = (
             sa.select(TBLS.c.TBL_ID, SDS.c.CD_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID).where(TBLS.c.TBL_NAME == "t")
         )
-        table_id, columns_id = conn.execute(of_t).one()
-        conn.execute(
+        table_id, columns_id = connection.execute(of_t).one()
+        connection.execute(
             sa.insert(KEY_CONSTRAINTS).values(
                 PARENT_TBL_ID=table_id, PARENT_CD_ID=columns_id, PARENT_INTEGER_IDX=0, POSITION=1,
                 CONSTRAINT_NAME="nn", CONSTRAINT_TYPE=3, ENABLE_VALIDATE_RELY=5,

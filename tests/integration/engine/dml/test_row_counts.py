@@ -21,12 +21,12 @@ def numbers(client):
     """numRows of a table, or of its partitions by name; the claim must be gone."""
 
     def of(name):
-        with client.database.transaction() as conn:
-            table = conn.execute(sa.select(TBLS.c.TBL_ID).where(TBLS.c.TBL_NAME == name)).scalar_one()
-            found = conn.execute(
+        with client.database.transaction() as connection:
+            table = connection.execute(sa.select(TBLS.c.TBL_ID).where(TBLS.c.TBL_NAME == name)).scalar_one()
+            found = connection.execute(
                 sa.select(TABLE_PARAMS.c.PARAM_KEY, TABLE_PARAMS.c.PARAM_VALUE).where(TABLE_PARAMS.c.TBL_ID == table)
             ).all()
-            parts = conn.execute(
+            parts = connection.execute(
                 sa.select(PARTITIONS.c.PART_NAME, PARTITION_PARAMS.c.PARAM_KEY, PARTITION_PARAMS.c.PARAM_VALUE)
                 .join(PARTITION_PARAMS, PARTITION_PARAMS.c.PART_ID == PARTITIONS.c.PART_ID)
                 .where(PARTITIONS.c.TBL_ID == table)
@@ -73,11 +73,11 @@ def test_a_partition_of_ours_has_its_number_from_the_start(engine, fake, numbers
 
 def test_a_number_that_nobody_knows_stays_unknown(engine, client, numbers):
     for value in (None, "-1", "many"):
-        with client.database.transaction() as conn:
-            conn.execute(sa.delete(TABLE_PARAMS).where(TABLE_PARAMS.c.PARAM_KEY == "numRows"))
-            table = conn.execute(sa.select(TBLS.c.TBL_ID).where(TBLS.c.TBL_NAME == "t")).scalar_one()
+        with client.database.transaction() as connection:
+            connection.execute(sa.delete(TABLE_PARAMS).where(TABLE_PARAMS.c.PARAM_KEY == "numRows"))
+            table = connection.execute(sa.select(TBLS.c.TBL_ID).where(TBLS.c.TBL_NAME == "t")).scalar_one()
             if value is not None:
-                conn.execute(sa.insert(TABLE_PARAMS).values(TBL_ID=table, PARAM_KEY="numRows", PARAM_VALUE=value))
+                connection.execute(sa.insert(TABLE_PARAMS).values(TBL_ID=table, PARAM_KEY="numRows", PARAM_VALUE=value))
         engine.run("INSERT INTO w.t VALUES (1, 'x')")
         assert numbers("t") == value
     engine.run("INSERT OVERWRITE TABLE w.t SELECT 1, 'x'")

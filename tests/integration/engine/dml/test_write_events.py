@@ -16,8 +16,10 @@ W = TXN_WRITE_NOTIFICATION_LOG.c
 
 def written(client):
     """Partition, write id and files of each record, the warehouse left out."""
-    with client.database.reading() as conn:
-        rows = conn.execute(sa.select(W.WNL_TABLE, W.WNL_PARTITION, W.WNL_WRITEID, W.WNL_FILES).order_by(W.WNL_ID))
+    with client.database.reading() as connection:
+        rows = connection.execute(
+            sa.select(W.WNL_TABLE, W.WNL_PARTITION, W.WNL_WRITEID, W.WNL_FILES).order_by(W.WNL_ID)
+        )
         return [(t, p, n, [f.partition("/w.db/")[2] for f in files.split("]")]) for t, p, n, files in rows]
 
 

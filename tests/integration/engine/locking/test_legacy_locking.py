@@ -260,8 +260,8 @@ def test_locks_of_a_dead_process_expire_when_its_txn_has_ended(first, second, fa
     later, seen = second(), []
 
     def die(spec):
-        with client.database.transaction() as conn:
-            conn.execute(sa.update(HIVE_ACID_LEGACY_LOCK).values(HLL_HEARTBEAT=1))
+        with client.database.transaction() as connection:
+            connection.execute(sa.update(HIVE_ACID_LEGACY_LOCK).values(HLL_HEARTBEAT=1))
         with pytest.raises(LockTimeoutError):
             later.run("INSERT INTO w.f VALUES (2)")
         (txn_id,) = {row.txn_id for row in hold.manager.show_locks()}

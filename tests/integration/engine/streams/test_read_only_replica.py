@@ -29,7 +29,7 @@ WRITES = [
 def guarded(engine, client):
     """The database w is the target of a policy, d of none."""
     engine.run("CREATE DATABASE d; CREATE TABLE d.moved (a INT) TBLPROPERTIES ('transactional'='true')")
-    client.database.run(lambda conn: mark_target(conn, "w", "nightly"))
+    client.database.run(lambda connection: mark_target(connection, "w", "nightly"))
     return engine
 
 
@@ -43,7 +43,7 @@ def test_writes_and_ddl_are_refused_with_the_remedy(guarded, client, states):
     assert {t: s for t, s in states().items() if s == "OPEN"} == {t: s for t, s in before.items() if s == "OPEN"}
     with pytest.raises(ReadOnlyReplicaError):
         guarded.begin({"w.t": "insert"})
-    client.database.run(lambda conn: unmark_target(conn, "w", "nightly"))
+    client.database.run(lambda connection: unmark_target(connection, "w", "nightly"))
     guarded.run("INSERT INTO w.t VALUES (1, 'a')")
 
 

@@ -45,7 +45,7 @@ def by_retry(client, engine, txn_id):
 
 def by_reaper(client, engine, txn_id):
     silent = sa.update(TXNS).where(TXNS.c.TXN_ID == txn_id, TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=1)
-    client.database.run(lambda conn: conn.execute(silent))
+    client.database.run(lambda connection: connection.execute(silent))
     run_reaper(client, AnyFilesystem())
 
 
@@ -88,7 +88,7 @@ def test_abort_of_a_committed_or_forgotten_txn_touches_nothing(plain, client, se
     try_to(abort, *second, result.txn_id)
     assert files_of(client, statement) == there
     client.commit_txn(client.open_txn())
-    client.database.run(lambda conn: conn.execute(sa.delete(TXNS).where(TXNS.c.TXN_ID == result.txn_id)))
+    client.database.run(lambda connection: connection.execute(sa.delete(TXNS).where(TXNS.c.TXN_ID == result.txn_id)))
     try_to(abort, *second, result.txn_id)
     assert files_of(client, statement) == there
 
@@ -117,8 +117,8 @@ def test_abort_while_the_commit_is_on_its_way_waits_and_finds_it_committed(
     def stopping(*args):
         hooks = real(*args)
 
-        def late(conn, facts):
-            steps = hooks.events(conn, facts)
+        def late(connection, facts):
+            steps = hooks.events(connection, facts)
             if facts.type.name != "READ_ONLY" and not threads:
                 threads.append(threading.Thread(target=try_to, args=(abort, own, engine, facts.txn_id)))
                 threads[0].start()

@@ -18,16 +18,17 @@ def table(engine):
 
 
 def txn_states(client):
-    with client.database.reading() as conn:
+    with client.database.reading() as connection:
         return [
-            row[0] for row in conn.execute(TXNS.select().with_only_columns(TXNS.c.TXN_STATE).order_by(TXNS.c.TXN_ID))
+            row[0]
+            for row in connection.execute(TXNS.select().with_only_columns(TXNS.c.TXN_STATE).order_by(TXNS.c.TXN_ID))
         ]
 
 
 def take_over(client, spec):
     """The lease ends while a job runs, and somebody else gets it."""
-    with client.database.transaction() as conn:
-        conn.execute(HIVE_LEASE.update().values(END_UTC=1))
+    with client.database.transaction() as connection:
+        connection.execute(HIVE_LEASE.update().values(END_UTC=1))
 
 
 @pytest.mark.rule("R8")
@@ -64,9 +65,9 @@ def test_leases_are_shown_and_dropped_by_force_in_sql(engine, client, table):
     assert len(engine.run("DROP FORCE LEASE w.lt COMMENT 'its worker died'")[0].rows.rows) == 1
     assert len(engine.run("DROP FORCE LEASE *")[0].rows.rows) == 1
     assert engine.run("SHOW LEASE *")[0].rows.rows == []
-    with client.database.reading() as conn:
+    with client.database.reading() as connection:
         audit = HIVE_ACID_LEASE_AUDIT.c
-        found = conn.execute(HIVE_ACID_LEASE_AUDIT.select().with_only_columns(audit.HLA_WHO, audit.HLA_WHY)).all()
+        found = connection.execute(HIVE_ACID_LEASE_AUDIT.select().with_only_columns(audit.HLA_WHO, audit.HLA_WHY)).all()
     assert [tuple(row) for row in found] == [(client.user, "its worker died"), (client.user, "DROP FORCE LEASE *")]
 
 

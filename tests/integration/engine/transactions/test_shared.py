@@ -81,7 +81,9 @@ def age(client, txn_id, **columns):
     """Let what is recorded of a transaction be older."""
     table = HIVE_ACID_SHARED_TXN
     values = {column: table.c[column] - milliseconds for column, milliseconds in columns.items()}
-    client.database.run(lambda conn: conn.execute(sa.update(table).where(table.c.HST_TXNID == txn_id).values(values)))
+    client.database.run(
+        lambda connection: connection.execute(sa.update(table).where(table.c.HST_TXNID == txn_id).values(values))
+    )
 
 
 def test_two_tables_two_members_one_commit(engine, other, client, fake, listing, states):

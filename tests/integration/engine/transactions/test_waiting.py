@@ -38,8 +38,8 @@ def waits(engine, script=OVERWRITE, resumed=None):
 def silence(client, txn_id):
     """Milliseconds since the last heartbeat, by the database's clock; negative when it lies in the future."""
     beat = sa.select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == txn_id, TXNS.c.TXN_STATE == "o")
-    with client.database.reading() as conn:
-        return now_ms(conn) - conn.execute(beat).scalar_one()
+    with client.database.reading() as connection:
+        return now_ms(connection) - connection.execute(beat).scalar_one()
 
 
 def test_request_stays_in_the_queue_and_its_heartbeat_reaches_into_the_future(engine, client, holder):

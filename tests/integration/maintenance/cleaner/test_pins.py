@@ -153,15 +153,15 @@ def test_the_cleaner_keeps_exactly_what_a_pin_reads_and_says_for_whom(
 def test_a_pin_is_to_hive_a_reader_that_ends_when_it_expires(client: MetastoreClient, table: Any) -> None:
     table.insert()
     pin = client.pins.pin("p", ["default.t"], expires=HOUR)
-    with client.database.reading() as conn:
-        txn = conn.execute(TXNS.select().where(TXNS.c.TXN_ID == pin.txn_id)).one()._mapping
+    with client.database.reading() as connection:
+        txn = connection.execute(TXNS.select().where(TXNS.c.TXN_ID == pin.txn_id)).one()._mapping
         assert (txn["TXN_STATE"], txn["TXN_TYPE"]) == ("o", 2)
         assert txn["TXN_AGENT_INFO"].startswith("hive-acid pin p")
         timeout = client.settings.milliseconds("hive.txn.timeout")
         assert txn["TXN_LAST_HEARTBEAT"] == pin.expires + 600_000 - timeout
-        needed = conn.execute(sa.select(MIN_HISTORY_WRITE_ID.c.MH_WRITEID)).scalars().all()
+        needed = connection.execute(sa.select(MIN_HISTORY_WRITE_ID.c.MH_WRITEID)).scalars().all()
         assert needed == [1], "no compaction of any reach is cleaned up after by a Hive 4.2"
-        (lock,) = conn.execute(HIVE_LOCKS.select()).all()
+        (lock,) = connection.execute(HIVE_LOCKS.select()).all()
         assert (lock._mapping["HL_TABLE"], lock._mapping["HL_LOCK_TYPE"], lock._mapping["HL_LOCK_STATE"]) == (
             "t",
             "r",
@@ -175,14 +175,14 @@ def test_a_pin_is_to_hive_a_reader_that_ends_when_it_expires(client: MetastoreCl
     # A heartbeat that was under way has moved its own; the next look puts it right.
     client.heartbeat(pin.txn_id)
     client.pins.end_overdue()
-    with client.database.reading() as conn:
-        beat = conn.execute(sa.select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == pin.txn_id)).scalar_one()
+    with client.database.reading() as connection:
+        beat = connection.execute(sa.select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == pin.txn_id)).scalar_one()
     assert beat == longer.expires + 600_000 - timeout
 
 
 def _last_beat(client: MetastoreClient, pin: Pin) -> int:
     beat = sa.select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == pin.txn_id)
-    return int(client.database.read(lambda conn: conn.execute(beat).scalar_one()))
+    return int(client.database.read(lambda connection: connection.execute(beat).scalar_one()))
 
 
 def test_a_reaper_that_is_slow_does_not_shorten_a_pin_that_is_extended_meanwhile(
@@ -226,9 +226,9 @@ def test_a_pin_whose_commit_was_lost_and_repeated_is_there(
     """The connection breaks behind the COMMIT, and the same is asked for once more."""
     insert = client.pins._insert
 
-    def twice(conn: Any, *given: Any) -> None:
-        insert(conn, *given)
-        insert(conn, *given)
+    def twice(connection: Any, *given: Any) -> None:
+        insert(connection, *given)
+        insert(connection, *given)
 
     monkeypatch.setattr(client.pins, "_insert", twice)
     pin = client.pins.pin("p", ["default.t"], expires=HOUR)
@@ -244,11 +244,11 @@ def test_of_two_who_pin_under_one_name_the_slower_one_hears_of_the_other(
     insert = client.pins._insert
     others = []
 
-    def later(conn: Any, *given: Any) -> None:
+    def later(connection: Any, *given: Any) -> None:
         if others:
-            insert(conn, *given)
+            insert(connection, *given)
             return
-        others.append(conn)
+        others.append(connection)
 
         def first(_conn: Any, _cursor: Any, statement: str, *_more: Any) -> None:
             if statement.startswith("INSERT") and len(others) == 1:
@@ -256,8 +256,8 @@ def test_of_two_who_pin_under_one_name_the_slower_one_hears_of_the_other(
                 with MetastoreClient(client.database.url, client.settings, user="bob", host="host2") as bob:
                     bob.pins.pin("p", ["default.t"], expires=HOUR)
 
-        sa.event.listen(conn, "before_cursor_execute", first)
-        insert(conn, *given)
+        sa.event.listen(connection, "before_cursor_execute", first)
+        insert(connection, *given)
 
     monkeypatch.setattr(client.pins, "_insert", later)
     with pytest.raises(PinExistsError, match="somebody has pinned 'p' meanwhile"):
@@ -285,7 +285,7 @@ def test_what_a_pin_holds_is_not_forgotten_when_an_earlier_compaction_is_cleaned
     _clean(client, fs)
     held = client.pins.get("p").held_bytes
     assert held > 0
-    client.database.run(lambda conn: clean_again(conn, table_name("default.t"), None, 2, "ann"))
+    client.database.run(lambda connection: clean_again(connection, table_name("default.t"), None, 2, "ann"))
     _clean(client, fs)
     assert client.pins.get("p").held_bytes == held
     client.pins.unpin("p")
@@ -295,7 +295,7 @@ def test_what_a_pin_holds_is_not_forgotten_when_an_earlier_compaction_is_cleaned
 
 def _expire(client: MetastoreClient, pin: Pin) -> None:
     client.database.run(
-        lambda conn: conn.execute(
+        lambda connection: connection.execute(
             sa.update(HIVE_ACID_PIN).where(HIVE_ACID_PIN.c.HPN_ID == pin.id).values(HPN_EXPIRES=pin.created - 1)
         )
     )
@@ -322,8 +322,8 @@ def test_a_pin_ends_when_it_expires_or_holds_back_too_much_and_the_reason_is_kep
     }  # fmt: skip
     with pytest.raises(NoSuchPinError, match="'old' has ended: it expired on"):
         client.pins.get("old")
-    with client.database.reading() as conn:
-        states = {i: f.state for i, f in txn_facts(conn, [old.txn_id, small.txn_id, large.txn_id]).items()}
+    with client.database.reading() as connection:
+        states = {i: f.state for i, f in txn_facts(connection, [old.txn_id, small.txn_id, large.txn_id]).items()}
     assert [txn for txn, state in states.items() if state is TxnState.OPEN] == [large.txn_id]
     assert client.pins.forget(-1000) == 2
     assert [p.name for p in client.pins.show(ended=True)] == ["large"]

@@ -51,11 +51,11 @@ def test_what_ended_owners_have_left_is_found(client: MetastoreClient, make_tabl
     free = client.lock([LockComponent("default", "t", None, LockType.SHARED_READ, Operation.NO_TXN)]).lock_id
     client.compactions.enqueue("default.t")
     assert client.compactions.claim("host2-7") is not None
-    with client.database.transaction() as conn:
-        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == silent).values(TXN_LAST_HEARTBEAT=1))
-        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == ghost).values(TXN_STATE="c"))
-        conn.execute(sa.update(COMPACTION_QUEUE).values(CQ_TXN_ID=ghost))
-        conn.execute(sa.update(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_LOCK_EXT_ID == free).values(HL_LAST_HEARTBEAT=1))
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == silent).values(TXN_LAST_HEARTBEAT=1))
+        connection.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == ghost).values(TXN_STATE="c"))
+        connection.execute(sa.update(COMPACTION_QUEUE).values(CQ_TXN_ID=ghost))
+        connection.execute(sa.update(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_LOCK_EXT_ID == free).values(HL_LAST_HEARTBEAT=1))
     found = {f.check: f for f in examine_metastore(client, client.settings.milliseconds("hive.txn.timeout"))}
     assert set(found) == {Check.SILENT_TXN, Check.GHOST_LOCK, Check.SILENT_LOCK, Check.DEAD_COMPACTION}
     assert found[Check.SILENT_TXN].place == f"txn {silent}"
@@ -66,8 +66,8 @@ def test_what_ended_owners_have_left_is_found(client: MetastoreClient, make_tabl
 def set_count(client: MetastoreClient, rows: int, partition: str = "") -> None:
     """What the writers of ``default.t`` have counted."""
     table_id = client.catalog.get_table("default.t").id
-    with client.database.transaction() as conn:
-        count_rows(conn, table_id, {partition: RowChange(rows, replaced=True)}, [partition] if partition else ())
+    with client.database.transaction() as connection:
+        count_rows(connection, table_id, {partition: RowChange(rows, replaced=True)}, [partition] if partition else ())
 
 
 def local(uri: str) -> Path:

@@ -353,10 +353,10 @@ def test_a_metastore_without_the_table_of_places_knows_a_warehouse_by_its_tables
 ) -> None:
     world = World(client, "acid", tmp_path)
     (world.path / PLACE_MARKER).unlink()
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         from airflow_hive_acid.metastore.schema.places import HIVE_ACID_PLACE
 
-        HIVE_ACID_PLACE.drop(conn)
+        HIVE_ACID_PLACE.drop(connection)
     client.database.forget_features()
     Places(client, world.fs).require("w", world.location)
     world.take_away("mount point")

@@ -240,8 +240,10 @@ def test_partitions_come_from_memory_and_follow_the_log(reader: Reader) -> None:
     with reader.client.transaction({T: "insert"}, partitioned=[T]) as txn:
         txn.add_partitions(T, ["p=1", "p=3"])
         txn.before_commit(
-            lambda conn: (
-                reader.client.catalog.add_partitions_in(conn, TableName("db", "t"), ["p=3"], write_id=txn.write_ids[T])
+            lambda connection: (
+                reader.client.catalog.add_partitions_in(
+                    connection, TableName("db", "t"), ["p=3"], write_id=txn.write_ids[T]
+                )
                 and None
             )
         )

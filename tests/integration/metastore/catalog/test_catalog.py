@@ -460,11 +460,11 @@ def test_columns_that_hive_declared_not_null_are_known(catalog: Catalog, client:
     """Only those whose constraint Hive enforces (ENABLE); the other kinds say nothing about NULL."""
     columns = tuple(Column(name, "int") for name in "abcd")
     table = catalog.create_table(TableDefinition("default", "keyed", columns))
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         column_ids = sa.select(SDS.c.CD_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID).where(TBLS.c.TBL_ID == table.id)
-        place = {"PARENT_CD_ID": conn.execute(column_ids).scalar_one(), "PARENT_TBL_ID": table.id, "POSITION": 1}
+        place = {"PARENT_CD_ID": connection.execute(column_ids).scalar_one(), "PARENT_TBL_ID": table.id, "POSITION": 1}
         for index, (kind, enabled) in enumerate([(3, 4), (3, 1), (2, 4), (3, 7)]):
-            conn.execute(
+            connection.execute(
                 sa.insert(KEY_CONSTRAINTS).values(
                     **place, PARENT_INTEGER_IDX=index, CONSTRAINT_NAME=f"c{index}", CONSTRAINT_TYPE=kind,
                     ENABLE_VALIDATE_RELY=enabled,

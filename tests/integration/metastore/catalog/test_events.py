@@ -118,13 +118,13 @@ def test_partitions_of_a_commit_are_told_before_it(catalog_client: MetastoreClie
     client.catalog.create_table(PARTITIONED)
     with client.transaction({"d.t": "insert"}, partitioned=["d.t"]) as txn:
         txn.add_partitions("d.t", ["day=a"])
-        txn.before_commit(lambda conn: _add(client, conn, txn.write_ids["d.t"]))
+        txn.before_commit(lambda connection: _add(client, connection, txn.write_ids["d.t"]))
     assert [kind for kind, _, _ in events(client)][-3:] == ["ALLOC_WRITE_ID_EVENT", "ADD_PARTITION", "COMMIT_TXN"]
     assert json.loads(messages(client, "ADD_PARTITION")[0]["partitionListJson"][0])["10"] == {"i64": 1}
 
 
-def _add(client: MetastoreClient, conn: Any, write_id: int) -> None:
-    client.catalog.add_partitions_in(conn, TableName("d", "t"), ["day=a"], write_id=write_id)
+def _add(client: MetastoreClient, connection: Any, write_id: int) -> None:
+    client.catalog.add_partitions_in(connection, TableName("d", "t"), ["day=a"], write_id=write_id)
 
 
 def test_partitions_of_a_refused_commit_are_not_told(catalog_client: MetastoreClient) -> None:
@@ -142,7 +142,7 @@ def test_partitions_of_a_refused_commit_are_not_told(catalog_client: MetastoreCl
     first, second = (client.begin({"d.t": "update"}, partitioned=["d.t"]) for _ in range(2))
     for txn in (first, second):
         txn.add_partitions("d.t", ["day=b"])
-    second.before_commit(lambda conn: _add(client, conn, second.write_ids["d.t"]))
+    second.before_commit(lambda connection: _add(client, connection, second.write_ids["d.t"]))
     first.commit()
     with pytest.raises(WriteConflictError):
         second.commit()
@@ -157,15 +157,15 @@ def test_changes_are_told_with_what_was_and_what_is(catalog_client: MetastoreCli
     client.catalog.add_partitions("d.t", ["day=a", "day=b"])
     ids = [p.id for p in client.catalog.list_partitions("d.t")]
 
-    def change(conn: Any) -> None:
-        with log.altering_database(conn, "d"):
+    def change(connection: Any) -> None:
+        with log.altering_database(connection, "d"):
             pass
-        with log.altering_table(conn, table.id, write_id=3, truncated=True):
+        with log.altering_table(connection, table.id, write_id=3, truncated=True):
             pass
-        with log.altering_partitions(conn, table.id, ids[:1]):
+        with log.altering_partitions(connection, table.id, ids[:1]):
             pass
-        with log.altering_partitions(conn, table.id, ids):
-            conn.execute(sa.update(PARTITIONS).where(PARTITIONS.c.PART_ID == ids[1]).values(WRITE_ID=7))
+        with log.altering_partitions(connection, table.id, ids):
+            connection.execute(sa.update(PARTITIONS).where(PARTITIONS.c.PART_ID == ids[1]).values(WRITE_ID=7))
 
     client.database.run(log.finishing(change))
     kinds = ["ALTER_DATABASE", "ALTER_TABLE", "ALTER_PARTITION", "ALTER_PARTITIONS", "ALTER_PARTITIONS"]
@@ -199,11 +199,11 @@ def test_a_first_write_tells_that_statistics_are_no_longer_exact(catalog_client:
     altered, parts = messages(client, "ALTER_TABLE")[0], messages(client, "ALTER_PARTITIONS")[0]
     assert (altered["writeId"], parts["writeId"], altered["isTruncateOp"]) == (1, 1, "false")
     assert "COLUMN_STATS_ACCURATE" in altered["tableObjBeforeJson"]
-    with client.database.reading() as conn:
+    with client.database.reading() as connection:
         table = client.catalog.get_table("d.u")
         assert json.loads(altered["tableObjAfterJson"]) == json.loads(
-            table_text(read_table_objects(conn, [table.id])[table.id]))  # fmt: skip
-        found = read_partition_objects(conn, [p.id for p in client.catalog.list_partitions("d.t")])
+            table_text(read_table_objects(connection, [table.id])[table.id]))  # fmt: skip
+        found = read_partition_objects(connection, [p.id for p in client.catalog.list_partitions("d.t")])
         assert [json.loads(text) for text in parts["partitionListJson"]] == [
             json.loads(partition_text(p)) for p in found.values()]  # fmt: skip
     kinds = [kind for kind, _, _ in events(client)]
@@ -225,9 +225,11 @@ def test_a_commit_records_the_files_it_brings(catalog_client: MetastoreClient, s
                 txn.add_partitions("d.t", ["day=a"])
                 for write in brought:
                     txn.before_commit(partial(client.write_events.acid_written, txn_id=txn.txn_id, writes=[write]))
-        client.database.run(lambda conn: client.write_events.acid_written(conn, 9, [Write(key, 9, "", ())]))
+        client.database.run(lambda connection: client.write_events.acid_written(connection, 9, [Write(key, 9, "", ())]))
         with pytest.raises(NoSuchObjectError):
-            client.database.run(lambda conn: client.write_events.acid_written(conn, 9, [Write(key, 9, "day=z", ())]))
+            client.database.run(
+                lambda connection: client.write_events.acid_written(connection, 9, [Write(key, 9, "day=z", ())])
+            )
     rows = stored("TXN_WRITE_NOTIFICATION_LOG")
     one, two = (f"file:/wh/d.db/t/day=a/{delta}/bucket_0000{n}###{delta}" for n in range(2))
     assert [(r["WNL_ID"], r["WNL_TXNID"], r["WNL_PARTITION"], r["WNL_FILES"]) for r in rows] == [
@@ -299,10 +301,10 @@ def test_rows_that_hive_wrote_give_the_objects_hive_wrote(
     hive = next(m for m in reversed(messages(client, kind)) if m["table"] == table)
     name = client.catalog.get_table(f"default.{table}")
     partitions = client.catalog.list_partitions(f"default.{table}") if name.is_partitioned else []
-    with client.database.reading() as conn:
-        ours = table_text(read_table_objects(conn, [name.id])[name.id])
+    with client.database.reading() as connection:
+        ours = table_text(read_table_objects(connection, [name.id])[name.id])
         ours_of_parts = {p.name: partition_text(p) for p in read_partition_objects(
-            conn, [p.id for p in partitions]).values()}  # fmt: skip
+            connection, [p.id for p in partitions]).values()}  # fmt: skip
     assert plain(ours) == plain(hive.get("tableObjAfterJson") or hive["tableObjJson"])
     shown = {tuple(json.loads(text)["1"]["lst"][2:]): text for text in hive.get("partitionListJson", ())}
     for partition in partitions:

@@ -133,12 +133,12 @@ def test_an_open_waits_for_a_commit_and_gets_a_later_id(metastore_url: str, clie
     opened: list[int] = []
     with MetastoreClient(metastore_url) as other:
         thread = threading.Thread(target=lambda: opened.append(other.open_txn(type=TxnType.READ_ONLY)))
-        with client.database.transaction() as conn:
-            lock_open_txns(conn, exclusive=True)
+        with client.database.transaction() as connection:
+            lock_open_txns(connection, exclusive=True)
             thread.start()
             thread.join(0.5)
             assert opened == []
-            commit_id = conn.execute(sa.select(sa.func.max(schema.TXNS.c.TXN_ID))).scalar_one()
+            commit_id = connection.execute(sa.select(sa.func.max(schema.TXNS.c.TXN_ID))).scalar_one()
         thread.join(30)
     assert commit_id == first
     assert opened

@@ -65,9 +65,9 @@ def failing(times: int, error: Exception) -> Any:
     """An operation that fails a number of times and then answers how often it was tried."""
     tried = []
 
-    def operation(conn: Connection) -> int:
+    def operation(connection: Connection) -> int:
         tried.append(1)
-        conn.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=schema.NEXT_LOCK_ID.c.NL_NEXT + 1))
+        connection.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=schema.NEXT_LOCK_ID.c.NL_NEXT + 1))
         if len(tried) <= times:
             raise error
         return len(tried)
@@ -78,8 +78,8 @@ def failing(times: int, error: Exception) -> Any:
 def test_deadlocks_repeat_the_whole_operation(database: Database) -> None:
     assert database.run(failing(3, Deadlock())) == 4
     assert database.pauses == pytest.approx([0.2, 0.4, 0.6])  # type: ignore[attr-defined]
-    with database.reading() as conn:
-        assert conn.execute(sa.select(schema.NEXT_LOCK_ID)).scalar_one() == 2  # the failed tries left nothing
+    with database.reading() as connection:
+        assert connection.execute(sa.select(schema.NEXT_LOCK_ID)).scalar_one() == 2  # the failed tries left nothing
 
 
 def test_an_operation_is_given_up_after_ten_tries(database: Database) -> None:
@@ -108,10 +108,10 @@ def test_who_is_not_patient_hears_at_once_of_a_lost_connection(metastore_url: st
     """A server whose threads others wait for; and what its pool holds is tried before it is used."""
     pauses: list[float] = []
     database = Database(metastore_url, sleep=pauses.append, patient=False)
-    assert database.read(lambda conn: conn.execute(sa.select(sa.literal(1))).scalar()) == 1
+    assert database.read(lambda connection: connection.execute(sa.select(sa.literal(1))).scalar()) == 1
     tries = []
 
-    def lose(conn: Any) -> None:
+    def lose(connection: Any) -> None:
         tries.append(1)
         raise sa.exc.DBAPIError("x", None, ConnectionError("gone"), connection_invalidated=True)
 
@@ -129,7 +129,7 @@ def test_a_connection_lost_at_the_commit_of_an_open_is_an_unknown_outcome(
     tried: list[int] = []
     _lose_at_commit(database, monkeypatch, times=1)
     with pytest.raises(OutcomeUnknownError, match="whether the change happened is unknown"):
-        database.run(lambda conn: tried.append(1), Repeat.BEFORE_COMMIT)
+        database.run(lambda connection: tried.append(1), Repeat.BEFORE_COMMIT)
     assert tried == [1]
 
 
@@ -219,16 +219,16 @@ def test_a_server_that_drops_the_connection_is_connected_again(metastore_url: st
     with MetastoreClient(metastore_url) as client, MetastoreClient(metastore_url) as killer:
         client.database._sleep = lambda seconds: None
         client.open_txn()
-        with killer.database.transaction() as conn:
-            end_other_sessions(conn)
+        with killer.database.transaction() as connection:
+            end_other_sessions(connection)
         assert client.open_txn() == 2
 
 
-def end_other_sessions(conn: sa.Connection) -> None:
+def end_other_sessions(connection: sa.Connection) -> None:
     """As an administrator would end them."""
-    if conn.dialect.name == "postgresql":
+    if connection.dialect.name == "postgresql":
         activity = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"))
-        conn.execute(
+        connection.execute(
             sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(
                 activity.c.datname == sa.func.current_database(), activity.c.pid != sa.func.pg_backend_pid()
             )
@@ -238,14 +238,14 @@ def end_other_sessions(conn: sa.Connection) -> None:
     others = sa.select(sessions.c.ID).where(
         sessions.c.DB == sa.func.database(), sessions.c.ID != sa.func.connection_id()
     )
-    for session in conn.execute(others).scalars().all():
-        conn.exec_driver_sql(f"KILL {session}")
+    for session in connection.execute(others).scalars().all():
+        connection.exec_driver_sql(f"KILL {session}")
 
 
 def test_batches_answer_each_statement(database: Database) -> None:
-    with database.transaction() as conn:
+    with database.transaction() as connection:
         first, second, third = execute_batch(
-            conn,
+            connection,
             [
                 Step(sa.select(schema.TXNS.c.TXN_ID)),
                 Step(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=sa.bindparam("next")), {"next": 5}),
@@ -259,35 +259,35 @@ def test_a_batch_that_fails_leaves_nothing(database: Database) -> None:
     steps = [Step(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=9)), Step(sa.insert(schema.CTLGS).values(CTLG_ID=1))]
     for batch in (execute_batch, finish_batch):
         with pytest.raises(MetastoreUnavailableError):
-            database.run(lambda conn, batch=batch: batch(conn, steps))
-    with database.reading() as conn:
-        assert conn.execute(sa.select(schema.NEXT_LOCK_ID)).scalar_one() == 1
+            database.run(lambda connection, batch=batch: batch(connection, steps))
+    with database.reading() as connection:
+        assert connection.execute(sa.select(schema.NEXT_LOCK_ID)).scalar_one() == 1
 
 
 def test_the_clock_is_the_databases_and_moves_within_a_transaction(database: Database) -> None:
-    with database.transaction() as conn:
-        first = now_ms(conn)
-        while now_ms(conn) == first:
+    with database.transaction() as connection:
+        first = now_ms(connection)
+        while now_ms(connection) == first:
             pass
         statement = sa.select(statement_ms(), clock_ms() - statement_ms())
-        now, difference = conn.execute(statement, statement_time(conn)).one()
+        now, difference = connection.execute(statement, statement_time(connection)).one()
     assert 1_700_000_000_000 < first < now
     assert 0 <= difference < 1000
 
 
 def test_a_view_of_the_database_does_not_move(client: MetastoreClient, other_client: MetastoreClient) -> None:
     count = sa.select(sa.func.count()).select_from(schema.TXNS)
-    with client.database.reading() as conn:
-        assert conn.execute(count).scalar_one() == 1
+    with client.database.reading() as connection:
+        assert connection.execute(count).scalar_one() == 1
         other_client.open_txn()
-        assert conn.execute(count).scalar_one() == 1
+        assert connection.execute(count).scalar_one() == 1
 
 
 def test_reading_changes_nothing(client: MetastoreClient, backend: str) -> None:
     if backend == "postgresql":
-        with pytest.raises(MetastoreUnavailableError, match="is read-only"), client.database.reading() as conn:
-            conn.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=9))
-    assert client.database.read(lambda conn: conn.execute(sa.select(schema.NEXT_LOCK_ID)).scalar_one()) == 1
+        with pytest.raises(MetastoreUnavailableError, match="is read-only"), client.database.reading() as connection:
+            connection.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=9))
+    assert client.database.read(lambda connection: connection.execute(sa.select(schema.NEXT_LOCK_ID)).scalar_one()) == 1
 
 
 def test_a_kept_connection_survives_an_error_and_is_replaced_after_a_loss(
@@ -298,7 +298,7 @@ def test_a_kept_connection_survives_an_error_and_is_replaced_after_a_loss(
         return
 
     def process() -> int:
-        return client.database.run(lambda conn: int(conn.execute(_PROCESS).scalar_one()), hot=True)
+        return client.database.run(lambda connection: int(connection.execute(_PROCESS).scalar_one()), hot=True)
 
     first = process()
     with pytest.raises(NoSuchTxnError):
@@ -306,8 +306,8 @@ def test_a_kept_connection_survives_an_error_and_is_replaced_after_a_loss(
     with pytest.raises(NoSuchTxnError):
         client.commit_txn(999)
     assert process() == first
-    with client.database.transaction() as conn:
-        conn.execute(sa.select(sa.func.pg_terminate_backend(first)))
+    with client.database.transaction() as connection:
+        connection.execute(sa.select(sa.func.pg_terminate_backend(first)))
     txn_id = client.open_txn()
     assert process() != first
     client.commit_txn(txn_id)
@@ -323,11 +323,11 @@ def _is_locked(database: Database) -> bool:
         return False
 
 
-def _fail(conn: Connection) -> None:
+def _fail(connection: Connection) -> None:
     raise ZeroDivisionError
 
 
-def _stop(conn: Connection) -> None:
+def _stop(connection: Connection) -> None:
     raise KeyboardInterrupt
 
 
@@ -354,9 +354,9 @@ def test_an_operation_inside_another_one_has_a_connection_of_its_own(metastore_u
     with MetastoreClient(metastore_url) as client:
         database = client.database
 
-        def operation(conn: Connection) -> bool:
+        def operation(connection: Connection) -> bool:
             return database.read(
-                lambda inner: inner.connection.dbapi_connection is not conn.connection.dbapi_connection
+                lambda inner: inner.connection.dbapi_connection is not connection.connection.dbapi_connection
             )
 
         assert [database.read(operation) for _ in range(3)] == [True] * 3
@@ -408,10 +408,10 @@ def test_a_read_only_metastore_is_named_with_the_remedy(metastore_url: str, back
             path.chmod(stat.S_IRUSR)
             url = metastore_url
         else:  # root may write anything, so the file system has to refuse
-            with MetastoreClient(metastore_url) as client, client.database.transaction() as conn:
-                conn.exec_driver_sql("PRAGMA query_only=ON")
+            with MetastoreClient(metastore_url) as client, client.database.transaction() as connection:
+                connection.exec_driver_sql("PRAGMA query_only=ON")
                 with pytest.raises(sa.exc.OperationalError, match="readonly"):
-                    conn.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=9))
+                    connection.execute(sa.update(schema.NEXT_LOCK_ID).values(NL_NEXT=9))
             return
     elif backend == "postgresql":
         option = {"options": "-c default_transaction_read_only=on"}
@@ -434,15 +434,15 @@ def test_a_user_without_rights_is_told_so(metastore_url: str, client: MetastoreC
         "mariadb": ("CREATE USER nobody_special@localhost", "DROP USER nobody_special@localhost", "Access denied"),
         "mysql": ("CREATE USER nobody_special@localhost", "DROP USER nobody_special@localhost", "Access denied"),
     }[backend]
-    with client.database.transaction() as conn:
-        conn.execute(sa.DDL(create))
+    with client.database.transaction() as connection:
+        connection.execute(sa.DDL(create))
     try:
         url = sa.make_url(metastore_url).set(username="nobody_special")
         with MetastoreClient(url) as other, pytest.raises(MetastoreUnavailableError, match=f"refuses.*{told}"):
             other.open_txn()
     finally:
-        with client.database.transaction() as conn:
-            conn.execute(sa.DDL(drop))
+        with client.database.transaction() as connection:
+            connection.execute(sa.DDL(drop))
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

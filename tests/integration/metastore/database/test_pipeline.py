@@ -41,7 +41,7 @@ def database(metastore_url: str) -> Iterator[Database]:
 
 
 def value(database: Database) -> int:
-    return database.read(lambda conn: int(conn.execute(READ).scalar_one()))
+    return database.read(lambda connection: int(connection.execute(READ).scalar_one()))
 
 
 def test_the_text_for_the_server_numbers_each_parameter_once() -> None:
@@ -52,8 +52,8 @@ def test_the_text_for_the_server_numbers_each_parameter_once() -> None:
 
 
 def test_a_statement_sees_what_the_one_before_it_did(database: Database) -> None:
-    def operation(conn: Any) -> list[Any]:
-        return execute_batch(conn, [Step(SET, {"next": 5}), Step(READ), Step(SET, {"next": 6}), Step(READ)])
+    def operation(connection: Any) -> list[Any]:
+        return execute_batch(connection, [Step(SET, {"next": 5}), Step(READ), Step(SET, {"next": 6}), Step(READ)])
 
     results = database.run(operation)
     assert [r.rows for r in results] == [[], [(5,)], [], [(6,)]]
@@ -62,32 +62,32 @@ def test_a_statement_sees_what_the_one_before_it_did(database: Database) -> None
 
 @pytest.mark.parametrize("text", ["", "it's", '"quoted"', "100 %", "%(x)s", "$1", "ü €", "a\\b", "x" * 255])
 def test_any_text_arrives_as_it_is(database: Database, text: str) -> None:
-    def operation(conn: Any) -> Any:
-        return execute_batch(conn, [Step(COMMENT, {"comment": text}), Step(READ_COMMENT)])[1].rows
+    def operation(connection: Any) -> Any:
+        return execute_batch(connection, [Step(COMMENT, {"comment": text}), Step(READ_COMMENT)])[1].rows
 
     assert database.run(operation) == [(text,)]
 
 
 def test_null_arrives_as_null(database: Database) -> None:
-    def operation(conn: Any) -> Any:
-        return execute_batch(conn, [Step(COMMENT, {"comment": None}), Step(READ_COMMENT)])[1].rows
+    def operation(connection: Any) -> Any:
+        return execute_batch(connection, [Step(COMMENT, {"comment": None}), Step(READ_COMMENT)])[1].rows
 
     assert database.run(operation) == [(None,)]
 
 
 def test_the_last_batch_commits(database: Database) -> None:
-    def operation(conn: Any) -> None:
-        finish_batch(conn, [Step(SET, {"next": 9})])
+    def operation(connection: Any) -> None:
+        finish_batch(connection, [Step(SET, {"next": 9})])
 
     database.run(operation)
     assert value(database) == 9
 
 
 def test_writes_together_are_all_done(database: Database) -> None:
-    def operation(conn: Any) -> int:
-        steps = together(conn, [Step(SET, {"next": 7}), Step(COMMENT, {"comment": "both"})])
-        execute_batch(conn, steps)
-        assert execute_batch(conn, [Step(READ), Step(READ_COMMENT)])[1].rows == [("both",)]
+    def operation(connection: Any) -> int:
+        steps = together(connection, [Step(SET, {"next": 7}), Step(COMMENT, {"comment": "both"})])
+        execute_batch(connection, steps)
+        assert execute_batch(connection, [Step(READ), Step(READ_COMMENT)])[1].rows == [("both",)]
         return len(steps)
 
     assert database.run(operation) == (1 if database.dialect == "postgresql" else 2)
@@ -95,8 +95,8 @@ def test_writes_together_are_all_done(database: Database) -> None:
 
 
 def test_writes_that_differ_in_a_parameter_stay_apart(database: Database) -> None:
-    with database.transaction() as conn:
-        assert len(together(conn, [Step(SET, {"next": 7}), Step(SET, {"next": 8})])) == 2
+    with database.transaction() as connection:
+        assert len(together(connection, [Step(SET, {"next": 7}), Step(SET, {"next": 8})])) == 2
 
 
 def test_after_an_error_the_connection_is_as_good_as_before(database: Database, backend: str) -> None:
@@ -105,8 +105,12 @@ def test_after_an_error_the_connection_is_as_good_as_before(database: Database, 
     new = sa.select(NEXT_LOCK.c.NL_NEXT + sa.bindparam("more", type_=sa.BigInteger))
     for _ in range(3):
         with pytest.raises(MetastoreUnavailableError, match=r"(?i)unique|duplicate"):
-            database.run(lambda conn: execute_batch(conn, [Step(new, {"more": 1}), Step(duplicate, {"id": 1})]))
-        assert database.run(lambda conn: execute_batch(conn, [Step(new, {"more": 1}), Step(READ)]))[0].rows == [(2,)]
+            database.run(
+                lambda connection: execute_batch(connection, [Step(new, {"more": 1}), Step(duplicate, {"id": 1})])
+            )
+        assert database.run(lambda connection: execute_batch(connection, [Step(new, {"more": 1}), Step(READ)]))[
+            0
+        ].rows == [(2,)]
 
 
 def test_a_value_the_server_cannot_take_is_refused(
@@ -114,8 +118,8 @@ def test_a_value_the_server_cannot_take_is_refused(
 ) -> None:
     before = rows.counts()
     if backend == "postgresql":
-        with pytest.raises(ValueError, match="NUL"), client.database.transaction() as conn:
-            execute_batch(conn, [Step(COMMENT, {"comment": "a\0b"})])
+        with pytest.raises(ValueError, match="NUL"), client.database.transaction() as connection:
+            execute_batch(connection, [Step(COMMENT, {"comment": "a\0b"})])
     with pytest.raises(InvalidArgumentsError):
         client.begin({"db.t\0": "insert"})
     assert rows.counts() == before
@@ -124,17 +128,17 @@ def test_a_value_the_server_cannot_take_is_refused(
 def test_a_rollback_does_not_take_prepared_statements_away(database: Database) -> None:
     """psycopg would deallocate all of them if it had prepared any of its own."""
     for number in range(20):
-        database.run(lambda conn: execute_batch(conn, [Step(READ), Step(READ_COMMENT)]))
-        database.run(lambda conn: conn.execute(READ).all())
+        database.run(lambda connection: execute_batch(connection, [Step(READ), Step(READ_COMMENT)]))
+        database.run(lambda connection: connection.execute(READ).all())
         with pytest.raises(ZeroDivisionError):
-            database.run(lambda conn, number=number: conn.execute(READ).scalar_one() / (number - number))  # type: ignore[misc]
+            database.run(lambda connection, number=number: connection.execute(READ).scalar_one() / (number - number))  # type: ignore[misc]
 
 
 def test_a_batch_in_a_read_only_view_does_not_move(client: MetastoreClient, other_client: MetastoreClient) -> None:
-    with client.database.reading() as conn:
-        first = execute_batch(conn, [Step(READ), Step(sa.select(sa.func.count()).select_from(schema.TXNS))])
+    with client.database.reading() as connection:
+        first = execute_batch(connection, [Step(READ), Step(sa.select(sa.func.count()).select_from(schema.TXNS))])
         other_client.open_txn()
-        again = execute_batch(conn, [Step(READ), Step(sa.select(sa.func.count()).select_from(schema.TXNS))])
+        again = execute_batch(connection, [Step(READ), Step(sa.select(sa.func.count()).select_from(schema.TXNS))])
         assert [r.rows for r in first] == [r.rows for r in again]
 
 
@@ -155,12 +159,12 @@ def test_a_server_that_dies_while_a_batch_waits_is_told_as_a_lost_connection(
     def work() -> None:
         with MetastoreClient(metastore_url) as other:
             other.database._sleep = lambda seconds: None
-            other.database.run(lambda conn: execute_batch(conn, [Step(SET, {"next": 77}), Step(READ)]))
+            other.database.run(lambda connection: execute_batch(connection, [Step(SET, {"next": 77}), Step(READ)]))
             done.append(1)
 
     thread = threading.Thread(target=work)
-    with client.database.transaction() as conn:
-        conn.execute(SET, {"next": 5})
+    with client.database.transaction() as connection:
+        connection.execute(SET, {"next": 5})
         thread.start()
         pid = _waiting(client, None)
         client.database.run(lambda c: c.execute(sa.select(sa.func.pg_terminate_backend(pid))).all())
@@ -173,7 +177,7 @@ def test_a_server_that_dies_while_a_batch_waits_is_told_as_a_lost_connection(
 
 def _waiting(client: MetastoreClient, not_this: int | None) -> int:
     for _ in range(500):
-        pids = client.database.read(lambda conn: list(conn.execute(_WAITING).scalars()))
+        pids = client.database.read(lambda connection: list(connection.execute(_WAITING).scalars()))
         for pid in pids:
             if pid != not_this:
                 return int(pid)
@@ -189,15 +193,15 @@ def test_other_threads_run_while_a_batch_waits(metastore_url: str, client: Metas
         holding, let_go = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with other.database.transaction() as conn:
-                conn.execute(SET, {"next": 5})
+            with other.database.transaction() as connection:
+                connection.execute(SET, {"next": 5})
                 holding.set()
                 let_go.wait(0.5)
 
         thread = threading.Thread(target=hold)
         thread.start()
         assert holding.wait(10)
-        client.database.run(lambda conn: execute_batch(conn, [Step(SET, {"next": 6}), Step(READ)]))
+        client.database.run(lambda connection: execute_batch(connection, [Step(SET, {"next": 6}), Step(READ)]))
         thread.join(10)
     assert value(client.database) == 6
 
@@ -274,8 +278,8 @@ def test_plans_made_on_an_empty_metastore_do_not_read_whole_tables_later(
         client.allocate_write_ids("db.t", txn_id)
         client.commit_txn(txn_id)
 
-    def plans(conn: Any) -> list[tuple[str, str]]:
-        cursor = conn.connection.driver_connection.cursor()
+    def plans(connection: Any) -> list[tuple[str, str]]:
+        cursor = connection.connection.driver_connection.cursor()
         prepared = cursor.execute("SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements")
         found = []
         for name, text, parameters in prepared.fetchall():
@@ -351,9 +355,9 @@ def test_of_two_exclusive_requests_at_the_same_moment_one_waits(
             answers.append(other.lock([lock_on("db.t", LockType.EXCLUSIVE)], txn_id=second).state)
 
     thread = threading.Thread(target=ask)
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         request = LockRequest((lock_on("db.t", LockType.EXCLUSIVE),), "me", "here", first)
-        assert manager.enqueue(conn, request, finish=False).state is LockState.ACQUIRED
+        assert manager.enqueue(connection, request, finish=False).state is LockState.ACQUIRED
         thread.start()
         _waiting(client, None)
     thread.join(30)
@@ -362,6 +366,6 @@ def test_of_two_exclusive_requests_at_the_same_moment_one_waits(
 
 def test_the_clock_in_a_batch_moves(database: Database) -> None:
     statement = sa.select(clock_ms())
-    with database.transaction() as conn:
-        first, second = execute_batch(conn, [Step(statement), Step(statement)])
+    with database.transaction() as connection:
+        first, second = execute_batch(connection, [Step(statement), Step(statement)])
     assert first.rows[0][0] <= second.rows[0][0]

@@ -36,8 +36,8 @@ def ann(request: pytest.FixtureRequest, metastore_url: str, warehouse: str) -> I
 
 def end(client: MetastoreClient) -> None:
     """Every lease ends."""
-    with client.database.transaction() as conn:
-        conn.execute(sa.update(HIVE_LEASE).values(END_UTC=now_ms(conn) - 1))
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(HIVE_LEASE).values(END_UTC=now_ms(connection) - 1))
 
 
 class Files:

@@ -35,15 +35,15 @@ def dead(metastore_url: str) -> Iterator[Transaction]:
         lease = client.leases.grab_lease("db.t", 60)
         txn = client.begin({"db.t": "update"}, lease=lease)
         client.heartbeats.remove(txn.txn_id)
-        with client.database.transaction() as conn:
-            conn.execute(sa.update(HIVE_LEASE).values(END_UTC=1))
+        with client.database.transaction() as connection:
+            connection.execute(sa.update(HIVE_LEASE).values(END_UTC=1))
         yield txn
 
 
 def fall_silent(client: MetastoreClient, txn_id: int) -> None:
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         beat = TXNS.c.TXN_LAST_HEARTBEAT
-        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == txn_id).values(TXN_LAST_HEARTBEAT=beat - LONG))
+        connection.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == txn_id).values(TXN_LAST_HEARTBEAT=beat - LONG))
 
 
 @pytest.mark.rule("R4")

@@ -61,16 +61,16 @@ def writes(client: MetastoreClient, place: str = "db.t", kind: LockType = SW) ->
 
 
 def end(client: MetastoreClient, lease: Lease) -> None:
-    with client.database.transaction() as conn:
-        now = now_ms(conn)
-        conn.execute(sa.update(HIVE_LEASE).where(HIVE_LEASE.c.LEASE_ID == lease.lease_id).values(END_UTC=now - 1))
+    with client.database.transaction() as connection:
+        now = now_ms(connection)
+        connection.execute(sa.update(HIVE_LEASE).where(HIVE_LEASE.c.LEASE_ID == lease.lease_id).values(END_UTC=now - 1))
 
 
 def end_in(client: MetastoreClient, lease: Lease, ms: int) -> None:
     """Let a lease end soon, whatever the machine was busy with before."""
-    with client.database.transaction() as conn:
-        soon = now_ms(conn) + ms
-        conn.execute(sa.update(HIVE_LEASE).where(HIVE_LEASE.c.LEASE_ID == lease.lease_id).values(END_UTC=soon))
+    with client.database.transaction() as connection:
+        soon = now_ms(connection) + ms
+        connection.execute(sa.update(HIVE_LEASE).where(HIVE_LEASE.c.LEASE_ID == lease.lease_id).values(END_UTC=soon))
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -119,10 +119,10 @@ def test_all_shared_leases_of_an_object_are_one_lock_that_the_last_of_them_remov
 def test_hives_reaper_does_not_remove_the_lock_of_a_live_lease(ann: MetastoreClient, hive: MetastoreClient) -> None:
     """It removes locks whose last heartbeat is older than the time-out; a lease's is in the future."""
     lease = ann.leases.grab_lease("db.t", 3600)
-    with hive.database.transaction() as conn:  # an hour less a second passes
+    with hive.database.transaction() as connection:  # an hour less a second passes
         from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
 
-        conn.execute(sa.update(HIVE_LOCKS).values(HL_LAST_HEARTBEAT=HIVE_LOCKS.c.HL_LAST_HEARTBEAT - 3_599_000))
+        connection.execute(sa.update(HIVE_LOCKS).values(HL_LAST_HEARTBEAT=HIVE_LOCKS.c.HL_LAST_HEARTBEAT - 3_599_000))
     assert hive.housekeeping.perform_time_outs().locks == 0
     assert ann.leases.confirm_lease(lease)
 
@@ -337,8 +337,8 @@ def test_a_commit_that_waits_for_the_global_lock_until_its_lease_has_ended_is_re
             failed.append(error)
 
     thread = threading.Thread(target=commit)
-    with holder.database.transaction() as conn:
-        lock_open_txns(conn, exclusive=False)
+    with holder.database.transaction() as connection:
+        lock_open_txns(connection, exclusive=False)
         thread.start()
         time.sleep(1.7)
     thread.join(60)
@@ -357,19 +357,19 @@ def test_a_thief_waits_for_a_commit_that_has_found_the_lease_live(
     order: list[str] = []
     found_live, thief_at_it = threading.Event(), threading.Event()
 
-    def slow(conn: Any) -> None:
+    def slow(connection: Any) -> None:
         found_live.set()
         thief_at_it.wait(30)
         time.sleep(1.7)  # the lease ends meanwhile
         order.append("committed")
 
-    txn.check_lease_at_commit(lambda conn: None)
+    txn.check_lease_at_commit(lambda connection: None)
     txn._leases.append(slow)
 
-    def fenced_first(conn: Any) -> None:
+    def fenced_first(connection: Any) -> None:
         from airflow_hive_acid.metastore.leases.holders import fence
 
-        fence(conn, lease)
+        fence(connection, lease)
 
     txn._leases.insert(0, fenced_first)
     txn._lease = None  # without the second look, which would refuse it: here only the order counts

@@ -51,10 +51,10 @@ def somebody(url: str, user: str, mirrored: str = "auto", **settings: str) -> Me
 
 def end(rows: Any, lease: Lease, by_ms: int = 10) -> None:
     """Let a lease have ended, without waiting for it."""
-    with rows._client.database.transaction() as conn:
+    with rows._client.database.transaction() as connection:
         from airflow_hive_acid.metastore.database.clock import now_ms
 
-        now = now_ms(conn)
+        now = now_ms(connection)
     rows.update("HIVE_LEASE", {"END_UTC": now - by_ms}, LEASE_ID=lease.lease_id)
 
 
@@ -169,10 +169,10 @@ def test_a_lease_cannot_last_longer_than_the_setting_says(metastore_url: str, mi
         with pytest.raises(ExceedsMaxLeaseTimeError, match="101; the longest a lease may last is 100 s"):
             ann.leases.grab_lease("db.t", 101)
         lease = ann.leases.grab_lease("db.t", 50)
-        with ann.database.transaction() as conn:  # it began 60 s ago
+        with ann.database.transaction() as connection:  # it began 60 s ago
             from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
 
-            conn.execute(HIVE_LEASE.update().values(START_UTC=HIVE_LEASE.c.START_UTC - 60_000))
+            connection.execute(HIVE_LEASE.update().values(START_UTC=HIVE_LEASE.c.START_UTC - 60_000))
         with pytest.raises(ExceedsMaxLeaseTimeError, match=r"it would last longer than 100 s.*Drop it and grab a new"):
             ann.leases.extend_lease(lease)
         assert ann.leases.extend_lease(lease, lease_duration_sec=30).lease_id == lease.lease_id
@@ -300,7 +300,7 @@ def test_a_place_in_the_queue_that_nobody_keeps_does_not_count(
     lease = ann.leases.grab_lease("db.t", 60)
     wanted = (LeaseObject("db", "t"),)
     request = Request(wanted, 1000, "dead", "h", "0" * 64, mirrored=ann.leases.mirrors())
-    answer = ann.database.run(lambda conn: grab(conn, request, queue=True))
+    answer = ann.database.run(lambda connection: grab(connection, request, queue=True))
     assert isinstance(answer, Blocked)
     ann.leases.drop_lease(lease)
     with pytest.raises(LeaseAlreadyExistsError, match=r"dead waits for db\.t"):
@@ -419,13 +419,13 @@ def test_ten_thousand_guesses_open_nothing(client: MetastoreClient, rows: Any) -
                 verb(thief)
     opened = 0
 
-    def guess_all(conn: Any) -> None:
+    def guess_all(connection: Any) -> None:
         nonlocal opened
-        now = now_ms(conn)
+        now = now_ms(connection)
         for number in range(10_000):
             thief = replace(lease, lease_id=number % 100, secret=new_secret())
             with contextlib.suppress(LeaseEndedError):
-                check_held(thief, lease_rows(execute_batch(conn, [held_step(thief)])), now)
+                check_held(thief, lease_rows(execute_batch(connection, [held_step(thief)])), now)
                 opened += 1
 
     client.database.read(guess_all)

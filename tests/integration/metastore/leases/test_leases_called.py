@@ -67,7 +67,7 @@ def until(condition: Callable[[], Any]) -> None:
 def listening(client: MetastoreClient) -> list[Any]:
     """Channels that the connection of the client's verbs listens to."""
     channels = sa.select(sa.func.pg_listening_channels())
-    return client.database.run(lambda conn: list(conn.execute(channels)), hot=True)
+    return client.database.run(lambda connection: list(connection.execute(channels)), hot=True)
 
 
 def test_a_waiter_is_called_on_the_connection_that_stands_in_line(
@@ -83,11 +83,11 @@ def test_a_waiter_is_called_on_the_connection_that_stands_in_line(
     bob = Waiting(other)
     until(lambda: rows.count("HIVE_ACID_LEASE_QUEUE"))
     counted = sa.select(sa.func.count()).where(_OTHERS)
-    before = client.database.run(lambda conn: conn.execute(counted).scalar_one(), hot=True)
+    before = client.database.run(lambda connection: connection.execute(counted).scalar_one(), hot=True)
     client.leases.drop_lease(held)
     granted = bob.granted()
     assert granted.lease_id > held.lease_id
-    assert client.database.run(lambda conn: conn.execute(counted).scalar_one(), hot=True) == before
+    assert client.database.run(lambda connection: connection.execute(counted).scalar_one(), hot=True) == before
     assert listening(other) == []
 
 
@@ -107,8 +107,8 @@ def test_who_loses_the_connection_stands_in_line_anew(
     bob = Waiting(other)
     until(lambda: rows.count("HIVE_ACID_LEASE_QUEUE"))
     first = rows.select("HIVE_ACID_LEASE_QUEUE", "HLQ_TICKET")
-    with client.database.transaction() as conn:
-        conn.execute(sa.select(sa.func.pg_terminate_backend(_ACTIVITY.c.pid)).where(_OTHERS))
+    with client.database.transaction() as connection:
+        connection.execute(sa.select(sa.func.pg_terminate_backend(_ACTIVITY.c.pid)).where(_OTHERS))
     until(lambda: rows.select("HIVE_ACID_LEASE_QUEUE", "HLQ_TICKET") not in ([], first))
     client.leases.drop_lease(held)
     assert bob.granted().lease_id > held.lease_id
@@ -119,14 +119,14 @@ def test_no_call_is_lost_whoever_reads_it(client: MetastoreClient, other: Metast
     with other.database.pinned() as pin:
         assert pin is not None
         waiter = LeaseWaiter(pin)
-        other.database.run(lambda conn: finish_batch(conn, listen_steps(5)), hot=True)
+        other.database.run(lambda connection: finish_batch(connection, listen_steps(5)), hot=True)
         for ticket, called in ((5, True), (5, True), (21, False)):  # 21 is called on the channel of 5
-            with client.database.transaction() as conn:
-                (call,) = wake_steps(conn, [ticket])
-                conn.execute(call.statement, dict(call.parameters))
+            with client.database.transaction() as connection:
+                (call,) = wake_steps(connection, [ticket])
+                connection.execute(call.statement, dict(call.parameters))
             heard = str(ticket)
             until(lambda heard=heard: listening(other) and heard in waiter._called)  # type: ignore[misc]
             assert waiter.nap(0, 5) is called
         waiter.stop()
-        other.database.run(lambda conn: finish_batch(conn, unlisten_steps()), hot=True)
+        other.database.run(lambda connection: finish_batch(connection, unlisten_steps()), hot=True)
     assert listening(other) == []

@@ -41,7 +41,9 @@ def write(client: MetastoreClient, times: int, table: str = "w.t") -> None:
 
 def require(client: MetastoreClient, first: int, table: str = "w.t") -> None:
     database = client.database
-    database.read(lambda conn: require_partitions_kept(conn, database.features(conn), table_name(table), first))
+    database.read(
+        lambda connection: require_partitions_kept(connection, database.features(connection), table_name(table), first)
+    )
 
 
 def refused(client: MetastoreClient, first: int, why: str, table: str = "w.t") -> None:
@@ -93,5 +95,5 @@ def test_an_event_that_cannot_be_read_may_have_been_a_rename(catalog: CatalogDdl
     catalog.alter_partition("w.t", ("a",), PartitionAlteration(properties={"owner": "books"}))
     log = NOTIFICATION_LOG.c
     broken = sa.update(NOTIFICATION_LOG).where(log.EVENT_TYPE == "ALTER_PARTITION").values(MESSAGE="{}")
-    client.database.run(lambda conn: conn.execute(broken))
+    client.database.run(lambda connection: connection.execute(broken))
     refused(client, 4, "renamed or moved")

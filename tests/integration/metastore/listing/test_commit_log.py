@@ -55,9 +55,9 @@ def told(page: CommitPage) -> list[tuple[Any, ...]]:
 
 
 def delete(client: MetastoreClient, *statements: Any) -> None:
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         for statement in statements:
-            conn.execute(statement)
+            connection.execute(statement)
 
 
 def test_commits_are_told_with_tables_partitions_and_operations(tables: MetastoreClient) -> None:

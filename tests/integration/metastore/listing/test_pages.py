@@ -32,7 +32,7 @@ def every(client: MetastoreClient, page: Callable[[Any, Slice], pages.Page[Any]]
     after = None
     while True:
         part = Slice(limit, after)
-        one = client.database.read(lambda conn, part=part: page(conn, part))  # type: ignore[misc]
+        one = client.database.read(lambda connection, part=part: page(connection, part))  # type: ignore[misc]
         assert (one.total is None) == (after is not None)
         found += one.items
         after = one.after
@@ -42,7 +42,7 @@ def every(client: MetastoreClient, page: Callable[[Any, Slice], pages.Page[Any]]
 
 def txns(client: MetastoreClient, newest_first: bool = False, **wanted: Any) -> list[int]:
     asked = pages.TxnsWanted(**wanted)
-    found = every(client, lambda conn, part: pages.txns_page(conn, asked, part, newest_first=newest_first))
+    found = every(client, lambda connection, part: pages.txns_page(connection, asked, part, newest_first=newest_first))
     return [txn.txn_id for txn in found]
 
 
@@ -58,10 +58,12 @@ def test_every_txn_is_on_one_page(client: MetastoreClient) -> None:
 def test_rows_that_come_and_go_shift_nothing(client: MetastoreClient) -> None:
     """The first page is read, its first txn ends, one is opened: the second page begins where the first ended."""
     ids = client.open_txns(4)
-    first = client.database.read(lambda conn: pages.txns_page(conn, pages.TxnsWanted(), Slice(2)))
+    first = client.database.read(lambda connection: pages.txns_page(connection, pages.TxnsWanted(), Slice(2)))
     client.commit_txn(ids[0])
     new = client.open_txn()
-    second = client.database.read(lambda conn: pages.txns_page(conn, pages.TxnsWanted(), Slice(9, first.after)))
+    second = client.database.read(
+        lambda connection: pages.txns_page(connection, pages.TxnsWanted(), Slice(9, first.after))
+    )
     assert [txn.txn_id for txn in (*first.items, *second.items)] == [*ids, new]
     assert (first.total, second.total, second.after) == (4, None, None)
 
@@ -86,7 +88,7 @@ def test_locks_by_every_filter(client: MetastoreClient, lock_on: Any) -> None:
 
     def locks(**wanted: Any) -> list[tuple[int, int]]:
         asked = pages.LocksWanted(**wanted)
-        found = every(client, lambda conn, part: pages.locks_page(conn, asked, part), limit=1)
+        found = every(client, lambda connection, part: pages.locks_page(connection, asked, part), limit=1)
         return [(lock.lock_id, lock.internal_id) for lock in found]
 
     one, two, three = (held.lock_id, 1), (held.lock_id, 2), (waits.lock_id, 1)
@@ -121,7 +123,7 @@ def test_queue_and_history_are_one_list(client: MetastoreClient) -> None:
 
     def compactions(limit: int = 2, **wanted: Any) -> list[tuple[str, bool]]:
         asked = pages.CompactionsWanted(**wanted)
-        found = every(client, lambda conn, part: pages.compactions_page(conn, asked, part), limit)
+        found = every(client, lambda connection, part: pages.compactions_page(connection, asked, part), limit)
         return [(one.resource.table, one.queued) for one in found]
 
     everything = [("minor", True), ("t4", True), ("t3", True), ("t2", False), ("t1", False), ("t0", True)]
@@ -132,7 +134,9 @@ def test_queue_and_history_are_one_list(client: MetastoreClient) -> None:
     assert compactions(pool="etl") == compactions(table="T3") == [everything[2]]
     assert compactions(type=CompactionType.MINOR) == compactions(partition="p=1") == [everything[0]]
     assert compactions(state=CompactionState.WORKING) == []
-    found = client.database.read(lambda conn: [pages.find_compaction(conn, one) for one in (ids[0], ids[1], 999)])
+    found = client.database.read(
+        lambda connection: [pages.find_compaction(connection, one) for one in (ids[0], ids[1], 999)]
+    )
     assert [one and one.queued for one in found] == [True, False, None]
 
 
@@ -143,12 +147,12 @@ def test_durations_are_counted_by_day(client: MetastoreClient, rows: Any) -> Non
             "COMPLETED_COMPACTIONS", CC_ID=900 + number, CC_DATABASE="db", CC_TABLE="t", CC_STATE="s", CC_TYPE="a",
             CC_END=end, CC_START=None if took is None else end - took,
         )  # fmt: skip
-    found = client.database.read(lambda conn: pages.durations(conn, 10 * day, day, "DB", "T"))
+    found = client.database.read(lambda connection: pages.durations(connection, 10 * day, day, "DB", "T"))
     assert [(one.start, one.count, one.mean, one.longest) for one in found] == [
         (10 * day, 2, 6, 7),
         (11 * day, 1, None, None),
     ]
-    assert client.database.read(lambda conn: pages.durations(conn, 10 * day, day, "other")) == []
+    assert client.database.read(lambda connection: pages.durations(connection, 10 * day, day, "other")) == []
 
 
 def test_the_queue_is_counted_by_pool_and_state(client: MetastoreClient) -> None:
@@ -171,14 +175,14 @@ def test_leases_their_waiters_and_what_was_dropped(client: MetastoreClient, othe
 
     def leases(**wanted: Any) -> list[tuple[int, int]]:
         asked = lease_pages.LeasesWanted(**wanted)
-        found = every(client, lambda conn, part: lease_pages.leases_page(conn, asked, part), limit=1)
+        found = every(client, lambda connection, part: lease_pages.leases_page(connection, asked, part), limit=1)
         return [(row.lease.lease_id, row.number) for row in found]
 
     first = [(row.lease.lease_id, row.number) for row in _rows_of(client, held.lease_id)]
     assert leases() == [*first, (shared.lease_id, 1)]
     assert leases(user="alice", database="DB") == first
     assert leases(type=LeaseType.SHARED) == leases(table="S") == [(shared.lease_id, 1)]
-    waiting = every(client, lambda conn, part: lease_pages.waiters_page(conn, "db", "t", part))
+    waiting = every(client, lambda connection, part: lease_pages.waiters_page(connection, "db", "t", part))
     assert [(one.user, one.describe()) for one in waiting] == [("carol", "db.t")]
     assert client.leases.force_drop_lease(["db.s"], "me", "why", lease_id=held.lease_id) == []
     client.leases.force_drop_lease(["db.s"], "me", "why", lease_id=shared.lease_id)
@@ -194,7 +198,7 @@ def test_leases_their_waiters_and_what_was_dropped(client: MetastoreClient, othe
 
 
 def _rows_of(client: MetastoreClient, lease_id: int) -> Any:
-    return client.database.read(lambda conn: lease_pages.rows_of_lease(conn, lease_id))
+    return client.database.read(lambda connection: lease_pages.rows_of_lease(connection, lease_id))
 
 
 @pytest.fixture
@@ -216,7 +220,7 @@ def tables(client: MetastoreClient) -> MetastoreClient:
 def listed(client: MetastoreClient, **wanted: Any) -> list[table_pages.TableRow]:
     asked = table_pages.TablesWanted(**wanted)
     features = client.database.read(client.database.features)
-    return every(client, lambda conn, part: table_pages.tables_page(conn, features, asked, part))
+    return every(client, lambda connection, part: table_pages.tables_page(connection, features, asked, part))
 
 
 def test_tables_by_name_and_by_size(tables: MetastoreClient) -> None:
@@ -239,10 +243,14 @@ def test_tables_by_name_and_by_size(tables: MetastoreClient) -> None:
 def test_partitions_with_their_sizes_and_decisions(tables: MetastoreClient) -> None:
     tables.measures.store([(Resource("db", "c", "p=1"), LARGE)])
     features = tables.database.read(tables.database.features)
-    found = every(tables, lambda conn, part: table_pages.partitions_page(conn, features, "DB", "c", None, part))
+    found = every(
+        tables, lambda connection, part: table_pages.partitions_page(connection, features, "DB", "c", None, part)
+    )
     assert [row.name for row in found] == ["p=0", "p=1", "p=2"]
     assert [row.measured and row.measured.measure for row in found] == [None, LARGE, None]
-    some = every(tables, lambda conn, part: table_pages.partitions_page(conn, features, "db", "c", "=2", part))
+    some = every(
+        tables, lambda connection, part: table_pages.partitions_page(connection, features, "db", "c", "=2", part)
+    )
     assert [row.name for row in some] == ["p=2"]
 
 
@@ -274,8 +282,8 @@ def test_old_sizes_are_forgotten_and_those_of_tables_that_are_gone(tables: Metas
 
 
 def test_a_metastore_of_an_older_version_has_tables_without_sizes(tables: MetastoreClient) -> None:
-    with tables.database.transaction() as conn:
-        HIVE_ACID_MEASURE.drop(conn)
+    with tables.database.transaction() as connection:
+        HIVE_ACID_MEASURE.drop(connection)
     tables.database.forget_features()
     tables.measures.store([(Resource("db", "b"), SMALL)])
     assert [row.measure for row in listed(tables, order="deltas")] == [None] * 4

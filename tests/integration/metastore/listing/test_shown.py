@@ -95,9 +95,11 @@ def test_rows_are_never_all_in_memory(client: MetastoreClient) -> None:
         "HL_LOCK_INT_ID": 1, "HL_TXNID": 0, "HL_DB": "db", "HL_TABLE": "t", "HL_LOCK_STATE": "a", "HL_LOCK_TYPE": "r",
         "HL_LAST_HEARTBEAT": 0, "HL_USER": "u" * 100, "HL_HOST": "h" * 100,
     }  # fmt: skip
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         for start in range(0, MANY, 5000):
-            conn.execute(sa.insert(schema.HIVE_LOCKS), [{**lock, "HL_LOCK_EXT_ID": start + i} for i in range(1, 5001)])
+            connection.execute(
+                sa.insert(schema.HIVE_LOCKS), [{**lock, "HL_LOCK_EXT_ID": start + i} for i in range(1, 5001)]
+            )
     tracemalloc.start()
     count = sum(1 for _ in show.locks(client.database))
     peak = tracemalloc.get_traced_memory()[1]

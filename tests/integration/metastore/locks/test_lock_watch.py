@@ -36,8 +36,8 @@ def waiter(client: MetastoreClient, table: str = "w.t", until: float = 2000.0, o
 def heartbeat_in(client: MetastoreClient, txn_id: int) -> int:
     """Milliseconds by which the heartbeat lies in the future."""
     beat = sa.select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == txn_id)
-    with client.database.reading() as conn:
-        return int(conn.execute(beat).scalar_one()) - now_ms(conn)
+    with client.database.reading() as connection:
+        return int(connection.execute(beat).scalar_one()) - now_ms(connection)
 
 
 def test_request_is_granted_when_its_blocker_is_gone_and_its_heartbeat_covers_the_way_back(

@@ -84,10 +84,10 @@ def test_without_waiters_nobody_is_told(client: MetastoreClient, backend: str, l
     if backend != "postgresql":
         return
     engine = sa.create_engine(client.database.url, poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT")
-    with engine.connect() as conn:
-        conn.execute(sa.text("LISTEN hive_acid_locks"))
+    with engine.connect() as connection:
+        connection.execute(sa.text("LISTEN hive_acid_locks"))
         client.unlock(client.lock([lock_on("db.t", X)]).lock_id)
-        driver: Any = conn.connection.driver_connection
+        driver: Any = connection.connection.driver_connection
         assert list(driver.notifies(timeout=0.2)) == []
         with naps(client.database):
             client.unlock(client.lock([lock_on("db.t", X)]).lock_id)
@@ -99,8 +99,8 @@ def test_a_lost_connection_for_hints_only_makes_the_wait_longer(client: Metastor
         return
     activity = sa.table("pg_stat_activity", sa.column("pid"), sa.column("datname"))
     with naps(client.database) as nap:
-        with client.database.transaction() as conn:
-            conn.execute(
+        with client.database.transaction() as connection:
+            connection.execute(
                 sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(
                     activity.c.datname == sa.func.current_database(), activity.c.pid != sa.func.pg_backend_pid()
                 )

@@ -115,7 +115,7 @@ def test_whatever_the_order_each_member_is_there_once_or_nothing_is(client, shar
 def expire(client, txn_id):
     table = HIVE_ACID_SHARED_TXN
     over = sa.update(table).where(table.c.HST_TXNID == txn_id).values(HST_TURN_UNTIL=0)
-    client.database.run(lambda conn: conn.execute(over))
+    client.database.run(lambda connection: connection.execute(over))
 
 
 def commit(client, world, txn_id):

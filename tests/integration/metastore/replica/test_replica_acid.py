@@ -51,16 +51,16 @@ class Sync:
         self.client, self.state_id, self.policy = client, state_id, policy
         self.attempt = str(uuid.uuid4())
 
-        def begin(conn) -> None:
-            begin_attempt(conn, policy, self.attempt, ["default.t"])
-            mark_target(conn, "default", policy)
+        def begin(connection) -> None:
+            begin_attempt(connection, policy, self.attempt, ["default.t"])
+            mark_target(connection, "default", policy)
 
         client.database.run(begin)
         self.txn = client.replica(policy).open_txns([-state_id])[0]
 
     def advance(self, *tables: TableAdvance) -> None:
         request = Advance(self.policy, self.attempt, self.state_id, self.txn, tables)
-        self.client.database.run(lambda conn: advance(conn, self.client, request))
+        self.client.database.run(lambda connection: advance(connection, self.client, request))
 
 
 def becomes(found: Table, known: ValidWriteIdList, now: ValidWriteIdList, **rest) -> TableAdvance:
@@ -69,7 +69,7 @@ def becomes(found: Table, known: ValidWriteIdList, now: ValidWriteIdList, **rest
 
 
 def known(client: MetastoreClient, found: Table, policy: str = "p") -> ValidWriteIdList:
-    return client.database.read(lambda conn: read_records(conn, policy))[found.id].write_ids
+    return client.database.read(lambda connection: read_records(connection, policy))[found.id].write_ids
 
 
 def visible(client: MetastoreClient, name: str = "default.t") -> ValidWriteIdList:
@@ -199,8 +199,8 @@ def test_a_sync_keeps_open_ids_alive_and_without_one_they_time_out(client: Metas
     """``hive.repl.txn.timeout`` after the last sync the reaper aborts them, and says so in ``repl.incompatible``."""
     found = table(client)
 
-    def silent(conn) -> None:
-        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=1))
+    def silent(connection) -> None:
+        connection.execute(sa.update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=1))
 
     Sync(client, 1).advance(becomes(found, NONE, ids(5, [4])))
     client.database.run(silent)
@@ -232,7 +232,7 @@ def test_a_sync_whose_txn_was_reaped_changes_nothing(client: MetastoreClient) ->
     with pytest.raises(TxnAbortedError):
         sync.advance(becomes(found, NONE, ids(5)))
     assert visible(client).high_watermark == 0
-    assert client.database.read(lambda conn: read_sync(conn, "p")).state_id is None
+    assert client.database.read(lambda connection: read_sync(connection, "p")).state_id is None
 
 
 def test_partitions_come_and_go_with_the_sync(client: MetastoreClient) -> None:
@@ -272,7 +272,7 @@ def compacted(client: MetastoreClient, highest: int) -> tuple[Compaction, int]:
 
 
 def uncleaned(client: MetastoreClient) -> set[int]:
-    found = client.database.read(lambda conn: uncleaned_compactions(conn, TableName("default", "t")))
+    found = client.database.read(lambda connection: uncleaned_compactions(connection, TableName("default", "t")))
     return set().union(*found.values())
 
 
@@ -297,7 +297,9 @@ def test_what_compaction_replaced_is_trusted_only_while_no_cleaner_was_there(cli
     client.compactions.retry_cleaning(one, "disk on fire", 300_000)
     assert uncleaned(client) == set()
     client.database.run(
-        lambda conn: conn.execute(sa.update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0, CQ_ERROR_MESSAGE=None))
+        lambda connection: connection.execute(
+            sa.update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0, CQ_ERROR_MESSAGE=None)
+        )
     )
     with client.transaction({"default.t": "insert"}):
         pass
@@ -305,7 +307,7 @@ def test_what_compaction_replaced_is_trusted_only_while_no_cleaner_was_there(cli
     assert uncleaned(client) == {first, second}
     client.compactions.mark_cleaned(client.compactions.get(one.id))
     assert uncleaned(client) == set()
-    client.database.run(lambda conn: conn.execute(sa.update(COMPLETED_COMPACTIONS).values(CC_END=1)))
+    client.database.run(lambda connection: connection.execute(sa.update(COMPLETED_COMPACTIONS).values(CC_END=1)))
     assert uncleaned(client) == {second}
 
 

@@ -223,8 +223,8 @@ def test_what_a_hive_leaves_registered_for_a_txn_that_it_aborts_is_removed(clien
     client.begin({"db.t": "insert"}).commit()
     dead, alive = client.open_snapshot(["db.t"]), client.open_snapshot(["db.t"])
     client.heartbeats.remove(dead.txn_id)
-    with client.database.transaction() as conn:
-        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == dead.txn_id).values(TXN_STATE="a"))
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(TXNS).where(TXNS.c.TXN_ID == dead.txn_id).values(TXN_STATE="a"))
     rows.age_txns(ONE_HOUR)
     client.housekeeping.clean_empty_txns()
     assert rows.select("MIN_HISTORY_WRITE_ID", "MH_TXNID") == [(alive.txn_id,)]

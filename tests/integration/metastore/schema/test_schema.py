@@ -88,20 +88,20 @@ def test_nobody_is_advised_to_change_the_schema_under_a_live_hive(version: str, 
 
 def test_a_metastore_without_our_tables_works_and_can_be_given_them(client: MetastoreClient, rows: Any) -> None:
     """As Hive's schema tool leaves it."""
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         for table in schema.EXTENSION_TABLES:
-            table.drop(conn)
-        schema.HIVE_ACID_LOCK_OBJECT.drop(conn)
-        schema.HIVE_ACID_WRITE_SET.drop(conn)
+            table.drop(connection)
+        schema.HIVE_ACID_LOCK_OBJECT.drop(connection)
+        schema.HIVE_ACID_WRITE_SET.drop(connection)
     client.database.forget_features()
     assert client.check_schema().extension_version is None
     with client.transaction({"db.t": "update"}):
         pass
     client.upgrade_schema()
     assert client.check_schema().extension_version == schema.EXTENSION_VERSION
-    with client.database.reading() as conn:
-        assert "HIVE_ACID_LOCK_OBJECT" in {i["name"] for i in sa.inspect(conn).get_indexes("HIVE_LOCKS")}
-        assert "HIVE_ACID_WRITE_SET" in {i["name"] for i in sa.inspect(conn).get_indexes("WRITE_SET")}
+    with client.database.reading() as connection:
+        assert "HIVE_ACID_LOCK_OBJECT" in {i["name"] for i in sa.inspect(connection).get_indexes("HIVE_LOCKS")}
+        assert "HIVE_ACID_WRITE_SET" in {i["name"] for i in sa.inspect(connection).get_indexes("WRITE_SET")}
     client.upgrade_schema()
     client.jobs.start(
         job_id="j",
@@ -119,9 +119,9 @@ def test_a_metastore_without_our_tables_works_and_can_be_given_them(client: Meta
     "missing", [["MIN_HISTORY_LEVEL"], ["MIN_HISTORY_WRITE_ID"], ["MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"]]
 )
 def test_the_history_tables_are_optional(client: MetastoreClient, rows: Any, missing: list[str]) -> None:
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         for name in missing:
-            schema.METADATA.tables[name].drop(conn)
+            schema.METADATA.tables[name].drop(connection)
     client.database.forget_features()
     client.check_schema()
     first, second = client.begin({"db.t": "update"}), client.begin({"db.t": "insert"})
@@ -139,17 +139,17 @@ def test_a_database_with_other_tables_is_left_alone(empty: MetastoreClient, data
         import sqlite3
 
         sqlite3.connect(sa.make_url(database_url).database or "").close()
-    with empty.database.transaction() as conn:
-        sa.Table("somebody_elses", sa.MetaData(), sa.Column("a", sa.Integer)).create(conn)
+    with empty.database.transaction() as connection:
+        sa.Table("somebody_elses", sa.MetaData(), sa.Column("a", sa.Integer)).create(connection)
     with pytest.raises(SchemaVersionError, match="among them somebody_elses"):
         empty.create_schema()
-    with empty.database.reading() as conn:
-        assert sa.inspect(conn).get_table_names() == ["somebody_elses"]
+    with empty.database.reading() as connection:
+        assert sa.inspect(connection).get_table_names() == ["somebody_elses"]
 
 
 def test_half_a_schema_is_refused(client: MetastoreClient) -> None:
-    with client.database.transaction() as conn:
-        schema.WRITE_SET.drop(conn)
+    with client.database.transaction() as connection:
+        schema.WRITE_SET.drop(connection)
     with pytest.raises(SchemaVersionError, match=r"lacks the tables WRITE_SET.*if a Hive uses it, leave it as it is"):
         client.check_schema()
 
@@ -157,14 +157,14 @@ def test_half_a_schema_is_refused(client: MetastoreClient) -> None:
 def test_the_schema_is_created_as_a_whole_or_not_at_all(
     empty: MetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(conn: Any, before: Any) -> None:
+    def fail(connection: Any, before: Any) -> None:
         raise RuntimeError("power failure")
 
     monkeypatch.setattr(schema, "upgrade_extensions", fail)
     with pytest.raises(RuntimeError, match="power failure"):
         empty.create_schema()
-    with empty.database.reading() as conn:
-        assert sa.inspect(conn).get_table_names() == []
+    with empty.database.reading() as connection:
+        assert sa.inspect(connection).get_table_names() == []
 
 
 def test_two_who_create_the_schema_at_once_get_one(database_url: str) -> None:
@@ -191,9 +191,9 @@ def test_who_comes_second_sees_a_finished_schema(database_url: str) -> None:
             first.database.path.touch()
         with ThreadPoolExecutor(1) as pool:
 
-            def create(conn: Any) -> Future[None]:
-                with creation(conn):
-                    schema._create(conn)
+            def create(connection: Any) -> Future[None]:
+                with creation(connection):
+                    schema._create(connection)
                 other = pool.submit(second.create_schema)
                 wait([other], timeout=1)
                 return other
@@ -215,8 +215,8 @@ def test_partitions_that_differ_in_case_are_two(client: MetastoreClient, rows: A
         with client.transaction({"db.t": "update"}, partitioned={"db.t"}) as txn:
             txn.add_partitions("db.t", [name])
     found = sa.select(schema.WRITE_SET.c.WS_TXNID).where(schema.WRITE_SET.c.WS_PARTITION == "p=a")
-    with client.database.reading() as conn:
-        assert len(conn.execute(found).all()) == 1
+    with client.database.reading() as connection:
+        assert len(connection.execute(found).all()) == 1
 
 
 def test_a_purged_id_is_never_given_again(client: MetastoreClient, rows: Any) -> None:

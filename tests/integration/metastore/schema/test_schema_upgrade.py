@@ -34,21 +34,21 @@ NEW = tuple(
 
 def take_to(client: MetastoreClient, version: int | None) -> None:
     """Make of a new metastore what an earlier version of ours, or Hive's schema tool alone, left."""
-    with client.database.transaction() as conn:
-        schema.HIVE_ACID_LOCK_OBJECT.drop(conn)
-        schema.HIVE_ACID_WRITE_SET.drop(conn)
-        METADATA.drop_all(conn, [METADATA.tables[name] for name in NEW])
+    with client.database.transaction() as connection:
+        schema.HIVE_ACID_LOCK_OBJECT.drop(connection)
+        schema.HIVE_ACID_WRITE_SET.drop(connection)
+        METADATA.drop_all(connection, [METADATA.tables[name] for name in NEW])
         if version is None:
             for table in (schema.HIVE_ACID_VERSION, schema.HIVE_ACID_JOB):
-                table.drop(conn)
+                table.drop(connection)
         else:
-            conn.execute(sa.update(schema.HIVE_ACID_VERSION).values(HAV_VERSION=version))
+            connection.execute(sa.update(schema.HIVE_ACID_VERSION).values(HAV_VERSION=version))
     client.database.forget_features()
 
 
 def indexes(client: MetastoreClient, table: str) -> set[str | None]:
-    with client.database.reading() as conn:
-        return {index["name"] for index in sa.inspect(conn).get_indexes(table)}
+    with client.database.reading() as connection:
+        return {index["name"] for index in sa.inspect(connection).get_indexes(table)}
 
 
 def start_job(client: MetastoreClient, txn_id: int) -> None:
@@ -118,19 +118,19 @@ def test_upgrading_again_changes_nothing(client: MetastoreClient, rows: Any) -> 
 
 def interrupted_before_the_version(client: MetastoreClient) -> None:
     take_to(client, 1)
-    with client.database.transaction() as conn:
-        conn.execute(sa.delete(schema.HIVE_ACID_VERSION))
+    with client.database.transaction() as connection:
+        connection.execute(sa.delete(schema.HIVE_ACID_VERSION))
 
 
 def interrupted_after_the_first_table(client: MetastoreClient) -> None:
     take_to(client, None)
-    with client.database.transaction() as conn:
-        schema.HIVE_ACID_VERSION.create(conn)
+    with client.database.transaction() as connection:
+        schema.HIVE_ACID_VERSION.create(connection)
 
 
 def interrupted_before_the_last_version(client: MetastoreClient) -> None:
-    with client.database.transaction() as conn:
-        conn.execute(sa.update(schema.HIVE_ACID_VERSION).values(HAV_VERSION=1))
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(schema.HIVE_ACID_VERSION).values(HAV_VERSION=1))
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_tables_of_a_newer_release_are_left_to_it(client: MetastoreClient, rows:
 
 def test_somebody_elses_table_of_our_name_is_refused(client: MetastoreClient, rows: Any) -> None:
     take_to(client, None)
-    with client.database.transaction() as conn:
-        sa.Table("HIVE_ACID_JOB", sa.MetaData(), sa.Column("HAJ_JOB_ID", sa.String(64))).create(conn)
+    with client.database.transaction() as connection:
+        sa.Table("HIVE_ACID_JOB", sa.MetaData(), sa.Column("HAJ_JOB_ID", sa.String(64))).create(connection)
     with pytest.raises(SchemaVersionError, match=r"table HIVE_ACID_JOB lacks HAJ_APPLICATION_ID.*run 'hive-acid"):
         client.upgrade_schema()
 
@@ -173,8 +173,8 @@ def test_other_hives_are_refused_by_name_and_left_alone(client: MetastoreClient,
     rows.update("VERSION", {"SCHEMA_VERSION": version})
     with pytest.raises(SchemaVersionError, match=f"schema version is {version}; served are 4.0, 4.1 and 4.2"):
         client.upgrade_schema()
-    with client.database.reading() as conn:
-        assert not {t for t in sa.inspect(conn).get_table_names() if t.startswith(("HIVE_ACID", "HIVE_LEASE"))}
+    with client.database.reading() as connection:
+        assert not {t for t in sa.inspect(connection).get_table_names() if t.startswith(("HIVE_ACID", "HIVE_LEASE"))}
     assert rows.select("VERSION", "SCHEMA_VERSION") == [(version,)]
 
 
@@ -186,5 +186,5 @@ def test_a_database_that_is_no_metastore_is_refused(database_url: str, backend: 
     with MetastoreClient(database_url) as client:
         with pytest.raises(SchemaVersionError, match="no Hive metastore: it is empty"):
             client.upgrade_schema()
-        with client.database.reading() as conn:
-            assert sa.inspect(conn).get_table_names() == []
+        with client.database.reading() as connection:
+            assert sa.inspect(connection).get_table_names() == []

@@ -104,8 +104,8 @@ def test_opens_that_are_late_again_and_again_are_an_error_with_the_setting(clien
         rows.age_txns(5000, opened[-1:])
         return opened[-1:]
 
-    def undo(conn: Any, ids: list[int]) -> None:
-        client._abort_late(conn, ids)
+    def undo(connection: Any, ids: list[int]) -> None:
+        client._abort_late(connection, ids)
 
     clock = iter(range(0, 1000, 5))
     with pytest.raises(MetastoreUnavailableError, match=r"hive\.txn\.opentxn\.timeout \(1000 ms\)"):

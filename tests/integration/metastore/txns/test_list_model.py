@@ -75,13 +75,13 @@ def test_the_database_gives_the_lists_that_folding_all_rows_gives(history: list[
             if kind in ("open", "read"):
                 type_ = TxnType.READ_ONLY if kind == "read" else TxnType.DEFAULT
                 txn_id = client.open_txn(type=type_)
-                with client.database.transaction() as conn:
-                    conn.execute(AGE.where(schema.TXNS.c.TXN_ID == txn_id), {"by_ms": YEAR_MS})
+                with client.database.transaction() as connection:
+                    connection.execute(AGE.where(schema.TXNS.c.TXN_ID == txn_id), {"by_ms": YEAR_MS})
                 model.states[txn_id], model.types[txn_id] = "o", type_
                 model.young.add(txn_id)
             elif kind == "age":
-                with client.database.transaction() as conn:
-                    conn.execute(AGE, {"by_ms": -2 * YEAR_MS})
+                with client.database.transaction() as connection:
+                    connection.execute(AGE, {"by_ms": -2 * YEAR_MS})
                 model.young.clear()
             elif kind == "write" and writers:
                 txn_id = writers[number % len(writers)]

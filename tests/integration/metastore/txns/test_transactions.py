@@ -123,13 +123,13 @@ def test_what_is_needed_is_registered_before_the_snapshot_that_counts(
     look, look_and = beginning.take_snapshot, beginning.take_snapshot_and
     seen: list[str] = []
 
-    def first_look(conn: Any, tables: Any, *arguments: Any) -> Any:
-        snapshot = look(conn, tables, *arguments)
+    def first_look(connection: Any, tables: Any, *arguments: Any) -> Any:
+        snapshot = look(connection, tables, *arguments)
         seen.append(str(snapshot.write_ids[tables[0]]))
         return snapshot
 
-    def second_look(conn: Any, tables: Any, *arguments: Any) -> Any:
-        snapshot, results = look_and(conn, tables, *arguments)
+    def second_look(connection: Any, tables: Any, *arguments: Any) -> Any:
+        snapshot, results = look_and(connection, tables, *arguments)
         seen.append(str(snapshot.write_ids[tables[0]]))
         return snapshot, results
 
@@ -267,7 +267,7 @@ def test_checks_before_the_commit_can_refuse_it(client: MetastoreClient, rows: A
     txn = client.begin({"db.t": "insert"})
     before = rows.counts()
 
-    def refuse(conn: Any) -> None:
+    def refuse(connection: Any) -> None:
         raise InvalidArgumentsError("the manifest does not hold")
 
     txn.before_commit(refuse)
@@ -285,11 +285,11 @@ def test_a_commit_runs_its_hooks_in_protocol_order_before_the_global_lock(client
     order: list[str] = []
 
     def note(name: str) -> Any:
-        return lambda conn: order.append(name)
+        return lambda connection: order.append(name)
 
     txn_id = client.open_txn()
 
-    def events(conn: Any, committed: Any) -> list[Any]:
+    def events(connection: Any, committed: Any) -> list[Any]:
         order.append(f"events of {committed.txn_id}")
         return []
 
@@ -319,7 +319,9 @@ def test_a_conflict_undoes_what_the_commits_hooks_did_but_not_where_files_lie(
     for txn in (first, second):
         txn.add_partitions("db.t", ["p=1"])
     first.commit()
-    second.claim_at_commit(lambda conn: conn.execute(sa.insert(schema.AUX_TABLE).values(MT_KEY1="claim", MT_KEY2=1)))  # type: ignore[arg-type, return-value]
+    second.claim_at_commit(
+        lambda connection: connection.execute(sa.insert(schema.AUX_TABLE).values(MT_KEY1="claim", MT_KEY2=1))
+    )  # type: ignore[arg-type, return-value]
     with pytest.raises(WriteConflictError):
         second.commit()
     assert rows.count("AUX_TABLE") == 0

@@ -80,8 +80,10 @@ def test_an_open_that_took_too_long_is_undone_and_repeated_with_new_ids(client: 
     seconds = iter([0.0, 1.5, 10.0, 10.1])
     request = txns.OpenRequest("u", "h")
 
-    def slow_once(conn: Any) -> list[int]:
-        return txns.open_txns(conn, request, client.database.features(conn), 1000, timer=lambda: next(seconds))
+    def slow_once(connection: Any) -> list[int]:
+        return txns.open_txns(
+            connection, request, client.database.features(connection), 1000, timer=lambda: next(seconds)
+        )
 
     [txn_id] = client.database.run(slow_once, Repeat.BEFORE_COMMIT)
     assert rows.select("TXNS", "TXN_ID", TXN_STATE="o") == [(txn_id,)]
@@ -93,7 +95,9 @@ def test_a_slow_open_of_a_read_only_txn_is_kept(client: MetastoreClient, rows: A
     seconds = iter([0.0, 1.5])
     request = txns.OpenRequest("u", "h", type=TxnType.READ_ONLY)
     client.database.run(
-        lambda conn: txns.open_txns(conn, request, client.database.features(conn), 1000, timer=lambda: next(seconds))
+        lambda connection: txns.open_txns(
+            connection, request, client.database.features(connection), 1000, timer=lambda: next(seconds)
+        )
     )
     assert rows.select("TXNS", "TXN_ID", "TXN_TYPE", TXN_STATE="o") == [(1, 2)]
 

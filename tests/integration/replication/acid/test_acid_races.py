@@ -160,7 +160,7 @@ def test_a_sync_that_was_taken_over_says_so_wherever_it_is(primary: Site, replic
     attempts: list[str] = []
 
     def attempt() -> str:
-        record = replica.client.database.read(lambda conn: read_sync(conn, POLICY))
+        record = replica.client.database.read(lambda connection: read_sync(connection, POLICY))
         assert record is not None
         return record.attempt
 

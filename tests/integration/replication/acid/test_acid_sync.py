@@ -343,13 +343,13 @@ def test_a_primary_restored_from_a_backup_is_noticed(primary: Site, replica: Sit
     write(primary, "b")
     sync(primary, replica)
 
-    def back(conn) -> None:
+    def back(connection) -> None:
         import sqlalchemy as sa
 
         from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID
 
-        conn.execute(sa.delete(TXN_TO_WRITE_ID))
-        conn.execute(sa.update(NEXT_WRITE_ID).values(NWI_NEXT=2))
+        connection.execute(sa.delete(TXN_TO_WRITE_ID))
+        connection.execute(sa.update(NEXT_WRITE_ID).values(NWI_NEXT=2))
 
     primary.client.database.run(back)
     with pytest.raises(ReplicaDivergedError, match="went back in time"):

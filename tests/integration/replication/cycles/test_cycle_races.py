@@ -284,7 +284,7 @@ def test_a_table_with_a_name_that_is_not_replicated_stops_no_others(pair: tuple[
     plain(primary, "a")
     create(primary, ONE)
     primary.client.database.run(
-        lambda conn: conn.execute(sa.update(TBLS).where(TBLS.c.TBL_NAME == "one").values(TBL_NAME="o n e"))
+        lambda connection: connection.execute(sa.update(TBLS).where(TBLS.c.TBL_NAME == "one").values(TBL_NAME="o n e"))
     )
     report = cycle(pair)
     assert lines(replica) == ["a"]

@@ -184,8 +184,8 @@ def test_a_cycle_that_is_killed_leaves_no_lock_for_the_next(primary: Site, repli
 
 
 def _open(site: Site) -> set[int]:
-    with site.client.database.transaction() as conn:
-        return set(conn.execute(sa.select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o")).scalars())
+    with site.client.database.transaction() as connection:
+        return set(connection.execute(sa.select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o")).scalars())
 
 
 def test_only_txns_of_earlier_cycles_of_the_policy_end(replica: Site) -> None:

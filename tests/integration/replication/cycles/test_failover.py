@@ -66,8 +66,8 @@ def _pretend_to_go_on(primary: Site, replica: Site) -> None:
     """A sync that was under way when the replica was failed over."""
     from airflow_hive_acid.metastore.replica.records import require_attempt, require_target
 
-    replica.client.database.run(lambda conn: require_target(conn, "default", "there"))
-    replica.client.database.run(lambda conn: require_attempt(conn, "there", "gone"))
+    replica.client.database.run(lambda connection: require_target(connection, "default", "there"))
+    replica.client.database.run(lambda connection: require_attempt(connection, "there", "gone"))
 
 
 @pytest.mark.rule("R3")

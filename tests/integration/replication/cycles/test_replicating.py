@@ -105,9 +105,9 @@ def test_events_that_cannot_be_read_leave_no_difference(world: World, primary: S
     catalog.create_table(TableDefinition("sales", "turns", (Column("a", "int"),), properties={"transactional": "true"}))
     world.two_tables()
     assert first.position is not None
-    with primary.client.database.transaction() as conn:
+    with primary.client.database.transaction() as connection:
         after = NOTIFICATION_LOG.c.EVENT_ID > first.position
-        conn.execute(sa.update(NOTIFICATION_LOG).where(after).values(MESSAGE="not of its format"))
+        connection.execute(sa.update(NOTIFICATION_LOG).where(after).values(MESSAGE="not of its format"))
     second = cycle(primary, replica)
     Watch(world, replica).look(must_be_current=True)
     assert second.position == primary.client.notifications.current_event_id()

@@ -324,8 +324,8 @@ def test_a_missing_database_stops_the_cycle_where_it_is_and_says_so(replication:
 def test_events_that_nobody_knows_are_kept_and_reported(replication: Replication) -> None:
     replication.cycle()
     replication.plain("a")
-    with replication.primary.client.database.transaction() as conn:
-        conn.execute(
+    with replication.primary.client.database.transaction() as connection:
+        connection.execute(
             sa.update(NOTIFICATION_LOG).where(NOTIFICATION_LOG.c.TBL_NAME == "a").values(EVENT_TYPE="MAKE_TEA")
         )
     report = replication.cycle()
@@ -342,8 +342,8 @@ def broken(replication: Replication, after: int, type_: str = "%", **values: obj
     """Messages after a position are not what their types promise."""
     log = NOTIFICATION_LOG
     change = sa.update(log).where(log.c.EVENT_ID > after, log.c.EVENT_TYPE.like(type_))
-    with replication.primary.client.database.transaction() as conn:
-        conn.execute(change.values(MESSAGE="{", **values))
+    with replication.primary.client.database.transaction() as connection:
+        connection.execute(change.values(MESSAGE="{", **values))
 
 
 @pytest.mark.backends("sqlite")
@@ -382,10 +382,10 @@ def test_a_txn_that_cannot_be_read_makes_write_ids_be_compared(replication: Repl
         pass
     # Nothing else says that anything was written.
     broken(replication, first.position, "COMMIT_TXN", DB_NAME=None, TBL_NAME=None)
-    with replication.primary.client.database.transaction() as conn:
+    with replication.primary.client.database.transaction() as connection:
         log = NOTIFICATION_LOG
         others = sa.and_(log.c.EVENT_ID > first.position, log.c.EVENT_TYPE != "COMMIT_TXN")
-        conn.execute(sa.update(log).where(others).values(EVENT_TYPE="MAKE_TEA"))
+        connection.execute(sa.update(log).where(others).values(EVENT_TYPE="MAKE_TEA"))
     report = replication.cycle()
     assert (report.position, replication.at.work) == (replication.current, ["synced acid"])
 
@@ -414,8 +414,8 @@ def test_a_purged_log_stops_the_policy_and_only_a_person_makes_it_copy_again(rep
     replication.cycle()
     replication.plain("b")
     replication.plain("c")
-    with replication.primary.client.database.transaction() as conn:
-        conn.execute(sa.delete(NOTIFICATION_LOG).where(NOTIFICATION_LOG.c.TBL_NAME.in_(("a", "b"))))
+    with replication.primary.client.database.transaction() as connection:
+        connection.execute(sa.delete(NOTIFICATION_LOG).where(NOTIFICATION_LOG.c.TBL_NAME.in_(("a", "b"))))
     for _ in range(2):
         with pytest.raises(ReplicationGapError, match="Bootstrap the policy again"):
             replication.cycle()

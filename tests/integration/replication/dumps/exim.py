@@ -73,9 +73,9 @@ def objects(site: Site, name: str = "w.t") -> tuple[TableObject | None, dict[str
     """What the catalog holds of a table, value for value."""
     rows = ObjectRows(site.client.database, site.client.notifications)
     key = table_name(name)
-    with site.client.database.transaction() as conn:
-        table = rows.find_tables(conn, [key]).get(key)
-        parts = {} if table is None else rows.partitions_of(conn, table.id)
+    with site.client.database.transaction() as connection:
+        table = rows.find_tables(connection, [key]).get(key)
+        parts = {} if table is None else rows.partitions_of(connection, table.id)
     return table, {part: stored.object for part, stored in parts.items()}
 
 
@@ -111,10 +111,10 @@ def forget_txns(site: Site) -> None:
 
     An abort of ours would keep the locks until what was moved into plain tables is moved back.
     """
-    with site.client.database.transaction() as conn:
-        open_ids = list(conn.execute(select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o")).scalars())
-        conn.execute(update(TXNS).where(TXNS.c.TXN_ID.in_(open_ids)).values(TXN_STATE="a"))
-        conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID.in_(open_ids)))
+    with site.client.database.transaction() as connection:
+        open_ids = list(connection.execute(select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == "o")).scalars())
+        connection.execute(update(TXNS).where(TXNS.c.TXN_ID.in_(open_ids)).values(TXN_STATE="a"))
+        connection.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID.in_(open_ids)))
 
 
 def path_of(uri: str) -> Path:

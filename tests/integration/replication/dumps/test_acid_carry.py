@@ -67,9 +67,9 @@ class InProcess:
 def pass_time(site: Site) -> None:
     """Nothing that has happened is recent any more: the Cleaner's delay is over."""
 
-    def operation(conn: sa.Connection) -> None:
-        conn.execute(sa.update(COMPACTION_QUEUE).values(CQ_COMMIT_TIME=1))
-        conn.execute(sa.update(TXNS).where(TXNS.c.TXN_STATE == "c").values(TXN_STARTED=1))
+    def operation(connection: sa.Connection) -> None:
+        connection.execute(sa.update(COMPACTION_QUEUE).values(CQ_COMMIT_TIME=1))
+        connection.execute(sa.update(TXNS).where(TXNS.c.TXN_STATE == "c").values(TXN_STARTED=1))
 
     site.client.database.run(operation)
 

@@ -38,21 +38,21 @@ def privilege(on: Securable, who: Principal, what: str = "SELECT") -> Privilege:
 
 
 def put(site: Site, entry: Entry, value: Value = False) -> None:
-    def operation(conn: object) -> bool:
-        return put_entry(conn, entry, value, read_privileges(conn, ["sales", "copy"]).ids)  # type: ignore[arg-type]
+    def operation(connection: object) -> bool:
+        return put_entry(connection, entry, value, read_privileges(connection, ["sales", "copy"]).ids)  # type: ignore[arg-type]
 
     assert site.client.database.run(operation)
 
 
 def remove(site: Site, entry: Entry) -> None:
-    def operation(conn: object) -> bool:
-        return remove_entry(conn, entry, read_privileges(conn, ["sales", "copy"]).ids)  # type: ignore[arg-type]
+    def operation(connection: object) -> bool:
+        return remove_entry(connection, entry, read_privileges(connection, ["sales", "copy"]).ids)  # type: ignore[arg-type]
 
     assert site.client.database.run(operation)
 
 
 def entries(site: Site, *databases: str) -> Entries:
-    return site.client.database.read(lambda conn: read_privileges(conn, databases or ("sales",))).entries
+    return site.client.database.read(lambda connection: read_privileges(connection, databases or ("sales",))).entries
 
 
 def make_tables(site: Site, database: str = "sales") -> None:

@@ -74,7 +74,7 @@ def test_each_table_has_one_row_until_it_is_dropped(record: PolicyRecord, client
     assert (x.state_id, x.as_of, x.bytes, x.files, x.said, y.error) == (8, 80, 4, 2, "ins\\xe9rt", "no")
     record.note(1, [], [TableName("a", "x")])
     assert [one.source for one in record.objects()] == ["a.y"]
-    assert client.database.read(lambda conn: list(read_objects(conn))) == ["sales"]
+    assert client.database.read(lambda connection: list(read_objects(connection))) == ["sales"]
 
 
 def test_an_event_that_nobody_could_apply_is_kept_once_as_it_was(record: PolicyRecord, client: MetastoreClient) -> None:

@@ -209,10 +209,10 @@ def blocks_of_the_page() -> list[str]:
 
 def declare_not_null(client: MetastoreClient, table: str, column: int) -> None:
     """As Hive does with ``NOT NULL ENABLE``."""
-    with client.database.transaction() as conn:
+    with client.database.transaction() as connection:
         of_it = sa.select(TBLS.c.TBL_ID, SDS.c.CD_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
-        table_id, columns_id = conn.execute(of_it.where(TBLS.c.TBL_NAME == table)).one()
-        conn.execute(
+        table_id, columns_id = connection.execute(of_it.where(TBLS.c.TBL_NAME == table)).one()
+        connection.execute(
             sa.insert(KEY_CONSTRAINTS).values(
                 PARENT_TBL_ID=table_id, PARENT_CD_ID=columns_id, PARENT_INTEGER_IDX=column, POSITION=1,
                 CONSTRAINT_NAME="nn", CONSTRAINT_TYPE=3, ENABLE_VALIDATE_RELY=5,

@@ -179,9 +179,9 @@ def connected(client: MetastoreClient, place: Path, monkeypatch: pytest.MonkeyPa
 
 def kept(client: MetastoreClient, place: Path) -> Any:
     """What no argument may change: the metastore's tables, the catalog's, the rows of another one, files elsewhere."""
-    with client.database.reading() as conn:
-        tables = set(sa.inspect(conn).get_table_names())
-        catalog = conn.execute(sa.select(sa.func.count()).select_from(schema.TBLS)).scalar_one()
+    with client.database.reading() as connection:
+        tables = set(sa.inspect(connection).get_table_names())
+        catalog = connection.execute(sa.select(sa.func.count()).select_from(schema.TBLS)).scalar_one()
     location = Path(client.catalog.get_table("db.kept").location.removeprefix("file:"))
     outside = sorted(p.name for p in place.iterdir() if not p.name.startswith("metastore.db"))
     return tables, catalog, sorted(str(p) for p in location.rglob("*")), outside, (place / "etc").read_text()

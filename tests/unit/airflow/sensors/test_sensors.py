@@ -209,8 +209,8 @@ def test_commit_that_was_seen_is_remembered_when_compaction_tidies_up(tables, co
     assert sensor.poke({}) is False
     commit(tables, "k=a")
     assert sensor.poke({}) is False
-    with tables.database.transaction() as conn:
-        conn.execute(sa.delete(COMPLETED_TXN_COMPONENTS))
+    with tables.database.transaction() as connection:
+        connection.execute(sa.delete(COMPLETED_TXN_COMPONENTS))
     commit(tables, "k=a")
     assert sensor.poke({}) is True
 

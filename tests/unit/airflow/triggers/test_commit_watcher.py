@@ -258,8 +258,8 @@ def test_commits_while_the_watchers_run_are_told_once(tables, conn_id):
 def test_purged_log_is_an_event_of_its_own(tables, conn_id):
     world, _ = begun(tables, conn_id)
     latest = tables.notifications.current_event_id()
-    with tables.database.transaction() as conn:
-        conn.execute(sa.delete(NOTIFICATION_LOG))
+    with tables.database.transaction() as connection:
+        connection.execute(sa.delete(NOTIFICATION_LOG))
     world.start()
     live(world, conn_id, lambda _: len(world.events) >= 3)
     for who in (TABLE, PARTITION, OTHER):
@@ -274,9 +274,9 @@ def test_purged_log_is_an_event_of_its_own(tables, conn_id):
 
 def test_log_that_begins_anew_is_an_event_of_its_own(tables, conn_id):
     world, _ = begun(tables, conn_id)
-    with tables.database.transaction() as conn:
-        conn.execute(sa.delete(NOTIFICATION_LOG))
-        conn.execute(sa.update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=2))
+    with tables.database.transaction() as connection:
+        connection.execute(sa.delete(NOTIFICATION_LOG))
+        connection.execute(sa.update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=2))
     world.start()
     live(world, conn_id, lambda _: len(world.events) >= 3)
     assert {p["missed"]["reason"] for _, p in world.events} == {"the log begins anew"}
