@@ -206,6 +206,7 @@ bench: install
 	@$(BIN)/python benchmarks/control_plane.py
 	@$(BIN)/python benchmarks/leases.py
 	@$(BIN)/python benchmarks/operators.py
+	@$(BIN)/python benchmarks/dag_parsing.py
 	@$(BIN)/python benchmarks/replication.py
 
 ## make bench-peers    the same work by Delta Lake and Iceberg, in an environment of their own (needs Maven)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import names_overlap
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
-from airflow_hive_acid.metastore.listing import LockFilter, stream_locks
 from airflow_hive_acid.triggers.base import QuestionTrigger
 from airflow_hive_acid.triggers.questions import Looked, Question, since, some
 
@@ -58,6 +57,7 @@ class LocksQuestion(Question):
     ) -> dict[LocksQuestion, Looked | HiveAcidError]:
         """Look for many: the locks of a database are read once, however many ask for some of them."""
         from airflow_hive_acid.metastore.database import now_ms
+        from airflow_hive_acid.metastore.listing import LockFilter, stream_locks
 
         failed: dict[LocksQuestion, HiveAcidError] = {}
 
@@ -87,6 +87,8 @@ class LocksQuestion(Question):
 
         :raises InvalidArgumentsError: when the table has no such partitions.
         """
+        from airflow_hive_acid.metastore.listing import LockFilter, stream_locks
+
         places = LockFilter(self.database, txn_id=self.txn_id)
         named = self.resolved(connection)
         return [row for row in stream_locks(connection, places) if named.counts(row)]

@@ -138,3 +138,18 @@ def test_a_face_alone_imports_nothing_heavy(room):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_dag_file_with_every_operator_and_sensor_loads_no_room_below_the_hooks():
+    program = """
+import importlib, sys
+for room in ("operators", "sensors", "decorators"):
+    face = importlib.import_module(f"airflow_hive_acid.{room}")
+    assert [getattr(face, name) for name in face.__all__]
+rooms = ("metastore", "engine", "sql", "maintenance", "replication", "filesystem", "spark")
+loaded = {name.split(".")[1] + "." + name.split(".")[2] for name in sys.modules
+          if name.startswith("airflow_hive_acid.") and name.count(".") > 1 and name.split(".")[1] in rooms}
+print(sorted(loaded), [name for name in ("pyspark", "pandas", "pyarrow", "sqlglot") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] []"
