@@ -1,8 +1,4 @@
-"""The control plane: transactions, locks, write ids, snapshots, catalog and compaction queue of a Hive 4 metastore.
-
-The door of the metastore. Its names are imported when they are first used: whoever needs the face of one room (an
-operator does, when a DAG file is parsed) does not pay for SQLAlchemy and all rooms.
-"""
+"""The control plane: transactions, locks, write ids, snapshots, catalog and compaction queue of a Hive 4 metastore."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.client import MetastoreClient
     from airflow_hive_acid.metastore.protocol.transaction import ReaderSnapshot, Transaction
 else:
+    # Who needs the face of one room, as an operator does when a DAG file is parsed, does not pay for all rooms.
     __getattr__ = lazily(
         __name__,
         {
