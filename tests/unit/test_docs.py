@@ -127,6 +127,24 @@ def test_files_that_the_documents_name_are_there() -> None:
     assert [(page, path) for page, path in named if not (ROOT / path).exists()] == []
 
 
+def test_tests_that_the_documents_name_are_there() -> None:
+    tests = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+    functions = {name for path in (ROOT / "tests").rglob("test_*.py") for name in _functions(path)}
+    named = [
+        (page.name, name) for page in PAGES for name in re.findall(r"`((?:tests/[\w/]+|test_\w+))`", page.read_text())
+    ]
+    assert len(named) > 20
+    assert [
+        (page, name)
+        for page, name in named
+        if not ((ROOT / name).exists() or (ROOT / f"{name}.py").exists() or name in tests | functions)
+    ] == []
+
+
+def _functions(path: Path) -> list[str]:
+    return re.findall(r"^(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.M)
+
+
 def test_every_decision_is_listed_under_its_number_and_title() -> None:
     """Those up to the last one that is listed: each has one number, and none is left out."""
     listed = re.findall(r"^\| \[(\d+)\]\(([^)]+)\) \| (.+?) \|$", (DECISIONS / "README.md").read_text(), re.M)

@@ -92,7 +92,7 @@ _settled = (
     _cq.CQ_TYPE != CompactionType.ABORT_TXN_CLEANUP.value,
     or_(
         _cq.CQ_COMMIT_TIME.is_(None),
-        # Not less alone, as in Hive: without a retention it is ready in the millisecond of its commit.
+        # Hive asks for an earlier time; here it is ready in the millisecond of its commit if there is no retention.
         _cq.CQ_COMMIT_TIME <= clock_ms() - _cq.CQ_RETRY_RETENTION - bindparam("retention_ms", type_=BigInteger),
     ),
 )

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import CompactionCancelledError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.metastore.compaction.history import Retention
 from airflow_hive_acid.metastore.compaction.model import (
-    Compaction,
     CompactionState,
     CompactionType,
     Resource,
@@ -24,48 +23,12 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_TXN_COMPONENTS,
     TXN_COMPONENTS,
 )
+from tests.integration.metastore.compaction.requests import T, abort, change, rows, work, write
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
 
-T = "default.t"
 S = CompactionState
-
-
-def rows(client: MetastoreClient, table: sa.Table) -> list[dict[str, Any]]:
-    with client.database.reading() as connection:
-        return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
-
-
-def change(client: MetastoreClient, statement: Any) -> None:
-    with client.database.transaction() as connection:
-        connection.execute(statement)
-
-
-def write(client: MetastoreClient, table: str = T, operation: str = "insert", *partitions: str) -> int:
-    with client.transaction({table: operation}, partitioned=[table] if partitions else []) as txn:
-        if partitions:
-            txn.add_partitions(table, partitions)
-    return txn.write_ids[table]
-
-
-def abort(client: MetastoreClient, table: str = T, *partitions: str) -> int:
-    txn = client.begin({table: "insert"}, partitioned=[table] if partitions else [])
-    if partitions:
-        client.add_partitions(txn.txn_id, table, partitions)
-    txn.abort("a test")
-    return txn.txn_id
-
-
-def work(client: MetastoreClient, highest: int, worker: str = "w1") -> Compaction:
-    """Claim the next request and bring it to ready for cleaning, committed."""
-    request = client.compactions.claim(worker)
-    assert request is not None
-    txn = client.open_txn(type=TxnType.COMPACTION)
-    client.compactions.update_state(request, highest_write_id=highest, txn_id=txn, run_as="hive")
-    client.compactions.mark_compacted(request)
-    client.commit_txn(txn)
-    return client.compactions.get(request.id)
 
 
 @pytest.mark.conformance("C01")
@@ -430,44 +393,6 @@ def test_queue_and_history_are_shown_together_and_filtered(client: MetastoreClie
     assert [c.id for c in client.compactions.show(limit=1)] == [1]
     assert {c.id: c.pool_name for c in client.compactions.show()} == {1: "default", 2: "p", 3: "default"}
     assert [c.state.text for c in client.compactions.show(state=S.FAILED)] == ["failed"]
-
-
-@pytest.mark.conformance("C12")
-@pytest.mark.conformance("C13")
-def test_candidates_are_what_was_written_and_not_yet_compacted(client: MetastoreClient) -> None:
-    write(client, T, "insert", "ds=1", "ds=2")
-    write(client, T, "update", "ds=2")
-    write(client, "other.u")
-    found = [c.resource for c in client.compactions.find_candidates()]
-    assert set(found) == {Resource("default", "t", "ds=1"), Resource("default", "t", "ds=2"), Resource("other", "u")}
-    assert found[-1] == Resource("other", "u")
-    assert len(client.compactions.find_candidates(limit=2)) == 2
-
-
-@pytest.mark.conformance("C16")
-def test_aborts_are_counted_per_table_or_partition(client: MetastoreClient) -> None:
-    for number in range(3):
-        abort(client, T, f"ds={number}")
-    for _ in range(3):
-        abort(client, "default.u")
-    found = client.compactions.find_aborts_to_clean(count=2, age_ms=-1)
-    assert [(a.resource, a.components) for a in found] == [(Resource("default", "u"), 3)]
-    assert len(client.compactions.find_aborts_to_clean(count=0, age_ms=-1)) == 4
-
-
-def test_a_soft_delete_waits_in_the_queue_with_its_location(client: MetastoreClient) -> None:
-    txn = client.open_txn(type=TxnType.SOFT_DELETE)
-    with client.database.transaction() as connection:
-        resource = Resource("default", "t")
-        client.compactions.enqueue_soft_delete(
-            connection, resource, "file:/w/t.v1", txn_id=txn, highest_write_id=7, purge=True
-        )
-    client.commit_txn(txn)
-    (request,) = client.compactions.find_ready_to_clean()
-    assert request.soft_deleted_location == "file:/w/t.v1"
-    assert request.properties == {"location": "file:/w/t.v1", "ifPurge": "true"}
-    assert (request.next_txn_id, request.highest_write_id) == (txn, 7)
-    assert client.compactions.enqueue(T).accepted
 
 
 @pytest.mark.parametrize("name", ["", "t", "a.b.c", "default.t'; --", "default." + "x" * 4096, "default.é", "d.\0"])
