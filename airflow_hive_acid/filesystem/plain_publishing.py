@@ -148,10 +148,32 @@ def undo(filesystem: Filesystem, aside: str, manifest: PlainManifest, location: 
                 filesystem.delete(file.uri, inside=inside)
     for place in there:
         try:
-            filesystem.rename(place, kept[place])
+            _bring_back(filesystem, place, kept[place], manifest, location)
         except FileNotFoundError:
             if filesystem.exists(place):
                 raise
+
+
+def _bring_back(filesystem: Filesystem, place: str, uri: str, manifest: PlainManifest, location: str) -> None:
+    """What went comes back; the empty directories of what had come there go first."""
+    try:
+        filesystem.rename(place, uri)
+    except FileExistsError:
+        inside = location if paths.is_inside(location, uri) else uri.rpartition("/")[0]
+        for made in sorted(_made(uri, manifest), key=len, reverse=True):
+            filesystem.delete_empty(made, inside=inside)
+        filesystem.rename(place, uri)
+
+
+def _made(uri: str, manifest: PlainManifest) -> set[str]:
+    """A directory, and those below it that files of a job lie in or under."""
+    found = {uri}
+    for directory in {file.place for file in manifest.files}:
+        below = directory
+        while paths.is_inside(uri, below):
+            found.add(below)
+            below = below.rpartition("/")[0]
+    return found
 
 
 def _move_back(filesystem: Filesystem, file: MovedFile, staged: str, aside: str) -> None:

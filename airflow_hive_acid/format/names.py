@@ -24,9 +24,17 @@ FLUSH_LENGTH_SUFFIX = "_flush_length"
 PLACE_MARKER = "_hive_acid_place"
 """File by which a warehouse is known to be there; hidden from readers."""
 STAGING_PREFIX = "_tmp_"
+EXPORT_PREFIX = STAGING_PREFIX + "export-"
+"""Beside the directory of a dump, where an EXPORT works until the dump is whole."""
+DROPPED_PREFIX = STAGING_PREFIX + "repl-dropped-"
+"""Beside the directory of a table that replication has dropped, where that goes to be deleted."""
+IMPORT_PREFIX = "_repl_"
+DROP_MARK = "_repl_dropped"
+"""File in the directory of a table that replication is dropping."""
 PLAIN_FILES = "files"
 """In staging, the directory of files that go into a table without bases and deltas."""
 
+_IMPORT = re.compile(IMPORT_PREFIX + r"([0-9]{1,19})")
 _FLUSHED_COPY = re.compile(STAGING_PREFIX + r"flushed-(?P<source>(?:delete_)?delta_[0-9_v]+)-[0-9a-f-]+")
 _DIRECTORY = re.compile(
     r"(?:(?P<base>base)_(?P<write_id>-?[0-9]+)"
@@ -185,6 +193,17 @@ def staging_name(job_id: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", job_id):
         raise InvalidArgumentsError(f"job id {job_id!r} must consist of letters, digits, '-' and '_', as a uuid does")
     return STAGING_PREFIX + job_id
+
+
+def import_name(txn_id: int) -> str:
+    """Name of the directory, inside of a table, into which the import of a txn copies files."""
+    return f"{IMPORT_PREFIX}{txn_id}"
+
+
+def parse_import(name: str) -> int | None:
+    """The txn whose import copies, or has copied, into a directory of this name; None for any other name."""
+    match = _IMPORT.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def flushed_copy_name(directory: str, unique: str) -> str:

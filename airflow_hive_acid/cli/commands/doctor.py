@@ -28,6 +28,10 @@ def doctor(
         list[str] | None, typer.Argument(metavar="[DATABASE.TABLE]…", show_default="all transactional tables")
     ] = None,
     files: Annotated[bool, typer.Option(help="Look at the directories of the tables, too.")] = True,
+    dumps: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URI", help="Where dumps of EXPORT lie: say which were begun and not ended."),
+    ] = None,
     accept_place: Annotated[
         str | None,
         typer.Option(metavar="URI", help="Take this warehouse as it is for the known one: it was moved or restored."),
@@ -46,7 +50,7 @@ def doctor(
 
     def rows() -> Iterator[list[str]]:
         nonlocal count
-        for finding in _findings(session, tables or None, files=files):
+        for finding in _findings(session, tables or None, dumps or [], files=files):
             count += 1
             yield [finding.check.value, finding.place, finding.text, finding.repair]
 
@@ -66,8 +70,9 @@ def _accept(session: CliSession, location: str) -> None:
     say(f"{location} is known now, as {place_id}")
 
 
-def _findings(session: CliSession, tables: list[str] | None, *, files: bool) -> Iterator[Finding]:
+def _findings(session: CliSession, tables: list[str] | None, dumps: list[str], *, files: bool) -> Iterator[Finding]:
     from airflow_hive_acid.maintenance.doctor.doctor import examine_metastore, examine_tables
+    from airflow_hive_acid.maintenance.doctor.leftovers import examine_dumps, examine_leftovers
     from airflow_hive_acid.settings import Settings, Source, read_hive_site
 
     client = session.bare_client()  # not one that would be created for this
@@ -79,3 +84,7 @@ def _findings(session: CliSession, tables: list[str] | None, *, files: bool) -> 
     yield from examine_metastore(client, hive_timeout)
     if files:
         yield from examine_tables(client, session.filesystem(), tables)
+    if files and tables is None:
+        yield from examine_leftovers(client, session.filesystem())
+    if dumps:
+        yield from examine_dumps(session.filesystem(), dumps)

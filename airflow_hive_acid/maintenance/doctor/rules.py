@@ -44,6 +44,7 @@ class Check(StrEnum):
     MISSING = "warehouse or table not there"
     DAMAGED_FILE = "damaged file"
     ROWS = "rows differ from the catalog"
+    LEFT = "left by an interrupted copy or drop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,4 +284,39 @@ def judge_old_files(
         f"{text}. Hive 3 and later do not read such events",
         f"before the upgrade to Hive 3 or 4: ALTER TABLE {table}{spec} COMPACT 'major', and no update, delete or merge "
         "on it between that and the upgrade",
+    )
+
+
+def judge_import(place: str, txn_id: int) -> Finding:
+    """Files that an import has copied which nobody has tried again.
+
+    :param place: URI of the directory; ``txn_id`` is the import's, which has ended.
+    """
+    return Finding(
+        Check.LEFT,
+        place,
+        f"an import that was interrupted has copied files there; its txn {txn_id} has ended, and no reader sees them",
+        "run the import again: it goes on with them. If nobody will, delete the directory",
+    )
+
+
+def judge_dropped(place: str) -> Finding:
+    """A directory whose table or partition replication has dropped, and that was not deleted."""
+    return Finding(
+        Check.LEFT,
+        place,
+        "its table was dropped by replication, which was interrupted before it deleted the files, or is at it now; no "
+        "table of the catalog lies there",
+        "run the replication again: it goes on with it. If nobody will, and none is running, delete the directory",
+    )
+
+
+def judge_export(place: str) -> Finding:
+    """What an export has copied that has not ended."""
+    return Finding(
+        Check.LEFT,
+        place,
+        "an export is writing its dump there, or was interrupted; it is no dump yet",
+        "run the export again, to the same directory: it goes on with it. If nobody will, and none is running, delete "
+        "the directory",
     )

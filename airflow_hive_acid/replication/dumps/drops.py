@@ -2,16 +2,19 @@
 
 The id is that of the drop's event. An object whose state id is not older came, or was exported, after that drop: it
 stays, and the result says so (HiveReplicationDevelopment, "DropTable"). What did not come by replication stays, too.
-Files go after the commit, under no lock: nobody can find them any more (:mod:`graves`).
+Files go after the commit, under no lock: nobody can find them any more. A drop that was killed before that is ended by
+its next try (:mod:`~airflow_hive_acid.replication.dumps.dropped_directories`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CommitStateUnknownError
+from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.catalog import (
@@ -24,14 +27,20 @@ from airflow_hive_acid.metastore.catalog import (
 from airflow_hive_acid.metastore.database import LockType
 from airflow_hive_acid.metastore.names import TableName, table_name
 from airflow_hive_acid.metastore.protocol import ddl_transaction, partition_lock, table_lock
-from airflow_hive_acid.replication.dumps.dropped_directories import grave_of, mark_dropped, remove_dropped, unmark
+from airflow_hive_acid.replication.dumps.dropped_directories import (
+    finish_drop,
+    grave_of,
+    mark_dropped,
+    remove_dropped,
+    unmark,
+)
 from airflow_hive_acid.replication.dumps.exports import table_of
 from airflow_hive_acid.replication.dumps.fences import fence_dead_jobs_of
 from airflow_hive_acid.replication.dumps.state_ids import ObjectState, may_drop
 from airflow_hive_acid.replication.presence import require_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -73,6 +82,7 @@ def drop_table(
     name = table_name(table)
     found, verdict = site.client.database.read(lambda connection: _judge(site, connection, name, event_id))
     if found is None or not verdict.accepted:
+        finish_drops(site, [(name, None)])
         return DropResult(str(name), event_id, kept=((str(name), verdict.reason),))
     site.client.pins.require_unpinned([str(name)], "dropping it")
     with ddl_transaction(
@@ -92,18 +102,10 @@ def drop_table(
             dropped = site.client.catalog.drop_table_in(connection, name)
             return tuple(at for at in dropped.locations if dropped.delete_data and at in going), None
 
-        if place:
-            mark_dropped(site, place, f"{name} was dropped at the source with event {event_id}")
-        try:
+        with _marked(site, {str(name): place} if place else {}, event_id) as gone:
             locations, kept = ddl.commit(change)
-        except CommitStateUnknownError:
-            raise  # R17: the mark means nothing as long as the table is there
-        except BaseException:
-            if place:
-                unmark(site, place)
-            raise
-        if kept is not None and place:
-            unmark(site, place)
+            if kept is None:
+                gone.add(str(name))
     if kept is not None:
         return DropResult(str(name), event_id, kept=((str(name), kept),))
     for location in locations:
@@ -135,6 +137,7 @@ def drop_partitions(
     doomed, kept = site.client.database.read(
         lambda connection: _judge_partitions(site, connection, found, names, event_id)
     )
+    finish_drops(site, [(name, part) for part, _ in kept])
     if not doomed:
         return DropResult(str(name), event_id, kept=kept)
     site.client.pins.require_unpinned([str(name)], "dropping partitions of it")
@@ -169,16 +172,61 @@ def drop_partitions(
             return going, staying
 
         left: list[StoredPartition] = []
-        result = ddl.commit(change)
-    if _files_go(found):
-        for stored in left:
-            if stored.object.storage.location and stored.object.storage.location not in shared:
-                _remove(site, stored.object.storage.location)
+        going = {
+            f"{name}/{stored.object.name}": place
+            for stored in doomed
+            if _files_go(found) and (place := stored.object.storage.location) and place not in shared
+        }
+        with _marked(site, going, event_id) as gone:
+            result = ddl.commit(change)
+            gone.update(f"{name}/{stored.object.name}" for stored in left)
+    in_threads(lambda part: remove_dropped(site, going[part], part), sorted(going.keys() & gone), "drops")
     return result
 
 
+@contextlib.contextmanager
+def _marked(site: Site, places: Mapping[str, str], event_id: int) -> Iterator[set[str]]:
+    """Directories that have their marks while the drop of what lies there commits.
+
+    :param places: by name of the table or partition.
+    :return: takes the names of what was dropped; the others lose their marks.
+    """
+    gone: set[str] = set()
+
+    def mark(name: str) -> None:
+        mark_dropped(site, places[name], f"{name} was dropped at the source with event {event_id}")
+
+    try:
+        in_threads(mark, list(places), "drops")
+        yield gone
+    except CommitStateUnknownError:
+        raise  # R17: a mark means nothing as long as the table or partition is there
+    except BaseException:
+        in_threads(lambda name: unmark(site, places[name]), list(places), "drops")
+        raise
+    in_threads(lambda name: unmark(site, places[name]), sorted(places.keys() - gone), "drops")
+
+
+def finish_drops(site: Site, drops: Collection[tuple[TableName, str | None]]) -> None:
+    """End drops that were killed behind their commit, and that have nothing to drop in the catalog any more.
+
+    :param drops: the table, and the name of the partition if it is one.
+    """
+    catalog = site.client.catalog
+    tables = catalog.find_tables({str(name) for name, _ in drops})
+    known = {name.database for name, _ in drops}.intersection(catalog.list_databases())
+    homes = {db: {found.managed_location, found.location} for db in known for found in [catalog.get_database(db)]}
+    for name, part in drops:
+        table = tables.get(str(name))
+        if part is None and table is None:
+            for home in homes.get(name.database, ()):
+                finish_drop(site, paths.join(home, name.name), str(name))
+        elif part is not None and table is not None and table.location:
+            finish_drop(site, paths.join(table.location, part), f"{name}/{part}")
+
+
 def kept_drops(site: Site, drops: Sequence[tuple[TableName, str | None, int]]) -> list[str | None]:
-    """Which drops would do nothing, and why, by one look at all of them.
+    """Which drops would do nothing, and why, by one look at all of them; what a killed one has left is removed.
 
     :param drops: table, name of the partition if it is one, and event id.
     :return: for each why nothing would go; None where something would.
@@ -199,7 +247,9 @@ def kept_drops(site: Site, drops: Sequence[tuple[TableName, str | None, int]]) -
             reasons.append(None if verdict.accepted else verdict.reason)
         return reasons
 
-    return site.client.database.read(operation)
+    reasons = site.client.database.read(operation)
+    finish_drops(site, [(name, part) for (name, part, _), why in zip(drops, reasons, strict=True) if why is not None])
+    return reasons
 
 
 def _tables(site: Site) -> ObjectRows:

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from airflow_hive_acid.errors import CorruptDumpError, HiveAcidError, InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.names import STAGING_PREFIX
+from airflow_hive_acid.format.names import IMPORT_PREFIX, STAGING_PREFIX
 from airflow_hive_acid.metastore.catalog import parse_partition, parse_table, partition_text, table_text
 from airflow_hive_acid.metastore.names import TableName, table_name
 from airflow_hive_acid.replication.dumps.state_ids import STATE_ID
@@ -225,7 +225,7 @@ def check_files(dump: Dump) -> None:
     seen: set[str] = set()
     for file in dump.files:
         require_name(file.path)
-        if file.path.startswith((STAGING_PREFIX, "_repl_")):
+        if file.path.startswith((STAGING_PREFIX, IMPORT_PREFIX)):
             raise UnsafePathError(f"the dump wants a file {file.path!r} where jobs stage theirs")
         if file.partition not in known:
             raise CorruptDumpError(f"file {file.path} belongs to the partition {file.partition!r}, which is not there")

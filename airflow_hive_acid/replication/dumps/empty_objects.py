@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.names import STAGING_PREFIX as JOB_STAGING
-from airflow_hive_acid.format.names import is_hidden
+from airflow_hive_acid.format.names import IMPORT_PREFIX, STAGING_PREFIX, is_hidden
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.catalog import ObjectRows, lock_places, read_owned, require_database
 from airflow_hive_acid.metastore.database import LockType, now_ms
@@ -28,7 +27,6 @@ from airflow_hive_acid.replication.dumps.dump import Dump, DumpFile, Scope
 from airflow_hive_acid.replication.dumps.exports import MATERIALIZED_VIEW, plain_files, tagged
 from airflow_hive_acid.replication.dumps.import_plan import Asked, Existing, ImportPlan, outline, plan_import
 from airflow_hive_acid.replication.dumps.import_results import ImportResult, result_of
-from airflow_hive_acid.replication.dumps.imports import STAGING_PREFIX
 from airflow_hive_acid.replication.presence import require_listed
 
 if TYPE_CHECKING:
@@ -205,7 +203,7 @@ class _Import:
         below = list_many(self.site.filesystem, places, descend=lambda info: not is_hidden(info.name))
 
         def is_free(plan: ImportPlan) -> bool:
-            left = [e for e in tables.get(plan.location) or () if e.name.startswith((STAGING_PREFIX, JOB_STAGING))]
+            left = [e for e in tables.get(plan.location) or () if e.name.startswith((IMPORT_PREFIX, STAGING_PREFIX))]
             rows = [e for place in _looked_at(plan) for e in plain_files(below[place] or ())]
             return not left and not rows
 

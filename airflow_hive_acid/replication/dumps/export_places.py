@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, CopyFailedError, CorruptDumpError, HiveAcidError
 from airflow_hive_acid.filesystem.syncing import sync
-from airflow_hive_acid.format.names import staging_name
+from airflow_hive_acid.format.names import EXPORT_PREFIX
 from airflow_hive_acid.replication.dumps.dump import BEGUN, COMPLETE, read_dump
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ExportPlace:
         self._moves = site.filesystem.can_fence(uri)
         self._parent = self._uri.rpartition("/")[0]
         number = hashlib.sha256(f"{self._uri}\0{self._says}".encode()).hexdigest()[:24]
-        self._prefix = staging_name(f"export-{number}-")
+        self._prefix = f"{EXPORT_PREFIX}{number}-"
         self.work = f"{self._parent}/{self._prefix}{uuid.uuid4().hex[:8]}" if self._moves else self._uri
 
     def finished(self) -> Dump | None:

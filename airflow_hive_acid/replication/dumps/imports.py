@@ -36,8 +36,14 @@ from airflow_hive_acid.filesystem.plain_publishing import (
 )
 from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.names import PLAIN_FILES, is_hidden, staging_name
-from airflow_hive_acid.format.names import STAGING_PREFIX as JOB_STAGING
+from airflow_hive_acid.format.names import (
+    PLAIN_FILES,
+    STAGING_PREFIX,
+    import_name,
+    is_hidden,
+    parse_import,
+    staging_name,
+)
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.catalog import (
     ObjectRows,
@@ -72,7 +78,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.site import Site
 
 log = logging.getLogger(__name__)
-STAGING_PREFIX = "_repl_"
 _NOTHING = Asked()
 
 
@@ -352,7 +357,7 @@ class _Import:
             if plan.location and not plan.in_place and plan.table is not None and plan.table.after.storage.location:
                 self._filesystem.make_directory(plan.location)
             return _Staged(None)
-        staging = f"{plan.location}/{STAGING_PREFIX}{ddl.txn_id}"
+        staging = f"{plan.location}/{import_name(ddl.txn_id)}"
         self._filesystem.make_directory(plan.location)
         self._take_over(plan.location, staging)
         copies = [replace(copied, target=f"{staging}/{copied.target}") for _, copied in files]
@@ -373,7 +378,7 @@ class _Import:
         """
         taken = False
         for info in list_many(self._filesystem, [location], recursive=False)[location] or ():
-            if not info.is_dir or not info.name.startswith(STAGING_PREFIX):
+            if not info.is_dir or parse_import(info.name) is None:
                 continue
             if not taken and self._filesystem.can_fence(location):
                 self._filesystem.rename_directory(info.path, staging)
@@ -388,7 +393,7 @@ class _Import:
         """
         with contextlib.suppress(HiveAcidError, OSError):
             if self._client.give_up_txns([txn_id], "its import failed", ended_only=True).given_up:
-                self._filesystem.delete(f"{location}/{STAGING_PREFIX}{txn_id}", inside=location)
+                self._filesystem.delete(f"{location}/{import_name(txn_id)}", inside=location)
 
     # --- putting into place ---------------------------------------------------------------------------------------
 
@@ -499,7 +504,7 @@ class _Import:
         fence_dead_jobs_of(self._site, self._name)
         # Directories of jobs that have committed and were killed before they tidied up; fences are files.
         for info in list_many(self._filesystem, [location], recursive=False)[location] or ():
-            if info.is_dir and info.name.startswith(JOB_STAGING):
+            if info.is_dir and info.name.startswith(STAGING_PREFIX):
                 self._filesystem.delete(info.path, inside=location)
 
 

@@ -11,6 +11,7 @@ from airflow_hive_acid.errors import HiveAcidError, StorageUnavailableError
 from airflow_hive_acid.filesystem import Filesystem, open_filesystem
 from airflow_hive_acid.filesystem.plain_publishing import MovedFile, PlainManifest, undo, undo_fenced
 from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.format.names import DROP_MARK
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper
 from airflow_hive_acid.maintenance.cleaner.trash import purge_trash, restore_into
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
@@ -60,7 +61,7 @@ class World:
         self.fs.make_directory(f"{self.staging}/data")
         txn.abort("its task was killed")
         self.txn_id = txn.txn_id
-        self.fs.write_text(f"{self.location}/{dropped_directories.MARK}", "dropped\n")
+        self.fs.write_text(f"{self.location}/{DROP_MARK}", "dropped\n")
         self.fs.make_directory(f"{self.location}/_tmp_repl-1")
         self.trash = f"{WAREHOUSE}/.trash"
         self.fs.write_text(f"{self.trash}/default.t/b1/delta_1", "x")

@@ -12,6 +12,8 @@ from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.catalog.thrift.writer import ObjectRows
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, TXNS
+from airflow_hive_acid.replication.dumps.dump import Scope
+from airflow_hive_acid.replication.dumps.exports import export_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,3 +123,7 @@ def path_of(uri: str) -> Path:
     from pathlib import Path
 
     return Path(local_path(uri))
+
+
+def exported(site: Site, uri: str, **more: object) -> None:
+    export_table(site, "w.t", uri, scope=Scope.ALL, event_id="1", **more)  # type: ignore[arg-type]

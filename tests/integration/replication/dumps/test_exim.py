@@ -36,7 +36,7 @@ from airflow_hive_acid.replication.dumps.imports import import_dump, import_meta
 from tests.integration.replication.dumps.exim import (
     add_partition,
     contents,
-    forget_txns,
+    exported,
     location,
     make_table,
     objects,
@@ -45,7 +45,6 @@ from tests.integration.replication.dumps.exim import (
     whole,
     write,
 )
-from tests.integration.replication.dying import Countdown, Killed, dying
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,21 +53,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.site import Site
 
 FILES = {"000000_0": b"1,one\n", "sub/000001_0": b"2,two\n"}
-
-
-@pytest.fixture
-def dump(tmp_path: Path) -> str:
-    return (tmp_path / "dump").as_uri()
-
-
-@pytest.fixture
-def pair(primary: Site, replica: Site) -> tuple[Site, Site]:
-    replica.client.catalog.create_database("w")
-    return primary, replica
-
-
-def exported(site: Site, uri: str, **more: object) -> None:
-    export_table(site, "w.t", uri, scope=Scope.ALL, event_id="1", **more)  # type: ignore[arg-type]
 
 
 def test_a_table_arrives_with_its_files_and_its_state(pair: tuple[Site, Site], dump: str) -> None:
@@ -446,55 +430,6 @@ def test_drops_go_by_state(pair: tuple[Site, Site], dump: str) -> None:
     assert not drop_table(replica, "w.t", state + 1).done
     make_table(replica)
     assert "did not come by replication" in drop_table(replica, "w.t", state + 99).kept[0][1]
-
-
-@pytest.mark.rule("R4")
-@pytest.mark.rule("R5")
-@pytest.mark.backends("sqlite")
-def test_a_crash_anywhere_is_repaired_by_the_next_import(pair: tuple[Site, Site], tmp_path: Path) -> None:
-    """Killed in front of every change; what others see then is the old table or the new one once the dead txn is gone
-    and its job is undone, and the next import makes it the new one."""
-    primary, replica = pair
-    make_table(primary, partitioned=True)
-    add_partition(primary, "ds=1", {"000000_0": b"old", "gone": b"x"})
-    exported(primary, f"{tmp_path}/one")
-    write(primary, location(primary, partition="ds=1"), {"000000_0": b"new"})
-    path_of(location(primary, partition="ds=1")).joinpath("gone").unlink()
-    add_partition(primary, "ds=2", {"000000_0": b"two"})
-    exported(primary, f"{tmp_path}/two")
-    number, lived = 0, False
-    while not lived:
-        number += 1
-        import_table(replica, f"{tmp_path}/one")
-        with dying(replica, Countdown(number)) as site:
-            try:
-                import_table(site, f"{tmp_path}/two")
-                lived = True
-            except Killed:
-                pass
-        forget_txns(replica)
-        done = import_table(replica, f"{tmp_path}/two")
-        # Fences, and what was moved aside when it was killed just after the commit: nobody reads it.
-        found = {path: data for path, data in contents(replica, location(replica)).items() if path[:5] != "_tmp_"}
-        assert found == {"ds=1/000000_0": b"new", "ds=2/000000_0": b"two"}, number
-        assert set(state_ids(replica).values()) == {str(done.state_id)}, number
-        drop_table(replica, "w.t", 10**6)
-    assert number > 10
-
-
-@pytest.mark.backends("sqlite")
-def test_what_a_killed_export_has_copied_is_kept(primary: Site, dump: str) -> None:
-    make_table(primary)
-    write(primary, location(primary), {f"f{i}": bytes([i]) * 100 for i in range(20)})
-    countdown = Countdown(None)
-    with dying(primary, countdown) as site:
-        export_table(site, "w.t", f"{dump}-counted")
-    with dying(primary, Countdown(countdown.changes - 4)) as site, pytest.raises(Killed):
-        export_table(site, "w.t", dump)
-    forget_txns(primary)
-    result = export_table(primary, "w.t", dump)
-    assert result.reused == 20
-    assert result.files == 20
 
 
 @pytest.mark.backends("sqlite")
