@@ -96,6 +96,14 @@ test-object-store: install $(CLASSES)
 test-zookeeper: install
 	@$(BIN)/python -m pytest -q --backend sqlite -m zookeeper tests/zookeeper
 
+## make test-sqlglot    reading SQL with the compiled form of sqlglot, which some environments have (sqlglot[c])
+.PHONY: test-sqlglot
+test-sqlglot: install
+	@test -d build/sqlglotc || $(BIN)/python -m pip --quiet install --target build/sqlglotc --no-deps \
+	  $$($(BIN)/python -c "from importlib.metadata import version as v; print('sqlglot==' + v('sqlglot'), 'sqlglotc==' + v('sqlglot'))")
+	@PYTHONPATH=build/sqlglotc $(BIN)/python -c "import sqlglot.parser as p; assert not p.__file__.endswith('.py'), p.__file__"
+	@PYTHONPATH=build/sqlglotc $(BIN)/python -m pytest -q $(PARALLEL) -m "not spark" tests/unit/sql
+
 ## make test-airflow   a whole Airflow in processes of its own, which are killed one after the other (three minutes)
 test-airflow: install $(CLASSES)
 	@$(BIN)/python -m pytest -q --backend postgresql -m live --durations 5 tests/live

@@ -22,6 +22,7 @@ _REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.DML, "a query cannot change data; write a statement of its own"),
     (exp.DDL, "a query cannot create anything; write a statement of its own"),
 )
+_REFUSED_KINDS = tuple(kind for kind, _ in _REFUSED)
 _VIRTUAL_COLUMNS = ("input__file__name", "block__offset__inside__file")
 
 
@@ -43,9 +44,11 @@ def check_query(source: SourceText, query: exp.Expr, place: Span) -> None:
 def check_expression(source: SourceText, tree: exp.Expr, place: Span) -> exp.Expr:
     """Refuse what we do not run in an expression and in its sub-queries; returns the expression."""
     for node in tree.walk():
-        for kind, problem in _REFUSED:
-            if isinstance(node, kind):
-                raise source.unsupported(problem, *span(node, place))
+        if isinstance(node, exp.Literal):
+            continue
+        if isinstance(node, _REFUSED_KINDS):
+            problem = next(problem for kind, problem in _REFUSED if isinstance(node, kind))
+            raise source.unsupported(problem, *span(node, place))
         if isinstance(node, exp.With) and node.args.get("recursive"):
             raise source.unsupported("WITH RECURSIVE is not supported", *span(node, place))
         if isinstance(node, exp.In) and not any(map(node.args.get, ("expressions", "query", "unnest", "field"))):

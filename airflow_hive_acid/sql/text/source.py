@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import threading
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.hive import Hive
 from sqlglot.errors import SqlglotError
-from sqlglot.parsers.hive import HiveParser
 from sqlglot.tokenizer_core import TokenType
 
 from airflow_hive_acid.errors import SqlSyntaxError, UnsupportedStatementError
+from airflow_hive_acid.sql.text.bounds import problem_in
 from airflow_hive_acid.sql.text.table_options import OPTIONS, table_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sqlglot.tokenizer_core import Token
 
+_SQLGLOT_LOG = logging.getLogger("sqlglot")
 _SHOWN_WIDTH = 100
-_OPAQUE = "opaque"
 _FAILURES: tuple[type[Exception], ...] = (
     SqlglotError,
     RecursionError,
@@ -37,10 +42,23 @@ class HiveSql(Hive):
     class Tokenizer(Hive.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
-    class Parser(HiveParser):
-        def _warn_unsupported(self) -> None:
-            """What it cannot read is an error at its place; by default it is logged and kept as opaque text."""
-            self.raise_error(_OPAQUE)
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """sqlglot logs what it keeps as opaque text; here that is an error, which says so itself.
+
+    A parser of ours that overrides its would not do: nothing can inherit from the compiled one (``sqlglot[c]``).
+    """
+    thread = threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    _SQLGLOT_LOG.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        _SQLGLOT_LOG.removeFilter(is_of_others)
 
 
 class SourceText:
@@ -69,11 +87,18 @@ class SourceText:
 
         :raises SqlSyntaxError: underlining the place.
         """
+        refused = problem_in(tokens)
+        if refused is not None:
+            problem, token = refused
+            raise self.syntax_error(problem, token.start, token.end)
         options, tokens = table_options(tokens)
         try:
-            trees = HiveSql().parser().parse(tokens, self.text)
+            with _without_warnings():
+                trees = HiveSql().parser().parse(tokens, self.text)
         except _FAILURES as error:
             raise self._parse_error(error, tokens) from None
+        if any(tree is not None and tree.find(exp.Command) for tree in trees):
+            raise self.syntax_error("something here is no part of a query", tokens[0].start, tokens[-1].end)
         if len(trees) != 1 or trees[0] is None:
             raise self.syntax_error("this is no statement", tokens[0].start, tokens[-1].end)
         for table in trees[0].find_all(exp.Table) if options else ():
@@ -92,8 +117,6 @@ class SourceText:
         index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), len(tokens) - 1)
         last = index == len(tokens) - 1
         problem = str(details.get("description") or "this cannot be read").replace("Invalid expression / ", "")
-        if problem == _OPAQUE:
-            return self.syntax_error("something here is no part of a query", tokens[0].start, tokens[-1].end)
         if "SENTINEL" in problem or "missing for" in problem or (last and not problem.startswith("Unexpected")):
             # The parser names its own classes here; what a reader can see is where it stopped.
             after = "the end of the statement" if last else repr(tokens[index].text)

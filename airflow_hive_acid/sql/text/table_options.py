@@ -22,6 +22,7 @@ OPTIONS = "hive_acid_options"
 _OPTION_PREFIX = "acid."
 _PROPERTY = (TokenType.L_PAREN, TokenType.STRING, TokenType.EQ, TokenType.STRING, TokenType.R_PAREN)
 _PIN = ("FOR", "SYSTEM_VERSION", "AS", "OF", "PIN")
+_FIRST_WORDS = frozenset((_PIN[0], "NET", "CHANGES"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,14 @@ def table_options(tokens: Sequence[Token]) -> tuple[dict[int, Option], list[Toke
     while at < len(tokens):
         left.append(tokens[at])
         at += 1
-        found = _property(tokens, at) or _pin(tokens, at) or _changes(tokens, at)
+        if at == len(tokens):
+            break
+        found = None
+        # Once for each value of a long VALUES: the first token decides what it can be.
+        if tokens[at].token_type is TokenType.L_PAREN:
+            found = _property(tokens, at)
+        elif tokens[at].text.upper() in _FIRST_WORDS:
+            found = _pin(tokens, at) or _changes(tokens, at)
         if found is not None:
             option, length = found
             options[left[-1].start] = option

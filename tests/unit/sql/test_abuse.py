@@ -23,6 +23,19 @@ DEEP = {
     "merge": f"MERGE INTO t USING t AS s ON {'(' * 3000}t.id = s.id{')' * 3000} WHEN MATCHED THEN DELETE",
 }
 
+DEEP |= {
+    f"{what} {times}": text
+    for times in (250, 20_000)
+    for what, text in {
+        "parentheses": f"SELECT {'(' * times}1{')' * times}",
+        "sub-queries": f"SELECT a FROM {'(SELECT a FROM ' * times}t{') x' * times}",
+        "arrays": f"SELECT CAST(a AS {'array<' * times}int{'>' * times})",
+        "maps": f"SELECT CAST(a AS {'map<int,' * times}int{'>' * times})",
+        "subscripts": f"SELECT a{'[a' * times}{']' * times}",
+        "calls": f"SELECT {'f(' * times}1{')' * times}",
+    }.items()
+}
+
 
 @pytest.mark.parametrize("what", DEEP)
 def test_s7_a_statement_that_is_nested_too_deeply_is_refused_with_its_place(what: str) -> None:
@@ -53,3 +66,14 @@ def test_s7_a_long_statement_is_planned_or_refused_by_name(plan_of: Callable[[st
         for read in made.reads:
             assert not read.partitions.alternatives or read.partitions.keeps(["7", "1"])
             assert not read.partitions.alternatives or not read.partitions.keeps(["9999", "1"])
+
+
+@pytest.mark.parametrize("more", ["", " WHERE t1.a = t2.a", " CROSS JOIN t"])
+def test_s7_joins_without_a_condition_are_bounded(plan_of: Callable[[str], Plan], more: str) -> None:
+    """Each is read twice with all that follows: twenty took 13 s."""
+    joins = "".join(f" JOIN demo.users u{i}" for i in range(40))
+    with pytest.raises(SqlSyntaxError, match="12 JOINs have no ON or USING; write CROSS JOIN"):
+        parse_script(f"SELECT 1 FROM t{joins}{more}")
+    assert plan_of(f"SELECT 1 FROM t{joins.replace('JOIN', 'CROSS JOIN')}").reads
+    conditions = "".join(f" JOIN demo.users u{i} ON t.id = u{i}.id" for i in range(40))
+    assert plan_of(f"SELECT 1 FROM t{conditions}").reads
