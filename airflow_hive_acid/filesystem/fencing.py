@@ -11,6 +11,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError, WarehouseMissingError
+from airflow_hive_acid.filesystem.absence import is_absent
 from airflow_hive_acid.format import paths
 
 if TYPE_CHECKING:
@@ -43,10 +44,9 @@ def fence_staging(
     if not filesystem.can_fence(staging):
         filesystem.delete(staging, inside=inside)
         return False
-    if not filesystem.exists(inside):
-        if absent is None:
-            raise WarehouseMissingError(f"{inside} is not there, so {staging} cannot be fenced; is its disk mounted?")
-        absent()
+    if absent is None and not filesystem.exists(inside):
+        raise WarehouseMissingError(f"{inside} is not there, so {staging} cannot be fenced; is its disk mounted?")
+    if absent is not None and is_absent(filesystem, inside, absent):
         return True  # without a table directory there is nothing a rename could reach
     if absent is not None and not filesystem.exists(staging):
         absent()

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import PublishError, UnsafePathError
+from airflow_hive_acid.filesystem.absence import is_absent
 from airflow_hive_acid.filesystem.listing import list_many
 from airflow_hive_acid.filesystem.publishing import make_places
 from airflow_hive_acid.format import paths
@@ -224,11 +225,15 @@ def undo_fenced(
     except FileExistsError:
         if not _is_file(filesystem, staging):
             raise UnsafePathError(f"{staging} was created again while it was fenced; is its driver running?") from None
-    if not filesystem.exists(aside):
+    if is_absent(filesystem, aside, absent or _nothing):
         return True  # undone to the end before, and what is in place now is the next one's
     undo(filesystem, aside, manifest, location)
     filesystem.delete(aside, inside=location)
     return True
+
+
+def _nothing() -> None:
+    """Who gives no proof knows the place to be there."""
 
 
 def _staged(staging: str, file: MovedFile) -> str:

@@ -11,11 +11,12 @@ import json
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import WarehouseMissingError
+from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLACE_MARKER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.metastore.catalog import Table
@@ -23,22 +24,25 @@ if TYPE_CHECKING:
 
 
 def require_listed(
-    filesystem: Filesystem, table: str, location: str, listings: Mapping[str, Sequence[FileInfo] | None],
-    places: Iterable[str],
+    filesystem: Filesystem, table: str, location: str, listings: dict[str, list[FileInfo] | None],
+    places: Iterable[str], *, descend: Callable[[FileInfo], bool] | None = None,
 ) -> None:  # fmt: skip
-    """Refuse to take a directory that was not found for one without rows.
+    """Refuse to take a directory that was not found for one without rows, and list it once more behind the proof.
 
     :param table: whose directories were listed, as messages call it.
     :param location: of the table.
+    :param listings: what was found; what was not and is there gets its listing.
     :param places: those of the listings that are the table's.
     :raises WarehouseMissingError: naming the directory.
     """
     missing = [place for place in places if listings[place] is None]
-    if missing:
-        _require_directory(filesystem, table, location)
+    if not missing:
+        return
+    _require_directory(filesystem, table, location)
     for place in missing:
         if not paths.is_inside(location, place):
             _require_directory(filesystem, table, place)
+    listings |= list_many(filesystem, missing, descend=descend)
 
 
 def require_place(site: Site, table: Table, location: str | None = None) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.filesystem.absence import list_or_prove
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.format.partitions import readings
@@ -24,7 +26,7 @@ from airflow_hive_acid.metastore.compaction import read_aborted, read_holder
 from airflow_hive_acid.metastore.database import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow_hive_acid.filesystem import FileInfo, Filesystem
     from airflow_hive_acid.maintenance.decisions import Number
@@ -91,6 +93,7 @@ def _clean(
         blocked_by = tuple(map(str, holders)) or (f"txn {writes.min_open_txn}",)
         return CleaningOutcome(resource, Kind.WAITING, reason, numbers, (), blocked_by, holders=holders)
     table = client.catalog.find_tables([str(resource.table_name)]).get(str(resource.table_name))
+    proof = partial(_require_table, known, filesystem, table)
     if table is not None:
         # R17: what is not found on a disk that is not mounted, or on a wrong one, is not gone.
         known.require(table.db, table.location, again=False)
@@ -99,10 +102,10 @@ def _clean(
     # One listing suffices where all that could write is fenced; others may have come back while we deleted (R4).
     must_look_again = not have_jobs or bool(fences.alive)
     places = _places(client, filesystem, writes, due, table)
-    found = _find(filesystem, places, due)
+    found = _find(filesystem, places, due, proof)
     removed = _remove(filesystem, found.dead)
     if must_look_again:
-        found = _find(filesystem, places, due)
+        found = _find(filesystem, places, due, proof)
     left = found.dead if must_look_again else []
     mixed = [txn for txn in due if txn.write_id in found.mixed]
     kept = fences.alive_txns | {txn.txn_id for txn in mixed}
@@ -212,13 +215,24 @@ class _Found(NamedTuple):
     mixed: frozenset[int]
 
 
-def _find(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn]) -> _Found:
+def _require_table(known: Places, filesystem: Filesystem, table: Table | None) -> None:
+    if table is not None:
+        known.require(table.db, table.location)
+        require_directory(filesystem, table.qualified_name, table.location)
+
+
+def _find(filesystem: Filesystem, places: _Places, due: Sequence[AbortedTxn], proof: Callable[[], object]) -> _Found:
+    """What of aborted txns lies there.
+
+    :param proof: raises when the table, which was found just now, is not there.
+    """
     write_ids = {txn.write_id for txn in due if txn.write_id is not None}
     compactions = {txn.txn_id for txn in due if txn.is_compaction}
     found: list[tuple[str, FileInfo]] = []
     mixed: frozenset[int] = frozenset()
     for recursive, chosen in ((False, places.direct), (True, places.below)):
-        for location, listing in list_many(filesystem, chosen, recursive, descend=_is_on_the_way).items():
+        listings = list_or_prove(filesystem, chosen, proof, recursive, descend=_is_on_the_way)
+        for location, listing in listings.items():
             if listing is None and location == places.required:
                 raise FileNotFoundError(
                     f"{location} is not there, and the catalog does not know the partition; what aborted txns wrote in "

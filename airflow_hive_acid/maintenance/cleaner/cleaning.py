@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
+from airflow_hive_acid.filesystem.absence import delete_or_prove, list_or_prove
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import source_of_flushed_copy
@@ -251,11 +253,8 @@ class Cleaning:
         return [] if is_escaped_twice(request.resource.partition or "") else ids, report, not known
 
     def _list(self, location: str) -> list[FileInfo]:
-        try:
-            return self._filesystem.list_files(location, recursive=True, descend=enter)
-        except FileNotFoundError:
-            self._require_place(location)
-            return []
+        proof = partial(self._require_place, location)
+        return list_or_prove(self._filesystem, [location], proof, descend=enter)[location] or []
 
     def _require_place(self, location: str) -> None:
         """Nothing follows from a directory that is not found, unless its warehouse, and its table, are there (R17)."""
@@ -398,10 +397,9 @@ class Cleaning:
             self._client.unlock(response.lock_id)
 
     def _delete_one(self, location: str, root: str) -> None:
-        if self._filesystem.delete(location, inside=root):
+        proof = partial(self._places.require, self._request.resource.database, location)
+        if delete_or_prove(self._filesystem, location, inside=root, proof=proof):
             self._removed.append(location)
-        else:
-            self._places.require(self._request.resource.database, location)
 
     def _root_of(self, location: str) -> str | None:
         """The warehouse or database directory that contains a location."""

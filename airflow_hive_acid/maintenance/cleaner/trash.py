@@ -12,9 +12,11 @@ import contextlib
 import logging
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.filesystem.absence import delete_or_prove
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
 from airflow_hive_acid.maintenance.warehouse.places import Places
@@ -131,8 +133,10 @@ def purge_trash(client: MetastoreClient, filesystem: Filesystem, age_ms: int | N
     for batch, items in batches.items():
         home = _home(items[0])
         try:
-            if not filesystem.delete(home, inside=items[0].root):
-                places.require_trash(items[0].resource.database, items[0].root)  # R17
+            delete_or_prove(
+                filesystem, home, inside=items[0].root,
+                proof=partial(places.require_trash, items[0].resource.database, items[0].root),
+            )  # fmt: skip
         except (HiveAcidError, OSError) as error:
             log.warning("batch %s stays in the trash: %s: %s", batch, type(error).__name__, error)
             continue

@@ -7,9 +7,11 @@ several threads, and of a listing only its sizes are kept. What is wrong with on
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.filesystem.absence import list_or_prove
 from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
@@ -209,12 +211,9 @@ class Looks:
         return in_threads(one, places, "initiator", THREADS)
 
     def _sizes(self, place: _Place, snapshot: Snapshot) -> DirectorySizes:
-        try:
-            listing = self._filesystem.list_files(place.location, recursive=True, descend=enter)
-        except FileNotFoundError:
-            # R17: a partition that was added and never written; or nothing is mounted here, and then it is not known.
-            require_written(self._client, self._filesystem, place.table, place.location)
-            listing = []
+        # Not there: a partition that was added and never written; or nothing is mounted here, and it is not known.
+        proof = partial(require_written, self._client, self._filesystem, place.table, place.location)
+        listing = list_or_prove(self._filesystem, [place.location], proof, descend=enter)[place.location] or []
         writes = snapshot.write_ids[TableName(place.table.db, place.table.name)]
         compactor = writes.for_compactor()
         sizes = DirectorySizes.of(acid_state(entries(listing), compactor, snapshot.valid_txns))

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import AlreadyExistsError
+from airflow_hive_acid.filesystem.absence import delete_or_prove
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import PLACE_MARKER
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
@@ -96,8 +97,11 @@ def carry_out(filesystem: Filesystem, manifest: DdlManifest) -> None:
 def finish(client: MetastoreClient, filesystem: Filesystem, job: Job) -> None:
     """After the commit, as often as it takes: what was replaced or dropped goes."""
     manifest = manifest_of(job) or DdlManifest()
-    if job.staging is not None and not filesystem.delete(job.staging, inside=parent_of(job.staging)):
-        _require_there(client, filesystem, job)
+    if job.staging is not None:
+        inside = parent_of(job.staging)
+        delete_or_prove(
+            filesystem, job.staging, inside=inside, proof=lambda: _require_there(client, filesystem, job)
+        )  # fmt: skip
     for move in manifest.moves:
         # On an object store, by its name: if nobody has a table there again.
         if not move.staged and not move.target and client.catalog.owner_of_location(move.source, around=False) is None:
@@ -150,6 +154,9 @@ def give_up(
         return None
     problem = _undo_moves(client, filesystem, job, manifest, ours=ours) or _undo_made(client, filesystem, job, manifest)
     if problem is None:
+        _require_there(
+            client, filesystem, job
+        )  # a disk that went away meanwhile would have hidden what is to be undone
         client.jobs.mark_fenced(job.job_id, note)
     return problem
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import fence_staging
+from airflow_hive_acid.filesystem.absence import delete_or_prove
 from airflow_hive_acid.filesystem.plain_publishing import from_document, undo_fenced
 from airflow_hive_acid.maintenance.warehouse.ddl_work import finish, give_up
 from airflow_hive_acid.maintenance.warehouse.places import absence_of
@@ -140,8 +141,9 @@ def finish_jobs(client: MetastoreClient, filesystem: Filesystem) -> FenceReport:
         try:
             if job.kind == DDL_KIND:
                 finish(client, filesystem, job)
-            elif job.staging is not None and not filesystem.delete(job.staging, inside=job.table_location):
-                absence_of(client, filesystem, job.table, job.table_location)()  # R17
+            elif job.staging is not None:
+                proof = absence_of(client, filesystem, job.table, job.table_location)
+                delete_or_prove(filesystem, job.staging, inside=job.table_location, proof=proof)
         except (HiveAcidError, OSError) as error:
             log.warning("what job %s of txn %d replaced could not be removed: %s", job.job_id, job.txn_id, error)
             unfinished.append((job, f"{type(error).__name__}: {error}"))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from airflow_hive_acid.errors import (
@@ -27,6 +28,7 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.filesystem import fence_staging
+from airflow_hive_acid.filesystem.absence import list_or_prove
 from airflow_hive_acid.filesystem.publishing import Target, check_published, publish, read_staging
 from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
@@ -273,12 +275,9 @@ class Work:
         return result
 
     def _listing(self, place: _Place) -> list[FileInfo]:
-        try:
-            return self._filesystem.list_files(place.location, recursive=True, descend=enter)
-        except FileNotFoundError:
-            # R17: a partition that was added and never written; or nothing is mounted here, and then it is not known.
-            require_written(self._client, self._filesystem, place.table, place.location)
-            return []
+        # Not there: a partition that was added and never written; or nothing is mounted here, and it is not known.
+        proof = partial(require_written, self._client, self._filesystem, place.table, place.location)
+        return list_or_prove(self._filesystem, [place.location], proof, descend=enter)[place.location] or []
 
     def _begin(self, place: _Place) -> Transaction:
         """Open the compaction txn, lock without waiting, pin its snapshot (R10)."""

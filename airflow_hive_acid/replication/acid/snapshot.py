@@ -130,7 +130,7 @@ def _look(site: Site, table: Table, reader: ReaderSnapshot) -> SourceTable:
     write_ids = reader.snapshot[table.qualified_name]
     places = places_of(site, table)
     found = list_many(site.filesystem, places.values(), descend=enter)
-    require_listed(site.filesystem, table.qualified_name, table.location, found, places.values())
+    require_listed(site.filesystem, table.qualified_name, table.location, found, places.values(), descend=enter)
     listings = {partition: listing_of(found[place]) for partition, place in places.items()}
     growing: set[str] = set()
     if not table.is_insert_only:  # streams write no other tables

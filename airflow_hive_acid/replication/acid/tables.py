@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError
+from airflow_hive_acid.filesystem.absence import list_or_prove
 from airflow_hive_acid.filesystem.fencing import fence_staging
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import is_hidden, parse_directory, staging_name
@@ -132,11 +134,8 @@ def staging_of_syncs(site: Site, table: Table) -> list[str]:
 
     :raises WarehouseMissingError: when the warehouse of the table is not there: what nobody found is not fenced (R4).
     """
-    try:
-        entries = site.filesystem.list_files(table.location)
-    except FileNotFoundError:
-        require_place(site, table)
-        return []
+    proof = partial(require_place, site, table)
+    entries = list_or_prove(site.filesystem, [table.location], proof, recursive=False)[table.location] or []
     found = [entry.name for entry in entries if entry.is_dir and entry.name.startswith(staging_name(STAGING))]
     return [paths.join(table.location, name) for name in sorted(found)]
 

@@ -107,7 +107,10 @@ def _with_files(site: Site, dumps: Mapping[TableName, Dump]) -> dict[TableName, 
     for (name, _), place in places.items():
         table = dumps[name].table
         if table is not None and table.storage.location:
-            require_listed(site.filesystem, str(name), table.storage.location, listings, [place])
+            require_listed(
+                site.filesystem, str(name), table.storage.location, listings, [place],
+                descend=lambda info: not is_hidden(info.name),
+            )  # fmt: skip
     files: dict[TableName, list[DumpFile]] = {}
     for (name, part), place in places.items():
         files.setdefault(name, []).extend(

@@ -351,7 +351,10 @@ def _list_files(site: Site, dump: Dump, lists: ValidWriteIdList | None, txns: Va
         places = [("", table.storage.location)]
     listings = list_many(site.filesystem, [place for _, place in places], descend=lambda info: not is_hidden(info.name))
     name, location = f"{table.db}.{table.name}", table.storage.location
-    require_listed(site.filesystem, name, location, listings, [place for _, place in places])
+    require_listed(
+        site.filesystem, name, location, listings, [place for _, place in places],
+        descend=lambda info: not is_hidden(info.name),
+    )  # fmt: skip
     files: list[DumpFile] = []
     for partition, place in places:
         listing = listings[place] or []

@@ -20,6 +20,7 @@ from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
 from airflow_hive_acid.maintenance.warehouse.places import Places, Verdict, judge
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.compaction.model import CompactionType
+from airflow_hive_acid.metastore.txns.jobs import JobState
 from airflow_hive_acid.settings import Settings, Source
 from airflow_hive_acid.spark.hadoop import Entry
 from airflow_hive_acid.spark.read.files import list_partitions
@@ -382,3 +383,44 @@ def test_a_metastore_without_the_table_of_places_knows_a_warehouse_by_its_tables
 )
 def test_what_a_place_is(marker: str | None, record: str | None, holds: bool, verdict: Verdict) -> None:
     assert judge(marker, record, holds_tables=holds) is verdict
+
+
+def mounted_by_the_proof(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The disk comes back when somebody who has found nothing looks for its place; returns the places looked for."""
+    looked: list[str] = []
+    original = Places.require
+
+    def require(self: Places, database: str, location: str, **how: Any) -> str:
+        if not looked and not world.path.joinpath("w.db").exists():
+            world.bring_back()
+            looked.append(location)
+        return original(self, database, location, **how)
+
+    monkeypatch.setattr(Places, "require", require)
+    return looked
+
+
+@pytest.mark.rule("R4")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("who", ["fence", "reaper", "Cleaner"])
+def test_a_disk_that_is_mounted_between_the_look_and_its_proof_hides_nothing(
+    client: MetastoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, who: str
+) -> None:
+    """The job counts as fenced only if its staging is a file: the dead driver wakes up and finds no directory."""
+    world = World(client, kind, tmp_path)
+    world.take_away("gone")
+    looked = mounted_by_the_proof(world, monkeypatch)
+    if who == "fence":
+        fence_jobs_of(client, world.fs, [world.txn_id], "a retry")
+    elif who == "reaper":
+        run_reaper(client, world.fs)
+    else:
+        for _ in range(2):
+            run_cleaner(client, world.fs)
+    (job,) = client.jobs.of_txn(world.txn_id)
+    staging = world.path / "w.db" / "t" / "_tmp_j1"
+    assert looked or job.state is JobState.RUNNING or job.state is JobState.PUBLISHING
+    assert staging.is_file() or job.state is not JobState.FENCED
+    if who == "fence":
+        assert job.state is JobState.FENCED
+        assert staging.is_file()
