@@ -13,6 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from airflow_hive_acid.metastore.database.backend import backend_of
+
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
@@ -51,23 +53,6 @@ class clock_timestamp_before(FunctionElement[Any]):
         super().__init__(sa.literal(seconds, sa.Integer) if isinstance(seconds, int) else seconds)
 
 
-class smaller(FunctionElement[int]):
-    """The smaller of two numbers, each evaluated once; neither may be NULL."""
-
-    type = sa.BigInteger()
-    inherit_cache = True
-
-
-@compiles(smaller)
-def _(element: smaller, compiler: Any, **options: Any) -> str:
-    return f"LEAST({compiler.process(element.clauses, **options)})"
-
-
-@compiles(smaller, "sqlite")
-def _(element: smaller, compiler: Any, **options: Any) -> str:
-    return f"min({compiler.process(element.clauses, **options)})"
-
-
 def now_ms(connection: Connection) -> int:
     """The database's clock now."""
     return int(connection.execute(_NOW).scalar_one())
@@ -91,7 +76,7 @@ def _(element: clock_ms, compiler: Any, **options: Any) -> str:
 
 def statement_time(connection: Connection) -> dict[str, int]:
     """Parameters that a statement with ``statement_ms`` needs."""
-    return {"statement_time": now_ms(connection)} if connection.dialect.name == "sqlite" else {}
+    return {} if backend_of(connection).statement_clock else {"statement_time": now_ms(connection)}
 
 
 @compiles(statement_ms, "postgresql")

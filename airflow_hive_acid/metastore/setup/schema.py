@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import insert, select
 
 from airflow_hive_acid.errors import ConfigurationError, SchemaVersionError
+from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.schema.hive_catalog import *  # noqa: F403 - this module is the list of all tables
 from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS
 from airflow_hive_acid.metastore.schema.hive_server import SERVER_TABLES
@@ -34,7 +35,6 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
 from airflow_hive_acid.metastore.schema.ours import *  # noqa: F403
 from airflow_hive_acid.metastore.schema.ours import EXTENSION_TABLES
 from airflow_hive_acid.metastore.schema.types import METADATA
-from airflow_hive_acid.metastore.setup.creation import all_or_nothing, creation
 from airflow_hive_acid.metastore.setup.upgrade import (
     EXTENSION_VERSION as EXTENSION_VERSION,
 )
@@ -92,7 +92,7 @@ def create_schema(database: Database) -> None:
         sqlite3.connect(database.path).close()
 
     def create(connection: Connection) -> None:
-        with creation(connection):
+        with backend_of(connection).creating(connection):
             _create(connection)
 
     database.run(create)
@@ -107,7 +107,7 @@ def upgrade_schema(database: Database) -> SchemaUpgrade:
     """
 
     def upgrade(connection: Connection) -> SchemaUpgrade:
-        with creation(connection):
+        with backend_of(connection).creating(connection):
             return upgrade_extensions(connection, read_state(connection).extension_version)
 
     done = database.run(upgrade)
@@ -197,7 +197,7 @@ def _create(connection: Connection) -> None:
             f"the database is not empty: it holds {len(names)} tables, among them {sorted(names)[0]}; "
             "create the metastore in an empty database"
         )
-    with all_or_nothing(connection, METADATA):
+    with backend_of(connection).all_or_nothing(connection, METADATA):
         _create_all(connection)
 
 

@@ -11,9 +11,10 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database import pipeline
+from airflow_hive_acid.metastore.database.backend import Step, execute_batch, finish_batch, together
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
-from airflow_hive_acid.metastore.database.database import Database, Step, execute_batch, finish_batch, together
+from airflow_hive_acid.metastore.database.database import Database
 from airflow_hive_acid.metastore.database.pipeline import server_statement
 from airflow_hive_acid.metastore.locks import manager
 from airflow_hive_acid.metastore.locks.interface import LockRequest
@@ -90,7 +91,7 @@ def test_writes_together_are_all_done(database: Database) -> None:
         assert execute_batch(connection, [Step(READ), Step(READ_COMMENT)])[1].rows == [("both",)]
         return len(steps)
 
-    assert database.run(operation) == (1 if database.dialect == "postgresql" else 2)
+    assert database.run(operation) == (1 if database.backend.name == "postgresql" else 2)
     assert value(database) == 7
 
 
