@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOM = "metastore/database"
 OF_THE_TABLES = "metastore/schema"
-PRODUCTS = {"sqlite", "postgresql", "postgres", "mysql", "mariadb", "psycopg", "pymysql"}
+PRODUCTS = {"sqlite", "sqlite3", "postgresql", "postgres", "mysql", "mariadb", "psycopg", "pymysql"}
 NAMED = {"dialect", "backend"}
 COMPILERS = {"sqlalchemy.ext.compiler"}
 TEXT_MAKERS = {"text", "DDL", "literal_column", "exec_driver_sql"}

@@ -18,6 +18,7 @@ from airflow_hive_acid.metastore.schema.hive_transactions import TXN_LOCK_TBL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from sqlalchemy.engine import Connection, Engine
     from sqlalchemy.sql.base import Executable
@@ -68,8 +69,8 @@ class Backend:
 
     :cvar name: SQLAlchemy's for its dialect; for messages and tests.
     :cvar one_writer: a write transaction keeps all others out until its COMMIT, and is every lock at once.
-    :cvar one_trip: a batch takes one round trip, whatever is in it, and can take the COMMIT with it.
     :cvar compound: one statement can consist of several writes that hand rows to each other (``WITH … RETURNING``).
+    :cvar one_trip: a batch takes one round trip, whatever is in it, and can take the COMMIT with it; compound as well.
     :cvar calls_waiters: whoever lets go of something can wake those who wait for it.
     :cvar latin1: Hive's columns hold no other characters.
     :cvar statement_clock: it has a clock that stands still while a statement runs.
@@ -78,12 +79,16 @@ class Backend:
 
     name = ""
     one_writer = False
-    one_trip = False
     compound = False
+    one_trip = False
     calls_waiters = False
     latin1 = False
     statement_clock = True
     pairs = PairList()
+
+    def file(self, url: sa.URL) -> Path | None:
+        """The file that is the whole database, where it has no server."""
+        return None
 
     # --- connections ----------------------------------------------------------------------------------------------
 
@@ -125,6 +130,10 @@ class Backend:
     def finish(self, connection: Connection, steps: Sequence[Step]) -> list[Result]:
         """See :func:`finish_batch`."""
         return self.execute(connection, steps)
+
+    def was_halted(self, error: BaseException) -> bool:
+        """Whether a batch ended because of :class:`~airflow_hive_acid.metastore.database.expressions.halt_if`."""
+        return False
 
     def together(self, steps: Sequence[Step]) -> list[Step]:
         """See :func:`together`."""

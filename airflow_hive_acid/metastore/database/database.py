@@ -15,7 +15,6 @@ import sqlite3
 import time
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
@@ -28,6 +27,7 @@ from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from sqlalchemy.engine import Connection
 
@@ -108,7 +108,7 @@ class Database:
     @property
     def path(self) -> Path | None:
         """The file of an embedded metastore."""
-        return Path(self.url.database or "") if self.backend.one_writer else None
+        return self.backend.file(self.url)
 
     def close(self) -> None:
         """Close all connections."""

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.ext.compiler import compiles
 
 from airflow_hive_acid.errors import MetastoreUnavailableError
 from airflow_hive_acid.metastore.database.backend import Backend, server_engine
+from airflow_hive_acid.metastore.database.clock import (
+    clock_ms,
+    clock_timestamp,
+    clock_timestamp_before,
+    statement_ms,
+)
+from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,3 +111,38 @@ def _prepare(connection: Any, record: Any) -> None:
 
 def _hurry(connection: Any, record: Any) -> None:
     connection.query(_HURRY)
+
+
+# --- spellings ----------------------------------------------------------------------------------------------------
+
+
+@compiles(bytewise, "mysql")
+def _(element: bytewise, compiler: Any, **options: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **options)} AS BINARY)"
+
+
+@compiles(as_double, "mysql")
+def _(element: as_double, compiler: Any, **options: Any) -> str:
+    # Before 8.0.17 there is no CAST to it; SQLAlchemy leaves it out and so compares texts.
+    return f"({compiler.process(element.clauses, **options)} + 0.0e0)"
+
+
+@compiles(clock_ms, "mysql")
+def _(element: clock_ms, compiler: Any, **options: Any) -> str:
+    # SYSDATE, unlike NOW, is the time of evaluation.
+    return "CAST(ROUND(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) AS SIGNED)"
+
+
+@compiles(statement_ms, "mysql")
+def _(element: statement_ms, compiler: Any, **options: Any) -> str:
+    return "CAST(ROUND(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)"
+
+
+@compiles(clock_timestamp, "mysql")
+def _(element: clock_timestamp, compiler: Any, **options: Any) -> str:
+    return "SYSDATE()"
+
+
+@compiles(clock_timestamp_before, "mysql")
+def _(element: clock_timestamp_before, compiler: Any, **options: Any) -> str:
+    return f"SYSDATE() - INTERVAL {compiler.process(element.clauses, **options)} SECOND"

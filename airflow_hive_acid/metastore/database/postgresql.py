@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import func
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.compiler import compiles
 
 from airflow_hive_acid.metastore.database import pipeline
 from airflow_hive_acid.metastore.database.backend import COMMIT_SENT, Backend, PairList, Result, Step, server_engine
+from airflow_hive_acid.metastore.database.clock import (
+    clock_ms,
+    clock_timestamp,
+    clock_timestamp_before,
+    statement_ms,
+)
 from airflow_hive_acid.metastore.database.connections import KeptConnections
+from airflow_hive_acid.metastore.database.expressions import bytewise, halt_if, within_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +42,8 @@ UNLISTEN = sa.text("UNLISTEN *")
 NOT_DURABLE = sa.text("SET LOCAL synchronous_commit = off")
 """Of a transaction whose loss in a crash would do no harm: nobody waits for the disk behind its locks."""
 _CREATION_UNTIL_COMMIT = sa.select(func.pg_advisory_xact_lock(func.hashtext("hive_acid_schema")))
+_DIVISION_BY_ZERO = "22012"
+"""SQLSTATE of what :class:`halt_if` raises."""
 _COMPILED: dict[Executable, pipeline.ServerStatement] = {}
 _TOGETHER: dict[tuple[Executable, ...], Executable] = {}
 
@@ -62,8 +72,8 @@ class PostgresqlBackend(Backend):
     """PostgreSQL."""
 
     name = "postgresql"
-    one_trip = True
     compound = True
+    one_trip = True
     calls_waiters = True
     pairs = _Arrays()
 
@@ -107,6 +117,10 @@ class PostgresqlBackend(Backend):
         """See :class:`Backend`; the COMMIT travels with them."""
         connection.info[COMMIT_SENT] = True
         return _pipeline(connection, steps, commit=True)
+
+    def was_halted(self, error: BaseException) -> bool:
+        """See :class:`Backend`."""
+        return getattr(error, "sqlstate", None) == _DIVISION_BY_ZERO
 
     def together(self, steps: Sequence[Step]) -> list[Step]:
         """See :class:`Backend`; as the parts of a WITH."""
@@ -159,3 +173,47 @@ def _compiled(connection: Connection, statement: Executable) -> pipeline.ServerS
             raise AssertionError(f"a statement with an IN list cannot travel in a batch: {compiled.string}")
         found = _COMPILED[statement] = pipeline.server_statement(compiled.string, compiled.params)
     return found
+
+
+# --- spellings ----------------------------------------------------------------------------------------------------
+
+
+@compiles(bytewise, "postgresql")
+def _(element: bytewise, compiler: Any, **options: Any) -> str:
+    return f'({compiler.process(element.clauses, **options)} COLLATE "C")'
+
+
+@compiles(halt_if, "postgresql")
+def _(element: halt_if, compiler: Any, **options: Any) -> str:
+    # Nobody looks at an answer before the COMMIT behind it arrives, so that only an error of the server can stop it.
+    # The server has no expression that raises one (RAISE belongs to functions, and we make none in somebody's
+    # metastore); a division by zero is one that no other statement of ours can meet.
+    return f"(1 / CASE WHEN {compiler.process(element.clauses, **options)} THEN 0 ELSE 1 END)"
+
+
+@compiles(within_ranges, "postgresql")
+def _(element: within_ranges, compiler: Any, **options: Any) -> str:
+    number, edges = (compiler.process(part, **options) for part in element.clauses)
+    # Behind an odd number of edges, and before the next one, is inside.
+    return f"(mod(width_bucket({number}, CAST(string_to_array({edges}, ',') AS BIGINT[])), 2) != 0)"
+
+
+@compiles(clock_ms, "postgresql")
+def _(element: clock_ms, compiler: Any, **options: Any) -> str:
+    return "CAST(ROUND(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)"
+
+
+@compiles(statement_ms, "postgresql")
+def _(element: statement_ms, compiler: Any, **options: Any) -> str:
+    return "CAST(ROUND(EXTRACT(EPOCH FROM statement_timestamp()) * 1000) AS BIGINT)"
+
+
+@compiles(clock_timestamp, "postgresql")
+def _(element: clock_timestamp, compiler: Any, **options: Any) -> str:
+    return "CAST(clock_timestamp() AS TIMESTAMP)"
+
+
+@compiles(clock_timestamp_before, "postgresql")
+def _(element: clock_timestamp_before, compiler: Any, **options: Any) -> str:
+    seconds = compiler.process(element.clauses, **options)
+    return f"CAST(clock_timestamp() - {seconds} * INTERVAL '1 second' AS TIMESTAMP)"

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import sqlite3
 import urllib.parse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 
 from airflow_hive_acid.metastore.database.backend import OPTION, Backend, Step
+from airflow_hive_acid.metastore.database.clock import (
+    clock_ms,
+    clock_timestamp,
+    clock_timestamp_before,
+    statement_ms,
+)
 from airflow_hive_acid.metastore.database.compiled import CompiledStatements
 from airflow_hive_acid.metastore.database.connections import READING, IdleConnections
+from airflow_hive_acid.metastore.database.expressions import smaller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +43,10 @@ class SqliteBackend(Backend):
     name = "sqlite"
     one_writer = True
     statement_clock = False
+
+    def file(self, url: sa.URL) -> Path:
+        """See :class:`Backend`."""
+        return Path(url.database or "")
 
     def make_engine(self, url: sa.URL, pool_size: int, *, patient: bool) -> Engine:
         """See :class:`Backend`; without a server there is nothing to try."""
@@ -74,3 +87,32 @@ class SqliteBackend(Backend):
 
 def _begin(connection: Any) -> None:
     connection.driver_connection.execute("BEGIN" if READING in connection.info else "BEGIN IMMEDIATE")
+
+
+# --- spellings ----------------------------------------------------------------------------------------------------
+
+
+@compiles(smaller, "sqlite")
+def _(element: smaller, compiler: Any, **options: Any) -> str:
+    return f"min({compiler.process(element.clauses, **options)})"
+
+
+@compiles(clock_ms, "sqlite")
+def _(element: clock_ms, compiler: Any, **options: Any) -> str:
+    return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
+
+
+@compiles(statement_ms, "sqlite")
+def _(element: statement_ms, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(sa.bindparam("statement_time", type_=sa.BigInteger), **options))
+
+
+@compiles(clock_timestamp, "sqlite")
+def _(element: clock_timestamp, compiler: Any, **options: Any) -> str:
+    return "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+
+
+@compiles(clock_timestamp_before, "sqlite")
+def _(element: clock_timestamp_before, compiler: Any, **options: Any) -> str:
+    seconds = compiler.process(element.clauses, **options)
+    return f"strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || {seconds} || ' seconds')"

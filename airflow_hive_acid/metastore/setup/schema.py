@@ -9,7 +9,6 @@ matters; 4.3 adds catalog columns that change uniqueness, so it is refused by ``
 from __future__ import annotations
 
 import re
-import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,17 +78,17 @@ class SchemaState:
 def create_schema(database: Database) -> None:
     """Create all tables, Hive's and ours, with Hive's first rows; on a schema that is there, check it and add ours.
 
-    :raises ConfigurationError: when the directory of an embedded metastore cannot be made.
+    :raises ConfigurationError: when the file of an embedded metastore, or its directory, cannot be made.
     :raises SchemaVersionError: when the database holds another version or only some of the tables.
     """
     if database.path is not None and not database.path.exists():
         try:
             database.path.parent.mkdir(parents=True, exist_ok=True)
+            database.path.touch(0o644)
         except OSError as error:
             raise ConfigurationError(
-                f"the directory of the metastore {database.where} cannot be made ({error}); name another file"
+                f"the file of the metastore {database.where} cannot be made ({error}); name another file"
             ) from error
-        sqlite3.connect(database.path).close()
 
     def create(connection: Connection) -> None:
         with backend_of(connection).creating(connection):

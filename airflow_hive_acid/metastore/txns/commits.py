@@ -30,7 +30,6 @@ from airflow_hive_acid.metastore.database.backend import (
 )
 from airflow_hive_acid.metastore.database.clock import clock_ms, clock_timestamp
 from airflow_hive_acid.metastore.database.codes import COMPACTING_TYPES, AbortReason, TxnState, TxnType
-from airflow_hive_acid.metastore.database.expressions import was_halted
 from airflow_hive_acid.metastore.database.wakeups import release_steps
 from airflow_hive_acid.metastore.names.partitions import in_both_spellings
 from airflow_hive_acid.metastore.schema.hive_catalog import DBS, PARTITION_KEYS, TBLS
@@ -325,7 +324,7 @@ def _commit_at_once(
     try:
         finish_batch(connection, [*together(connection, steps), *under_lock, *events, *release_steps(connection)])
     except Exception as error:
-        if was_halted(error):
+        if backend_of(connection).was_halted(error):
             raise NotAtOnceError(f"txn {committed.txn_id} meets a conflict") from error
         raise
     return CommitOutcome()

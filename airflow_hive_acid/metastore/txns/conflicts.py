@@ -21,7 +21,7 @@ from sqlalchemy import and_, bindparam, func, or_, select
 
 from airflow_hive_acid.errors import WriteConflictError
 from airflow_hive_acid.metastore.database.backend import Step
-from airflow_hive_acid.metastore.database.expressions import halt_if, range_edges, within_ranges
+from airflow_hive_acid.metastore.database.expressions import halt_if, within_ranges
 from airflow_hive_acid.metastore.names.partitions import in_both_spellings, twice
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_TXN_COMPONENTS,
@@ -227,14 +227,14 @@ def record_step(txn_id: int, snapshot: ValidTxnList | None, operations: tuple[st
     R3: it belongs behind the open-txn lock, where MAX(TXN_ID) and the others' changes are final.
 
     :param operations: letters of the components to record.
-    :param check: halt the batch when there is a conflict (:func:`was_halted`): nothing after it is done.
+    :param check: halt the batch when there is a conflict: nothing after it is done.
     """
     parameters: dict[str, Any] = {"txn_id": txn_id}
     if check:
         # Without snapshot every candidate counts: no txn id is small enough to have been seen.
         unseen = () if snapshot is None else snapshot.exceptions.edges
         mark = -1 if snapshot is None else snapshot.high_watermark
-        parameters |= {"seen_mark": mark, "unseen": range_edges(unseen)}
+        parameters |= {"seen_mark": mark, "unseen": ",".join(map(str, unseen))}
     return Step(_recording(operations, check=check), parameters)
 
 
