@@ -9,7 +9,7 @@ what is read behind it sees what it waited for.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -196,7 +196,8 @@ _READ_OPENS_EXCLUSIVE = sa.select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update()
 
 def backend_of(connection: Connection) -> Backend:
     """The backend of a connection that a :class:`~airflow_hive_acid.metastore.database.database.Database` has made."""
-    return cast(Backend, connection.get_execution_options()[OPTION])
+    backend: Backend = connection.get_execution_options()[OPTION]
+    return backend
 
 
 # --- statements that wait, and nothing else (R3) ------------------------------------------------------------------
