@@ -129,7 +129,7 @@ def main() -> None:
     ):
         client.create_schema()
         warehouse = Warehouse(client, Path(home) / "warehouse", options.partitions)
-        print(f"{options.partitions:,} partitions, {client.database.dialect}, load {os.getloadavg()[0]:.1f}")
+        print(f"{options.partitions:,} partitions, {client.database.backend.name}, load {os.getloadavg()[0]:.1f}")
         print("| written since | looked at | requests | wall s | CPU s | peak memory, MB more |")
         print("|---|---|---|---|---|---|")
         first = look(client)

@@ -135,7 +135,7 @@ def fill(url: str, divisor: int) -> None:
             (HIVE_LEASE, [_lease(n) for n in range(LEASES // divisor)]),
         ):
             _insert(client, table, rows)
-        if client.database.dialect == "postgresql":
+        if client.database.backend.name == "postgresql":
             with client.database.transaction() as connection:
                 connection.execute(sa.DDL("ANALYZE"))
 

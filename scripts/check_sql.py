@@ -1,8 +1,11 @@
-"""Refuses SQL that could be made from values.
+"""Refuses SQL that could be made from values, and questions for the name of the database.
 
-SQL text may stand only in ``metastore/database/database.py``, and only as a literal: every ``text(...)`` and
-``DDL(...)`` call must have one constant string argument, and nobody may hand a string to ``execute`` or use a driver's
-raw cursor.
+SQL text may stand only in ``metastore/database/``, and only as a literal: every ``text(...)`` and ``DDL(...)`` call
+must have one constant string argument, and nobody may hand a string to ``execute`` or use a driver's raw cursor.
+
+Which database it is, only that room knows. Elsewhere in ``metastore/`` nobody reads the name of a dialect or a backend,
+imports what belongs to one, or teaches SQLAlchemy to compile for one; verbs ask a ``Backend`` what it can do. Only
+``metastore/schema/`` may say so in SQLAlchemy's own ways (``with_variant``, ``ddl_if``, ``compiles``).
 """
 
 from __future__ import annotations
@@ -11,7 +14,11 @@ import ast
 import sys
 from pathlib import Path
 
-DIALECT_MODULE = ("metastore", "database", "database.py")
+ROOM = "metastore/database"
+OF_THE_TABLES = "metastore/schema"
+PRODUCTS = {"sqlite", "sqlite3", "postgresql", "postgres", "mysql", "mariadb", "psycopg", "pymysql"}
+NAMED = {"dialect", "backend"}
+COMPILERS = {"sqlalchemy.ext.compiler"}
 TEXT_MAKERS = {"text", "DDL", "literal_column", "exec_driver_sql"}
 EXECUTORS = {"execute", "scalar", "scalars", "executemany", "exec_driver_sql"}
 
@@ -30,12 +37,54 @@ def _imports_sqlalchemy(tree: ast.Module) -> bool:
     return any(name.split(".")[0] == "sqlalchemy" or "metastore" in name for name in names)
 
 
+def _room(path: Path) -> str:
+    """The folder of a module with the one above it."""
+    return "/".join(path.parts[-3:-1])
+
+
+def _asks_for_the_database(node: ast.AST) -> str | None:
+    """What a node asks for that only the room of the database knows; None when it asks for nothing."""
+    if isinstance(node, ast.Attribute):
+        if node.attr in ("dialect", "get_backend_name"):
+            return f".{node.attr}"
+        if node.attr == "name":
+            owner = node.value
+            named = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", None)
+            if named in NAMED or (isinstance(owner, ast.Call) and _called_name(owner) == "backend_of"):
+                return "a backend's .name"
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in PRODUCTS:
+        return repr(node.value)
+    imported: list[str] = []
+    if isinstance(node, ast.ImportFrom):
+        imported = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    elif isinstance(node, ast.Import):
+        imported = [alias.name for alias in node.names]
+    for name in imported:
+        of_product = bool(PRODUCTS & set(name.split("."))) or name.startswith("sqlalchemy.dialects")
+        if of_product or name in COMPILERS:
+            return f"import of {name}"
+    return None
+
+
+def questions(path: Path) -> list[str]:
+    """Where a module of the metastore asks which database it is, as ``file:line: text``."""
+    if "metastore" not in path.parts or _room(path) in (ROOM, OF_THE_TABLES):
+        return []
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    found = [(node, _asks_for_the_database(node)) for node in ast.walk(tree)]
+    return [
+        f"{path}:{node.lineno}: {asked} belongs into {ROOM}/; ask a Backend what it can do"  # type: ignore[attr-defined]
+        for node, asked in found
+        if asked is not None
+    ]
+
+
 def problems(path: Path) -> list[str]:
     """Findings in one file as ``file:line: text``."""
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     if not _imports_sqlalchemy(tree):
         return []
-    may_hold_text = path.parts[-3:] == DIALECT_MODULE
+    may_hold_text = _room(path) == ROOM
     found = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -45,7 +94,7 @@ def problems(path: Path) -> list[str]:
         place = f"{path}:{node.lineno}:"
         if name in TEXT_MAKERS and first is not None:
             if not may_hold_text:
-                found.append(f"{place} {name}() belongs into metastore/database/database.py")
+                found.append(f"{place} {name}() belongs into {ROOM}/")
             elif not _is_constant(first):
                 found.append(f"{place} {name}() takes one literal string, never one that is put together")
         elif name in EXECUTORS and isinstance(first, ast.JoinedStr | ast.BinOp | ast.Constant):
@@ -57,8 +106,9 @@ def problems(path: Path) -> list[str]:
 
 def main(root: str) -> int:
     """Check every module below ``root``; 1 when something was found."""
-    found = [line for path in sorted(Path(root).rglob("*.py")) for line in problems(path)]
-    print("\n".join(found) if found else f"no SQL made from strings below {root}")
+    paths = sorted(Path(root).rglob("*.py"))
+    found = [line for path in paths for line in (*problems(path), *questions(path))]
+    print("\n".join(found) if found else f"no SQL made from strings, no questions for the database's name below {root}")
     return 1 if found else 0
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import and_, bindparam, delete, exists, func, or_, select
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.format.write_ids import MAX_ID
 from airflow_hive_acid.metastore.compaction.rows import same_partition
+from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.leases import expiry as leases_expiring
@@ -104,9 +105,6 @@ _IS_OUTDONE = and_(
     _NEWER.c.CTC_WRITEID > _CTC.c.CTC_WRITEID,
     or_(_CTC.c.CTC_UPDATE_DELETE == "N", _NEWER.c.CTC_UPDATE_DELETE == "Y"),
 )
-_DEDUPLICATE = delete(_CTC).where(exists().where(_IS_OUTDONE))
-#: MySQL does not let a subquery look at the table that is deleted from; the joined form says the same.
-_DEDUPLICATE_JOINED = delete(_CTC).where(_IS_OUTDONE)
 
 
 #: Hive's own ``hive.txn.opentxn.timeout``, in milliseconds. A Hive that opens a txn looks for the newest row of TXNS
@@ -340,8 +338,7 @@ class Housekeeping:
         """Of the writes of one table or partition keep the newest, and the newest update or delete."""
 
         def operation(connection: Connection) -> int:
-            joined = connection.dialect.name == "mysql"
-            return connection.execute(_DEDUPLICATE_JOINED if joined else _DEDUPLICATE).rowcount
+            return connection.execute(backend_of(connection).delete_outdone(_CTC, _IS_OUTDONE)).rowcount
 
         return self._database.run(operation)
 

@@ -13,8 +13,9 @@ from airflow_hive_acid.errors import CommitStateUnknownError, NoSuchTxnError
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList, read_txn_list
 from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
 from airflow_hive_acid.metastore.client_base import ClientBase
+from airflow_hive_acid.metastore.database.backend import finish_batch
 from airflow_hive_acid.metastore.database.codes import AbortReason, Operation, TxnType
-from airflow_hive_acid.metastore.database.database import OutcomeUnknownError, Repeat, finish_batch
+from airflow_hive_acid.metastore.database.database import OutcomeUnknownError, Repeat
 from airflow_hive_acid.metastore.leases.holders import mirror_of
 from airflow_hive_acid.metastore.listing import show
 from airflow_hive_acid.metastore.locks import manager, view_rebuilds, wait_queue
@@ -352,7 +353,7 @@ class Verbs(ClientBase):
                 name,
                 ids,
                 reallocate=reallocate,
-                at_once=not self.notifications.enabled(connection),
+                short=not self.notifications.enabled(connection),
                 finish=lambda pairs: txn_events.allocated(connection, self.notifications, name, pairs),
             )
 

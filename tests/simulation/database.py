@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.filesystem import threads
 from airflow_hive_acid.maintenance.worker import watch as worker_watch
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.database.engines import READING
+from airflow_hive_acid.metastore.database.connections import READING
 from airflow_hive_acid.metastore.txns import commits, txns
 from airflow_hive_acid.settings import Settings, Source
 

@@ -103,7 +103,7 @@ def allocate_ids(connection: Connection, kind: IdKind, count: int) -> range:
 class IdPool:
     """Ids for one process: blocks are fetched in short transactions of their own and used up over time.
 
-    On SQLite, with its one writer, a transaction of its own would wait for the one it serves; there ids are taken
+    Where a database has one writer, a transaction of its own would wait for the one it serves; there ids are taken
     inside that one, and none is kept, because a rollback gives them back.
     """
 
@@ -114,7 +114,7 @@ class IdPool:
 
     def reserve(self, kind: IdKind, count: int) -> None:
         """Fetch ids ahead of the transaction that will take them."""
-        if self._database.dialect == "sqlite":
+        if self._database.backend.one_writer:
             return
         with self._lock:
             rest = self._rest.setdefault(kind, [])
@@ -124,7 +124,7 @@ class IdPool:
 
     def take(self, connection: Connection, kind: IdKind, count: int) -> list[int]:
         """Ids for new objects; see :func:`allocate_ids`."""
-        if self._database.dialect == "sqlite":
+        if self._database.backend.one_writer:
             return list(allocate_ids(connection, kind, count))
         self.reserve(kind, count)
         with self._lock:

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import and_, case, cast, or_
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.metastore.database.database import chunks
+from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
 from airflow_hive_acid.metastore.names.objects import shorten
 
 if TYPE_CHECKING:
@@ -102,45 +101,6 @@ class Or(Condition):
 
 PartitionFilter: TypeAlias = Condition | Mapping[str, "str | Sequence[str | None] | None"]
 """A condition, or per partition column one value or several, any of which will do; None is NULL."""
-
-
-class bytewise(FunctionElement[str]):
-    """Text that compares byte by byte."""
-
-    type = sa.String()
-    inherit_cache = True
-
-
-@compiles(bytewise, "postgresql")
-def _(element: bytewise, compiler: Any, **options: Any) -> str:
-    return f'({compiler.process(element.clauses, **options)} COLLATE "C")'
-
-
-@compiles(bytewise, "mysql")
-def _(element: bytewise, compiler: Any, **options: Any) -> str:
-    return f"CAST({compiler.process(element.clauses, **options)} AS BINARY)"
-
-
-@compiles(bytewise)
-def _(element: bytewise, compiler: Any, **options: Any) -> str:
-    return str(compiler.process(element.clauses, **options))
-
-
-class as_double(FunctionElement[float]):
-    """A text as a double. MySQL before 8.0.17 has no CAST to it; SQLAlchemy leaves it out and so compares texts."""
-
-    type = sa.Double()
-    inherit_cache = True
-
-
-@compiles(as_double)
-def _(element: as_double, compiler: Any, **options: Any) -> str:
-    return f"CAST({compiler.process(element.clauses, **options)} AS DOUBLE PRECISION)"
-
-
-@compiles(as_double, "mysql")
-def _(element: as_double, compiler: Any, **options: Any) -> str:
-    return f"({compiler.process(element.clauses, **options)} + 0.0e0)"
 
 
 def columns_of(table: Table, condition: Condition) -> list[int]:

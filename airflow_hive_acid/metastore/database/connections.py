@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_hive_acid.metastore.database.engines import READING
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy.engine import Connection, Engine
     from sqlalchemy.sql.base import Executable
 
+READING = "hive_acid_reading"
+"""In the ``info`` of an SQLite connection while it only reads."""
 _IDLE = 0
 """libpq's PQTRANS_IDLE."""
 _INHERITED: list[Connection] = []

@@ -1,9 +1,8 @@
-"""The metastore database: the one place that knows dialects, isolation, row locks and retries.
+"""The metastore database: transactions, retries, and which optional tables there are.
 
-Every operation runs in a transaction of its own at READ COMMITTED; on SQLite that is ``BEGIN IMMEDIATE`` in WAL mode,
-which makes row locks unnecessary, so their statements compile to nothing. ``run`` repeats whole operations as Hive's
-retry loop does. R3: locking statements never decide anything; what is read after a lock is read in a statement of its
-own. R17: an error after COMMIT was sent is an unknown outcome and is told apart from a failure.
+Every operation runs in a transaction of its own at READ COMMITTED. ``run`` repeats whole operations as Hive's retry
+loop does. R17: an error after COMMIT was sent is an unknown outcome and is told apart from a failure. How a kind of
+database does things is its backend's (:mod:`~airflow_hive_acid.metastore.database.backend`).
 """
 
 from __future__ import annotations
@@ -16,24 +15,23 @@ import sqlite3
 import time
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
 from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
-from airflow_hive_acid.metastore.database import pipeline
-from airflow_hive_acid.metastore.database.connections import IdleConnections, KeptConnections, Pin
-from airflow_hive_acid.metastore.database.engines import make_engine, read_only
+from airflow_hive_acid.metastore.database.backend import COMMIT_SENT
+from airflow_hive_acid.metastore.database.backends import backend_for
 from airflow_hive_acid.metastore.database.failures import Failure, FailureRules, explain, is_unsendable
 from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url
-from airflow_hive_acid.metastore.schema.hive_transactions import TXN_LOCK_TBL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from sqlalchemy.engine import Connection
-    from sqlalchemy.sql.base import Executable
+
+    from airflow_hive_acid.metastore.database.connections import KeptConnections, Pin
 
 T = TypeVar("T")
 
@@ -57,20 +55,6 @@ class Repeat(Enum):
 
 class OutcomeUnknownError(MetastoreUnavailableError):
     """The connection broke after COMMIT was sent: the change may or may not have happened (R17)."""
-
-
-class Step(NamedTuple):
-    """One statement of a batch with its parameters."""
-
-    statement: Executable
-    parameters: Mapping[str, Any] = {}
-
-
-class Result(NamedTuple):
-    """Rows and row count of one statement of a batch."""
-
-    rows: list[Any]
-    rowcount: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +93,7 @@ class Database:
     ) -> None:
         self.url = normalize_url(url)
         self.where = safe_url(self.url)
-        self.dialect = self.url.get_backend_name()
+        self.backend = backend_for(self.url)
         self.rules = rules or FailureRules()
         self._sleep = sleep
         self._process = os.getpid()
@@ -117,18 +101,14 @@ class Database:
         self._was_connected = False
         self._features: Features | None = None
         self._look_again = 0.0
-        self.engine = make_engine(self.url, pool_size, patient=patient)
-        self._kept: KeptConnections | None = None
-        self._idle: IdleConnections | None = None
-        if self.dialect == "sqlite":
-            self._idle = IdleConnections(self.engine, pool_size)
-        elif self.dialect == "postgresql":
-            self._kept = KeptConnections(self.engine, pool_size, _PREFER_INDEXES, _AS_USUAL)
+        self.engine = self.backend.make_engine(self.url, pool_size, patient=patient)
+        self._kept = self.backend.kept_connections(self.engine, pool_size)
+        self._idle = self.backend.idle_connections(self.engine, pool_size)
 
     @property
     def path(self) -> Path | None:
         """The file of an embedded metastore."""
-        return Path(self.url.database or "") if self.dialect == "sqlite" else None
+        return self.backend.file(self.url)
 
     def close(self) -> None:
         """Close all connections."""
@@ -184,6 +164,10 @@ class Database:
         """
         return self._retrying(operation, Repeat.ALWAYS, retry_duplicates=False, reading=True, hot=one_statement)
 
+    def look(self, operation: Callable[[Connection], T]) -> T:
+        """Run reads that lock nothing and need no common moment, as cheaply as can be."""
+        return self.read(operation) if self._kept is None else self.run(operation, hot=True)
+
     def features(self, connection: Connection) -> Features:
         """Which optional tables exist; looked up once, and again now and then while some are missing.
 
@@ -233,16 +217,16 @@ class Database:
                     return self._once_kept(self._kept, connection, operation, sent)
                 with self._connected(reading=reading) as connection:
                     sent = connection.info
-                    sent[_COMMIT_SENT] = False
+                    sent[COMMIT_SENT] = False
                     with connection.begin():
                         result = operation(connection)
-                        sent[_COMMIT_SENT] = True
+                        sent[COMMIT_SENT] = True
                 return result
             except HiveAcidError:
                 raise
             except Exception as error:
                 failure = self.rules.classify(error)
-                lost_now = bool(sent.get(_COMMIT_SENT)) and failure is Failure.DISCONNECT and not reading
+                lost_now = bool(sent.get(COMMIT_SENT)) and failure is Failure.DISCONNECT and not reading
                 commit_lost = commit_lost or lost_now
                 pause = self._pause(failure, tries, retry_duplicates=retry_duplicates)
                 if pause is None or (lost_now and repeat is Repeat.BEFORE_COMMIT):
@@ -261,10 +245,10 @@ class Database:
         kept: KeptConnections, connection: Connection, operation: Callable[[Connection], T], sent: dict[Any, Any]
     ) -> T:
         """The operation and its commit; the transaction begins with the first statement."""
-        sent[_COMMIT_SENT] = False
+        sent[COMMIT_SENT] = False
         try:
             result = operation(connection)
-            sent[_COMMIT_SENT] = True
+            sent[COMMIT_SENT] = True
             kept.commit(connection)
         except BaseException:
             kept.recover(connection)
@@ -302,12 +286,8 @@ class Database:
             if not reading:
                 yield connection
                 return
-            connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            if self.dialect != "postgresql":
-                yield connection
-                return
-            with read_only(connection):
-                yield connection
+            with self.backend.reading(connection) as view:
+                yield view
 
     def _leave_parent(self) -> None:
         if os.getpid() != self._process:
@@ -339,131 +319,6 @@ def _is_database_error(error: BaseException) -> bool:
         "psycopg",
         "pymysql",
     )
-
-
-# --- statements that wait, and nothing else (R3) ------------------------------------------------------------------
-
-_LOCK_OPENS_SHARED = sa.text('LOCK TABLE "TXN_LOCK_TBL" IN SHARE MODE')
-_LOCK_OPENS_EXCLUSIVE = sa.text('LOCK TABLE "TXN_LOCK_TBL" IN EXCLUSIVE MODE')
-_READ_OPENS_SHARED = sa.select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update(read=True)
-_READ_OPENS_EXCLUSIVE = sa.select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update()
-_NOTHING = sa.select(sa.literal(1))
-
-SAVEPOINT = Step(sa.text("SAVEPOINT hive_acid_undo"))
-"""Start of what a conflict undoes while the transaction goes on."""
-UNDO = Step(sa.text("ROLLBACK TO SAVEPOINT hive_acid_undo"))
-_COMMIT_SENT = "hive_acid_commit_sent"
-_PREFER_INDEXES = sa.text("SET enable_seqscan = off")
-_AS_USUAL = sa.text("RESET enable_seqscan")
-LISTEN = sa.text("LISTEN hive_acid_locks")
-UNLISTEN = sa.text("UNLISTEN *")
-NOT_DURABLE = sa.text("SET LOCAL synchronous_commit = off")
-"""Of a transaction of PostgreSQL whose loss in a crash would do no harm: nobody waits for the disk behind its locks."""
-
-
-def open_txn_lock(connection: Connection, *, exclusive: bool) -> Step:
-    """The statement that takes Hive's open-txn lock: shared by every open, exclusive by commits that need MAX(TXN_ID).
-
-    On SQLite the write transaction is the lock.
-    """
-    match connection.dialect.name:
-        case "postgresql":
-            return Step(_LOCK_OPENS_EXCLUSIVE if exclusive else _LOCK_OPENS_SHARED)
-        case "mysql":
-            return Step(_READ_OPENS_EXCLUSIVE if exclusive else _READ_OPENS_SHARED)
-        case _:
-            return Step(_NOTHING)
-
-
-def lock_open_txns(connection: Connection, *, exclusive: bool) -> None:
-    """Take the open-txn lock until the transaction ends."""
-    connection.execute(open_txn_lock(connection, exclusive=exclusive).statement)
-
-
-# --- batches ------------------------------------------------------------------------------------------------------
-
-_COMPILED: dict[Executable, pipeline.ServerStatement] = {}
-_TOGETHER: dict[tuple[Executable, ...], Executable] = {}
-
-
-def execute_batch(connection: Connection, steps: Sequence[Step]) -> list[Result]:
-    """Execute statements one after the other and return all results.
-
-    The statements must not contain IN lists, whose text depends on the values.
-
-    On PostgreSQL they travel in one round trip; the server still runs each as a statement of its own, with its own
-    snapshot, so a read that follows a lock in the batch sees what the lock waited for (R3). The first error ends it.
-    """
-    if connection.dialect.name == "postgresql":
-        return _pipeline(connection, steps) if steps else []
-    results = []
-    for step in steps:
-        cursor = connection.execute(step.statement, dict(step.parameters) or None)
-        rows = [tuple(row) for row in cursor] if cursor.returns_rows else []
-        results.append(Result(rows, cursor.rowcount))
-    return results
-
-
-def finish_batch(connection: Connection, steps: Sequence[Step]) -> list[Result]:
-    """The last batch of an operation: on PostgreSQL the COMMIT travels with it and saves a round trip.
-
-    Elsewhere the transaction commits as usual when the operation returns. Nothing may be executed afterwards.
-    """
-    if connection.dialect.name != "postgresql":
-        return execute_batch(connection, steps)
-    connection.info[_COMMIT_SENT] = True
-    return _pipeline(connection, steps, commit=True)
-
-
-def continue_after_commit(connection: Connection) -> None:
-    """The last batch was not the last after all: what it did is done, and what follows is a transaction of its own."""
-    connection.info[_COMMIT_SENT] = False
-
-
-def together(connection: Connection, steps: Sequence[Step]) -> list[Step]:
-    """Writes that neither depend on each other nor touch the same row, as one statement where the database can.
-
-    On PostgreSQL all of them see the database as it was before the first, so a read among them may be of rows that
-    another one deletes. Steps that give one parameter two values stay apart.
-    """
-    if connection.dialect.name != "postgresql" or len(steps) < 2:
-        return list(steps)
-    parameters: dict[str, Any] = {}
-    for step in steps:
-        for name, value in step.parameters.items():
-            if parameters.setdefault(name, value) != value:
-                return list(steps)
-    statements = tuple(step.statement for step in steps)
-    found = _TOGETHER.get(statements)
-    if found is None:
-        parts = [s.cte(f"part_{i}") for i, s in enumerate(statements)]  # type: ignore[attr-defined]
-        found = _TOGETHER[statements] = sa.select(sa.literal(1)).add_cte(*parts)
-    return [Step(found, parameters)]
-
-
-def _pipeline(connection: Connection, steps: Sequence[Step], *, commit: bool = False) -> list[Result]:
-    driver: Any = connection.connection.driver_connection
-    if not commit and not connection.in_transaction():
-        connection.begin()  # what the batch begins is committed, or undone, by SQLAlchemy
-    try:
-        answers = pipeline.run(
-            driver, connection.info, [(_compiled(connection, s.statement), s.parameters) for s in steps], commit
-        )
-    except BaseException as error:
-        if driver.closed or driver.broken:
-            connection.invalidate(error if isinstance(error, Exception) else None)
-        raise
-    return [Result(*answer) for answer in answers]
-
-
-def _compiled(connection: Connection, statement: Executable) -> pipeline.ServerStatement:
-    found = _COMPILED.get(statement)
-    if found is None:
-        compiled = statement.compile(dialect=connection.dialect)  # type: ignore[attr-defined]
-        if compiled.post_compile_params:
-            raise AssertionError(f"a statement with an IN list cannot travel in a batch: {compiled.string}")
-        found = _COMPILED[statement] = pipeline.server_statement(compiled.string, compiled.params)
-    return found
 
 
 def chunks(values: Sequence[T], size: int = IN_LIST) -> Iterator[Sequence[T]]:

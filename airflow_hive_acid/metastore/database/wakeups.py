@@ -20,7 +20,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.elements import ClauseElement
 
-from airflow_hive_acid.metastore.database.database import LISTEN, NOT_DURABLE, UNLISTEN, Step
+from airflow_hive_acid.metastore.database.backend import Step, backend_of
+from airflow_hive_acid.metastore.database.postgresql import LISTEN, NOT_DURABLE, UNLISTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,12 +48,12 @@ _TRIES = 3
 
 def release_steps(connection: Connection) -> list[Step]:
     """The statement by which a transaction that lets go of locks tells waiters, if there are any."""
-    return [Step(_TELL)] if connection.dialect.name == "postgresql" else []
+    return [Step(_TELL)] if backend_of(connection).calls_waiters else []
 
 
 def wake_steps(connection: Connection, tickets: Sequence[int]) -> list[Step]:
     """The statements by which a transaction wakes those who wait for a lease with these tickets."""
-    if connection.dialect.name != "postgresql":
+    if not backend_of(connection).calls_waiters:
         return []
     by_channel: dict[str, list[int]] = {}
     for ticket in tickets:
@@ -154,7 +155,7 @@ class LeaseWaiter:
 @contextlib.contextmanager
 def naps(database: Database) -> Iterator[Callable[[float], float]]:
     """A function that sleeps for some seconds, or until somebody lets go of locks; it returns how long it slept."""
-    if database.dialect != "postgresql":
+    if not database.backend.calls_waiters:
         yield _sleep
         return
     engine = sa.create_engine(database.url, poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT")

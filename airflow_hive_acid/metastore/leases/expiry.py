@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.database.database import Step, execute_batch
+from airflow_hive_acid.metastore.database.backend import Step, execute_batch
 from airflow_hive_acid.metastore.leases import rows
 from airflow_hive_acid.metastore.leases.grants import wake_next
 

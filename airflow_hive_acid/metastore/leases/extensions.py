@@ -1,4 +1,4 @@
-"""Extending a whole lease in one round trip, on PostgreSQL: locks, checks, changes and COMMIT travel together.
+"""Extending a whole lease in one round trip, where it can be: locks, checks, changes and COMMIT travel together.
 
 The update changes all rows of the lease or none: it counts first how many of them are live and may last that long, in a
 statement of its own behind the locks on the tables (R3, R8). When it has changed none, the long way finds out why.
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, exists, func, or_, select, update
 
+from airflow_hive_acid.metastore.database.backend import Step, at_once
 from airflow_hive_acid.metastore.database.clock import statement_ms
-from airflow_hive_acid.metastore.database.database import Step, continue_after_commit, finish_batch
 from airflow_hive_acid.metastore.leases import rows
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS
 from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE
@@ -67,11 +67,11 @@ def extend_at_once(connection: Connection, lease: Lease, lasts: int, longest: in
     :param longest: milliseconds that a lease may last from its start.
     :return: the earliest of their ends now; None when nothing was changed, because it may not be.
     """
-    guards = rows.guard_steps(lease.objects)
     mine = {"lease_id": lease.lease_id, "hash": lease.secret_hash}
-    extend = Step(_EXTEND, {**mine, "lasts": lasts, "longest": longest, "objects": len(lease.objects)})
-    ends = finish_batch(connection, [*guards, extend, Step(_EXTEND_MIRROR, mine)])[len(guards)].rows
-    if len(ends) == len(lease.objects):
-        return min(int(end) for (end,) in ends)
-    continue_after_commit(connection)
-    return None
+
+    def steps() -> list[Step]:
+        extend = Step(_EXTEND, {**mine, "lasts": lasts, "longest": longest, "objects": len(lease.objects)})
+        return [*rows.guard_steps(lease.objects), extend, Step(_EXTEND_MIRROR, mine)]
+
+    ends = at_once(connection, steps, decides=-2, number=len(lease.objects))
+    return None if ends is None else min(int(end) for (end,) in ends)

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError
-from airflow_hive_acid.metastore.database.database import Step, execute_batch, finish_batch
+from airflow_hive_acid.metastore.database.backend import Step, backend_of, execute_batch, finish_batch
 from airflow_hive_acid.metastore.database.wakeups import listen_steps, unlisten_steps, wake_steps
 from airflow_hive_acid.metastore.leases import rows
 from airflow_hive_acid.metastore.leases.model import LeaseObject, LeaseType, first_conflict
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.database.database import Result
+    from airflow_hive_acid.metastore.database.backend import Result
     from airflow_hive_acid.metastore.leases.model import HiveLease, Place
 
 ALIVE_MS = 30_000
@@ -208,7 +208,7 @@ def wake_next(connection: Connection, objects: Iterable[LeaseObject | HiveLease]
 
     To be called behind the locks on the tables: whoever comes later finds what is free by himself.
     """
-    if connection.dialect.name != "postgresql":
+    if not backend_of(connection).calls_waiters:
         return []
     found = execute_batch(connection, rows.waiters_steps(objects))
     return wake_steps(connection, next_in_line(rows.waiter(r) for result in found for r in result.rows))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import LeaseEndedError
-from airflow_hive_acid.metastore.database.database import Step, execute_batch
+from airflow_hive_acid.metastore.database.backend import Step, execute_batch
 from airflow_hive_acid.metastore.leases import rows
 from airflow_hive_acid.metastore.leases.grants import utc
 from airflow_hive_acid.metastore.leases.model import LeaseType

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import ExceedsMaxLeaseTimeError, InvalidArgumentsError, LeaseEndedError
+from airflow_hive_acid.metastore.database.backend import Step, execute_batch, finish_batch
 from airflow_hive_acid.metastore.database.clock import now_ms
-from airflow_hive_acid.metastore.database.database import Step, execute_batch, finish_batch
 from airflow_hive_acid.metastore.database.wakeups import LeaseWaiter
 from airflow_hive_acid.metastore.leases import rows
 from airflow_hive_acid.metastore.leases.expiry import expire, expire_lock
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.database.database import Database, Result
+    from airflow_hive_acid.metastore.database.backend import Result
+    from airflow_hive_acid.metastore.database.database import Database
     from airflow_hive_acid.settings import Settings
 
 
@@ -201,7 +202,7 @@ class Leases:
         lasts = duration_ms(lease.duration_sec if lease_duration_sec is None else lease_duration_sec, self._longest_ms)
 
         def operation(connection: Connection) -> int:
-            if connection.dialect.name == "postgresql" and len(places) == len(lease.objects):
+            if len(places) == len(lease.objects):
                 earliest = extend_at_once(connection, lease, lasts, self._longest_ms)
                 if earliest is not None:
                     return earliest
@@ -410,9 +411,7 @@ class Leases:
             answer = judge(mine, found, int(now.rows[0][0]))
             return answer if isinstance(answer, Blocked) else None
 
-        if self._database.dialect == "postgresql":
-            return self._database.run(operation, hot=True)
-        return self._database.read(operation)
+        return self._database.look(operation)
 
     def _withdraw(self, request: Request) -> None:
         ticket = request.ticket
@@ -483,7 +482,7 @@ class Leases:
         return set(wanted)
 
     def _check_storable(self, wanted: tuple[LeaseObject, ...]) -> None:
-        if self._database.dialect != "mysql":
+        if not self._database.backend.latin1:
             return
         for each in wanted:
             try:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, case, delete, exists, func, insert, or_, select, update
 
+from airflow_hive_acid.metastore.database.backend import Result, Step
 from airflow_hive_acid.metastore.database.clock import clock_ms
-from airflow_hive_acid.metastore.database.database import Result, Step
 from airflow_hive_acid.metastore.leases.model import HiveLease, LeaseObject, LeaseType
 from airflow_hive_acid.metastore.names.partitions import overlap_parameters, overlapping
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, NEXT_LOCK_ID

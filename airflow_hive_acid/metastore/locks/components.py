@@ -14,8 +14,8 @@ from sqlalchemy import bindparam, delete, insert, select
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import parse_partition_name
+from airflow_hive_acid.metastore.database.backend import Step, execute_batch
 from airflow_hive_acid.metastore.database.codes import Operation
-from airflow_hive_acid.metastore.database.database import Step, execute_batch
 from airflow_hive_acid.metastore.names.objects import canonical_partition, shorten
 from airflow_hive_acid.metastore.schema.hive_catalog import DBS, PARTITION_KEYS, TBLS
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS, TXN_TO_WRITE_ID

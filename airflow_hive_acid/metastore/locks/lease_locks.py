@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy import bindparam, or_, select
 
+from airflow_hive_acid.metastore.database.backend import Step, execute_batch
 from airflow_hive_acid.metastore.database.codes import LockState
-from airflow_hive_acid.metastore.database.database import Step, execute_batch
 from airflow_hive_acid.metastore.locks.compatibility import Lock, conflicts, first_conflict
 from airflow_hive_acid.metastore.locks.rows import LOCK_COLUMNS, lock_of
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, insert, or_, select, update
 
 from airflow_hive_acid.errors import NoSuchLockError, TxnOpenError
+from airflow_hive_acid.metastore.database.backend import Result, Step, execute_batch, finish_batch, together
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.codes import LockState, LockType
-from airflow_hive_acid.metastore.database.database import Result, Step, execute_batch, finish_batch, together
 from airflow_hive_acid.metastore.database.wakeups import release_steps
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING, Lock, first_conflict
 from airflow_hive_acid.metastore.locks.components import component_steps
@@ -117,13 +117,7 @@ def enqueue(
         for number, c in enumerate(components, 1)
     ]
     first = Step(_TXN_AND_NEXT_ID, {"txn_id": request.txn_id}) if request.txn_id else Step(_NEXT_ID)
-    if (
-        mirror is None
-        and finish
-        and request.txn_id
-        and len(components) == 1
-        and connection.dialect.name == "postgresql"
-    ):
+    if mirror is None and finish and request.txn_id and len(components) == 1:
         granted = grant_at_once(connection, request, components[0], first)
         if granted is not None:
             return LockResponse(granted, LockState.ACQUIRED)

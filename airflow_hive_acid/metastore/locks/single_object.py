@@ -1,9 +1,9 @@
 """The common case of a lock request in one round trip: one object, and nothing there that could be in the way.
 
-PostgreSQL only. The queue's row is what all clients wait for, so what counts is how briefly it is held: no answer is
-awaited while it is. R3 holds: the row is locked by a statement of its own, and the one that decides comes after it.
-It decides more strictly than the queue does: any lock of a type that could block the request, on the table or its
-database, sends the caller the long way.
+Only where a batch takes one trip. The queue's row is what all clients wait for, so what counts is how briefly it is
+held: no answer is awaited while it is. R3 holds: the row is locked by a statement of its own, and the one that decides
+comes after it. It decides more strictly than the queue does: any lock of a type that could block the request, on the
+table or its database, sends the caller the long way.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam, exists, insert, or_, select, update
 
+from airflow_hive_acid.metastore.database.backend import Step, at_once
 from airflow_hive_acid.metastore.database.clock import clock_ms
-from airflow_hive_acid.metastore.database.database import Step, continue_after_commit, finish_batch
 from airflow_hive_acid.metastore.locks.compatibility import BLOCKING
 from airflow_hive_acid.metastore.names.objects import info, lock_partition
 from airflow_hive_acid.metastore.schema.hive_transactions import (
@@ -45,6 +45,11 @@ def grant_at_once(
 
     :param lock_both: the statement that locks the txn's row and the queue's.
     """
+    granted = at_once(connection, lambda: [lock_both, _grant_step(request, component)])
+    return None if granted is None else int(granted[0][0])
+
+
+def _grant_step(request: LockRequest, component: LockComponent) -> Step:
     letter = component.operation.code if component.transactional else None
     if letter is not None and component.dynamic_partitions:
         letter = "u" if letter in ("u", "d") else "i"
@@ -64,11 +69,7 @@ def grant_at_once(
             "written_part": None if component.dynamic_partitions else component.partition,
         }
     statement = _grant(component.type, whole_database=component.table is None, writes=letter is not None)
-    granted = finish_batch(connection, [lock_both, Step(statement, parameters)])[-1].rows
-    if granted:
-        return int(granted[0][0])
-    continue_after_commit(connection)
-    return None
+    return Step(statement, parameters)
 
 
 @cache

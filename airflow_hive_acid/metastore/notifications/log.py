@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
+from airflow_hive_acid.metastore.database.backend import Step, backend_of, execute_batch
 from airflow_hive_acid.metastore.database.clock import clock_ms
-from airflow_hive_acid.metastore.database.database import Step, execute_batch
 from airflow_hive_acid.metastore.notifications.events import CATALOG, Event, decode, encode
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     NOTIFICATION_LOG,
@@ -43,7 +43,8 @@ _VALUES = {
     "MESSAGE": bindparam("message", type_=sa.Text), "MESSAGE_FORMAT": bindparam("message_format", type_=sa.String),
 }  # fmt: skip
 
-# PostgreSQL: ids are taken and used in one statement. The updates wait for the rows and then take their latest value.
+# Where one statement can write several tables: ids are taken and used in one. The updates wait for the rows and then
+# take their latest value.
 _EVENT_ID = (
     update(NOTIFICATION_SEQUENCE)
     .values(NEXT_EVENT_ID=NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID + 1)
@@ -64,21 +65,25 @@ _WRITE_AT_ONCE = insert(NOTIFICATION_LOG).from_select(
     ),
 )
 
+# Elsewhere: the sequences move first, and what they were before is counted back from where they stand, behind their
+# locks (R3).
+_MORE = bindparam("more", type_=sa.BigInteger)
+_MOVE_EVENT_ID = update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID + _MORE)
 _LOCK_EVENT_ID = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID).with_for_update()
-_SET_EVENT_ID = update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=bindparam("next"))
 _ROW_SEQUENCE = select(SEQUENCE_TABLE.c.NEXT_VAL).where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence"))
-_LOCK_ROW_ID = (
-    select(SEQUENCE_TABLE.c.NEXT_VAL).where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence")).with_for_update()
-)
-_SET_ROW_ID = (
+_MOVE_ROW_ID = (
     update(SEQUENCE_TABLE)
     .where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("sequence"))
-    .values(NEXT_VAL=bindparam("next"))
+    .values(NEXT_VAL=SEQUENCE_TABLE.c.NEXT_VAL + _MORE)
 )
 _CREATE_SEQUENCE = insert(SEQUENCE_TABLE).values(SEQUENCE_NAME=bindparam("sequence"), NEXT_VAL=bindparam("next"))
 _HIGHEST_ROW = select(func.coalesce(func.max(_L.NL_ID), 0))
+_BACK = bindparam("back", type_=sa.BigInteger)
 _WRITE = insert(NOTIFICATION_LOG).values(
-    NL_ID=bindparam("row_id"), EVENT_ID=bindparam("event_id"), EVENT_TIME=_SECONDS, **_VALUES
+    NL_ID=_ROW_SEQUENCE.scalar_subquery() - _BACK,
+    EVENT_ID=select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID).scalar_subquery() - _BACK,
+    EVENT_TIME=_SECONDS,
+    **_VALUES,
 )
 
 _COLUMNS = (
@@ -171,24 +176,20 @@ class Notifications:
         self._collected(connection)
 
     def steps(self, connection: Connection, events: Sequence[Event]) -> list[Step]:
-        """The statements that write events, as the last ones of a transaction (R15); none when it is switched off.
-
-        Anywhere but on PostgreSQL this takes the sequence's lock already.
-        """
+        """The statements that write events, as the last ones of a transaction (R15); none when it is switched off."""
         events = [*self._collected(connection), *events]
         if not events or not self.enabled(connection):
             return []
-        rows = [self._row(event) for event in events]
-        if connection.dialect.name == "postgresql":
-            self._ensure_row_sequence(connection)
-            return [Step(_WRITE_AT_ONCE, {**row, "sequence": ROW_SEQUENCE}) for row in rows]
-        first = int(connection.execute(_LOCK_EVENT_ID).scalar_one())
         self._ensure_row_sequence(connection)
-        row_id = int(connection.execute(_LOCK_ROW_ID, {"sequence": ROW_SEQUENCE}).scalar_one())
+        of_rows = {"sequence": ROW_SEQUENCE}
+        rows = [{**self._row(event), **of_rows} for event in events]
+        if backend_of(connection).compound:
+            return [Step(_WRITE_AT_ONCE, row) for row in rows]
+        number = len(rows)
         return [
-            Step(_SET_EVENT_ID, {"next": first + len(rows)}),
-            Step(_SET_ROW_ID, {"sequence": ROW_SEQUENCE, "next": row_id + len(rows)}),
-            *(Step(_WRITE, {**row, "row_id": row_id + i, "event_id": first + i}) for i, row in enumerate(rows)),
+            Step(_MOVE_EVENT_ID, {"more": number}),
+            Step(_MOVE_ROW_ID, {**of_rows, "more": number}),
+            *(Step(_WRITE, {**row, "back": number - i}) for i, row in enumerate(rows)),
         ]
 
     def write(self, connection: Connection, events: Sequence[Event]) -> None:
@@ -241,10 +242,15 @@ class Notifications:
         }
 
     def _ensure_row_sequence(self, connection: Connection) -> None:
-        """The sequence of row ids appears on first use, as in Hive."""
+        """The sequence of row ids appears on first use, as in Hive; by one of those who write events."""
         if self._has_row_sequence:
             return
-        if connection.execute(_ROW_SEQUENCE, {"sequence": ROW_SEQUENCE}).first() is None:
+        of_rows = {"sequence": ROW_SEQUENCE}
+        if connection.execute(_ROW_SEQUENCE, of_rows).first() is None:
+            # Out of turn (R15), but once in a metastore's life.
+            connection.execute(_LOCK_EVENT_ID)
+            if connection.execute(_ROW_SEQUENCE, of_rows).first() is not None:  # a racer was first
+                return
             first = int(connection.execute(_HIGHEST_ROW).scalar_one()) + 1
             connection.execute(_CREATE_SEQUENCE, {"sequence": ROW_SEQUENCE, "next": first})
             return  # not remembered: this transaction may yet be rolled back

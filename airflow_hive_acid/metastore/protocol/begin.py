@@ -27,8 +27,8 @@ from airflow_hive_acid.errors import (
     WriteConflictError,
 )
 from airflow_hive_acid.format.id_ranges import IdRanges
+from airflow_hive_acid.metastore.database.backend import Step, finish_batch
 from airflow_hive_acid.metastore.database.codes import AbortReason, LockState, TxnType
-from airflow_hive_acid.metastore.database.database import Step, finish_batch
 from airflow_hive_acid.metastore.locks.interface import LockResponse
 from airflow_hive_acid.metastore.notifications import events
 from airflow_hive_acid.metastore.protocol.handover import leave, withdraw
@@ -39,8 +39,10 @@ from airflow_hive_acid.metastore.txns.conflicts import early_conflict, early_ste
 from airflow_hive_acid.metastore.txns.history import register_steps
 from airflow_hive_acid.metastore.txns.snapshots import (
     FEW,
+    Names,
     Snapshot,
     is_one_of,
+    names_of,
     table_parameters,
     take_snapshot,
     take_snapshot_and,
@@ -66,17 +68,17 @@ _CQ, _CC = COMPACTION_QUEUE.c, COMPLETED_COMPACTIONS.c
 
 
 @cache
-def _cleanable(number: int | None) -> sa.CompoundSelect[Any]:
+def _cleanable(names: Names) -> sa.CompoundSelect[Any]:
     """Txns of compactions after which a Cleaner has removed files, or may be doing so."""
     return sa.union_all(
         select(_CQ.CQ_TXN_ID).where(
             _CQ.CQ_STATE == "r",
             _CQ.CQ_TXN_ID > 0,
             _CQ.CQ_NEXT_TXN_ID.is_not(None),
-            is_one_of(_CQ.CQ_DATABASE, _CQ.CQ_TABLE, number),
+            is_one_of(_CQ.CQ_DATABASE, _CQ.CQ_TABLE, names),
         ),
         select(_CC.CC_TXN_ID).where(
-            _CC.CC_STATE == "s", _CC.CC_TXN_ID > 0, is_one_of(_CC.CC_DATABASE, _CC.CC_TABLE, number)
+            _CC.CC_STATE == "s", _CC.CC_TXN_ID > 0, is_one_of(_CC.CC_DATABASE, _CC.CC_TABLE, names)
         ),
     )
 
@@ -249,17 +251,15 @@ def prepare(pending: PendingTransaction) -> Begun | None:
         if not tables:
             snapshot = take_snapshot(connection, tables, txn_id, gap)
             return Begun(txn_id, pending.response.lock_id or None, pending.uses, snapshot.valid_txns, {}, {})
-        of_tables = Step(_cleanable(len(tables) if few else None), table_parameters(tables))
-        snapshot, results = take_snapshot_and(connection, tables, txn_id, gap, [*early, of_tables] if few else early)
-        compactions = (
-            results[-1].rows if few else connection.execute(of_tables.statement, dict(of_tables.parameters)).all()
-        )
+        names = names_of(connection, tables)
+        of_tables = Step(_cleanable(names), table_parameters(tables, names))
+        snapshot, results = take_snapshot_and(connection, tables, txn_id, gap, [*early, of_tables])
         if not snapshot.same_lists(pinned):
             return snapshot
         if written and early_conflict(txn_id, results[0].rows, snapshot.valid_txns) is not None:
             return None
         # R10: a Cleaner may have removed what this snapshot needs, in favour of a compaction that it does not see.
-        if any(not _sees(snapshot.valid_txns, row[0]) for row in compactions):
+        if any(not _sees(snapshot.valid_txns, row[0]) for row in results[-1].rows):
             return None
         write_ids = _allocate(connection, client, txn_id, written)
         lists = {t: with_own(w, write_ids.get(t)) for t, w in snapshot.write_ids.items()}

@@ -22,8 +22,8 @@ from airflow_hive_acid.errors import (
     InvalidArgumentsError,
     TxnAbortedError,
 )
+from airflow_hive_acid.metastore.database.backend import execute_batch
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
-from airflow_hive_acid.metastore.database.database import execute_batch
 from airflow_hive_acid.metastore.database.heartbeats import Heartbeater
 from airflow_hive_acid.metastore.locks.components import add_partitions, component_steps
 from airflow_hive_acid.metastore.locks.interface import LockComponent

@@ -27,9 +27,9 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.compaction.cleaning import clean_again
+from airflow_hive_acid.metastore.database.backend import lock_open_txns
 from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms
 from airflow_hive_acid.metastore.database.codes import TxnType
-from airflow_hive_acid.metastore.database.database import lock_open_txns
 from airflow_hive_acid.metastore.names.objects import TableName, table_name
 from airflow_hive_acid.metastore.protocol.begin import begin
 from airflow_hive_acid.metastore.protocol.table_uses import table_uses

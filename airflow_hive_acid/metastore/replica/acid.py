@@ -25,9 +25,10 @@ from airflow_hive_acid.metastore.catalog.partitions import add_partitions, delet
 from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
 from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
 from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.database.backend import lock_open_txns
 from airflow_hive_acid.metastore.database.clock import clock_ms, clock_timestamp
 from airflow_hive_acid.metastore.database.codes import AbortReason, TxnState, TxnType
-from airflow_hive_acid.metastore.database.database import chunks, lock_open_txns
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.failures import OpenTookTooLongError
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications import events

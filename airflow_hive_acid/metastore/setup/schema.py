@@ -9,7 +9,6 @@ matters; 4.3 adds catalog columns that change uniqueness, so it is refused by ``
 from __future__ import annotations
 
 import re
-import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import insert, select
 
 from airflow_hive_acid.errors import ConfigurationError, SchemaVersionError
+from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.schema.hive_catalog import *  # noqa: F403 - this module is the list of all tables
 from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS
 from airflow_hive_acid.metastore.schema.hive_server import SERVER_TABLES
@@ -34,7 +34,6 @@ from airflow_hive_acid.metastore.schema.hive_transactions import (
 from airflow_hive_acid.metastore.schema.ours import *  # noqa: F403
 from airflow_hive_acid.metastore.schema.ours import EXTENSION_TABLES
 from airflow_hive_acid.metastore.schema.types import METADATA
-from airflow_hive_acid.metastore.setup.creation import all_or_nothing, creation
 from airflow_hive_acid.metastore.setup.upgrade import (
     EXTENSION_VERSION as EXTENSION_VERSION,
 )
@@ -79,20 +78,20 @@ class SchemaState:
 def create_schema(database: Database) -> None:
     """Create all tables, Hive's and ours, with Hive's first rows; on a schema that is there, check it and add ours.
 
-    :raises ConfigurationError: when the directory of an embedded metastore cannot be made.
+    :raises ConfigurationError: when the file of an embedded metastore, or its directory, cannot be made.
     :raises SchemaVersionError: when the database holds another version or only some of the tables.
     """
     if database.path is not None and not database.path.exists():
         try:
             database.path.parent.mkdir(parents=True, exist_ok=True)
+            database.path.touch(0o644)
         except OSError as error:
             raise ConfigurationError(
-                f"the directory of the metastore {database.where} cannot be made ({error}); name another file"
+                f"the file of the metastore {database.where} cannot be made ({error}); name another file"
             ) from error
-        sqlite3.connect(database.path).close()
 
     def create(connection: Connection) -> None:
-        with creation(connection):
+        with backend_of(connection).creating(connection):
             _create(connection)
 
     database.run(create)
@@ -107,7 +106,7 @@ def upgrade_schema(database: Database) -> SchemaUpgrade:
     """
 
     def upgrade(connection: Connection) -> SchemaUpgrade:
-        with creation(connection):
+        with backend_of(connection).creating(connection):
             return upgrade_extensions(connection, read_state(connection).extension_version)
 
     done = database.run(upgrade)
@@ -197,7 +196,7 @@ def _create(connection: Connection) -> None:
             f"the database is not empty: it holds {len(names)} tables, among them {sorted(names)[0]}; "
             "create the metastore in an empty database"
         )
-    with all_or_nothing(connection, METADATA):
+    with backend_of(connection).all_or_nothing(connection, METADATA):
         _create_all(connection)
 
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import insert, select, update
 
 from airflow_hive_acid.errors import SchemaVersionError
+from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     HIVE_ACID_JOB,
     HIVE_ACID_LEGACY_LOCK,
@@ -140,15 +141,10 @@ def _require_complete(connection: Connection) -> None:
     found = sa.inspect(connection)
     for table in EXTENSION_TABLES:
         lacks = {c.name for c in table.columns} - {c["name"] for c in found.get_columns(table.name)}
-        wanted = {str(index.name) for index in table.indexes if _is_reflected(connection, index)}
+        wanted = {str(index.name) for index in table.indexes if backend_of(connection).reflects(index)}
         lacks |= wanted - {index["name"] or "" for index in found.get_indexes(table.name)}
         if lacks:
             raise SchemaVersionError(
                 f"the table {table.name} lacks {', '.join(sorted(lacks))}: it was not made by this package, or changed "
                 "since; drop it when no Spark job of ours is running, and run 'hive-acid schema upgrade' again"
             )
-
-
-def _is_reflected(connection: Connection, index: sa.Index) -> bool:
-    """Whether SQLAlchemy finds an index; on MySQL it takes a line with the word PARTITION for partitioning options."""
-    return connection.dialect.name != "mysql" or not any("PARTITION" in column.name for column in index.columns)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, or_, select, update
 
+from airflow_hive_acid.metastore.database.backend import execute_batch
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.codes import AbortReason, TxnState, TxnType
-from airflow_hive_acid.metastore.database.database import chunks, execute_batch
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.wakeups import release_steps
 from airflow_hive_acid.metastore.names.objects import info
 from airflow_hive_acid.metastore.schema.hive_transactions import (

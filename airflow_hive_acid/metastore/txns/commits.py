@@ -18,17 +18,18 @@ import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, delete, func, insert, or_, select, update
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
-from airflow_hive_acid.metastore.database.clock import clock_ms, clock_timestamp
-from airflow_hive_acid.metastore.database.codes import COMPACTING_TYPES, AbortReason, TxnState, TxnType
-from airflow_hive_acid.metastore.database.database import (
+from airflow_hive_acid.metastore.database.backend import (
     SAVEPOINT,
     UNDO,
     Step,
+    backend_of,
     execute_batch,
     finish_batch,
     open_txn_lock,
     together,
 )
+from airflow_hive_acid.metastore.database.clock import clock_ms, clock_timestamp
+from airflow_hive_acid.metastore.database.codes import COMPACTING_TYPES, AbortReason, TxnState, TxnType
 from airflow_hive_acid.metastore.database.wakeups import release_steps
 from airflow_hive_acid.metastore.names.partitions import in_both_spellings
 from airflow_hive_acid.metastore.schema.hive_catalog import DBS, PARTITION_KEYS, TBLS
@@ -48,7 +49,6 @@ from airflow_hive_acid.metastore.txns.conflicts import (
     candidates_step,
     describe,
     first_conflict,
-    is_conflict,
     record_step,
 )
 from airflow_hive_acid.metastore.txns.history import forget_steps
@@ -275,7 +275,7 @@ def commit_txn(
         at_once
         and not request.hooks.behind_lock
         and bool(plan.recorded)
-        and connection.dialect.name == "postgresql"
+        and backend_of(connection).one_trip
         and kind not in COMPACTING_TYPES
     )
     steps = _steps(plan, txn_id, features, kind, None if at_once else temporary_id)
@@ -324,7 +324,7 @@ def _commit_at_once(
     try:
         finish_batch(connection, [*together(connection, steps), *under_lock, *events, *release_steps(connection)])
     except Exception as error:
-        if is_conflict(error):
+        if backend_of(connection).was_halted(error):
             raise NotAtOnceError(f"txn {committed.txn_id} meets a conflict") from error
         raise
     return CommitOutcome()
@@ -447,14 +447,9 @@ def _replayed_steps(replayed: Replayed, txn_id: int, features: Features) -> list
 
 def _finish(connection: Connection, request: CommitRequest, committed: Committed, steps: list[Step]) -> CommitOutcome:
     events = request.hooks.events
-    steps = together(connection, steps)
-    if events is not None:
-        # R15: TXN_LOCK_TBL first, NOTIFICATION_SEQUENCE last. Making the statements may take the sequence's lock.
-        if connection.dialect.name != "postgresql":
-            execute_batch(connection, steps)
-            steps = []
-        steps = [*steps, *events(connection, committed)]
-    finish_batch(connection, [*steps, *release_steps(connection)])
+    # R15: TXN_LOCK_TBL first, NOTIFICATION_SEQUENCE last.
+    last = [] if events is None else events(connection, committed)
+    finish_batch(connection, [*together(connection, steps), *last, *release_steps(connection)])
     return CommitOutcome()
 
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, func, or_, select
-from sqlalchemy.dialects import postgresql
 
 from airflow_hive_acid.errors import WriteConflictError
-from airflow_hive_acid.metastore.database.database import Step
+from airflow_hive_acid.metastore.database.backend import Step
+from airflow_hive_acid.metastore.database.expressions import halt_if, within_ranges
 from airflow_hive_acid.metastore.names.partitions import in_both_spellings, twice
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_TXN_COMPONENTS,
@@ -81,16 +81,11 @@ _CANDIDATES = (
     .where(_MINE.c.WS_TXNID == _TXN, *_both_change(_MINE.c.WS_OPERATION_TYPE))
     .order_by(_OTHER.c.WS_COMMIT_ID, _OTHER.c.WS_TXNID)
 )
-#: The edges of the ranges that were not seen, ascending: between an odd number of them and the next one is inside.
-_EDGES = sa.cast(
-    func.string_to_array(bindparam("unseen", type_=sa.String), sa.literal(",", sa.String)),
-    postgresql.ARRAY(sa.BigInteger),
-)
 _SEEN = and_(
     _OTHER.c.WS_TXNID <= bindparam("seen_mark", type_=sa.BigInteger),
-    func.width_bucket(_OTHER.c.WS_TXNID, _EDGES, type_=sa.Integer) % sa.literal(2, sa.Integer) == 0,
+    ~within_ranges(_OTHER.c.WS_TXNID, bindparam("unseen", type_=sa.String)),
 )
-#: PostgreSQL: what I wrote, taken out of my components by the statement that records it.
+#: In one statement: what I wrote, taken out of my components by the statement that records it.
 _TAKEN = (
     sa.delete(TXN_COMPONENTS)
     .where(TXN_COMPONENTS.c.TC_TXNID == _TXN)
@@ -129,12 +124,10 @@ def _recording(operations: tuple[str, ...], *, check: bool) -> sa.Select[Any]:
         _WROTE.c.TC_OPERATION_TYPE,
     ).where(or_(*(_WROTE.c.TC_OPERATION_TYPE == letter for letter in operations)))
     record = sa.insert(WRITE_SET).from_select(_WS_COLUMNS, rows).cte("record")
-    one = sa.literal(1, sa.Integer)
-    answer = one // sa.case((_OVERLAPS.exists(), sa.literal(0, sa.Integer)), else_=1) if check else one
+    answer: sa.ColumnElement[int] = halt_if(_OVERLAPS.exists()) if check else sa.literal(1, sa.Integer)
     return select(answer).add_cte(record)
 
 
-_DIVISION_BY_ZERO = "22012"
 #: What is already there right after the grant: my components, whose partitions may not be known yet.
 _EARLY = (
     select(
@@ -229,12 +222,12 @@ def candidates_step(txn_id: int) -> Step:
 
 
 def record_step(txn_id: int, snapshot: ValidTxnList | None, operations: tuple[str, ...], *, check: bool) -> Step:
-    """The statement that records what I changed, with its commit id, and takes it out of my components (PostgreSQL).
+    """The statement that records what I changed, with its commit id, and takes it out of my components.
 
     R3: it belongs behind the open-txn lock, where MAX(TXN_ID) and the others' changes are final.
 
     :param operations: letters of the components to record.
-    :param check: fail when there is a conflict: then nothing after it in a batch is done.
+    :param check: halt the batch when there is a conflict: nothing after it is done.
     """
     parameters: dict[str, Any] = {"txn_id": txn_id}
     if check:
@@ -243,11 +236,6 @@ def record_step(txn_id: int, snapshot: ValidTxnList | None, operations: tuple[st
         mark = -1 if snapshot is None else snapshot.high_watermark
         parameters |= {"seen_mark": mark, "unseen": ",".join(map(str, unseen))}
     return Step(_recording(operations, check=check), parameters)
-
-
-def is_conflict(error: BaseException) -> bool:
-    """Whether a batch ended because :func:`record_step` found a conflict."""
-    return getattr(error, "sqlstate", None) == _DIVISION_BY_ZERO
 
 
 def first_conflict(rows: Iterable[Any], snapshot: ValidTxnList | None) -> Overlap | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.database.database import Step
+    from airflow_hive_acid.metastore.database.backend import Step
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.notifications.log import Notifications
     from airflow_hive_acid.metastore.txns.commits import Committed

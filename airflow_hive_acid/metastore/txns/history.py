@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, func, insert, select
 
 from airflow_hive_acid.format.write_ids import MAX_ID
-from airflow_hive_acid.metastore.database.clock import clock_ms, smaller
-from airflow_hive_acid.metastore.database.database import Step
+from airflow_hive_acid.metastore.database.backend import Step
+from airflow_hive_acid.metastore.database.clock import clock_ms
+from airflow_hive_acid.metastore.database.expressions import smaller
 from airflow_hive_acid.metastore.schema.hive_transactions import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXNS
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from airflow_hive_acid.errors import (
     NoSuchObjectError,
     PublishError,
 )
+from airflow_hive_acid.metastore.database.backend import Step
 from airflow_hive_acid.metastore.database.clock import clock_ms
-from airflow_hive_acid.metastore.database.database import Repeat, Step, chunks
+from airflow_hive_acid.metastore.database.database import Repeat, chunks
 from airflow_hive_acid.metastore.names.objects import TableName, info, table_name
 from airflow_hive_acid.metastore.schema.hive_transactions import (
     COMPLETED_TXN_COMPONENTS,

@@ -53,7 +53,7 @@ def open_in_time(
     :param undo: aborts txns that nobody works in.
     :raises MetastoreUnavailableError: when opens are late again and again.
     """
-    if database.dialect == "sqlite":
+    if database.backend.one_writer:
         return attempt()  # the write transaction is the lock: no larger id is given before its COMMIT
     for _ in range(MAX_TRIES):
         started = timer()

@@ -14,12 +14,12 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.metastore.database.backend import backend_of, lock_open_txns
 from airflow_hive_acid.metastore.database.codes import AbortReason, TxnType
-from airflow_hive_acid.metastore.database.database import chunks, lock_open_txns
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import free_text
 from airflow_hive_acid.metastore.schema.hive_catalog import DATABASE_PARAMS, DBS
 from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, REPL_TXN_MAP, TXN_TO_WRITE_ID, TXNS
-from airflow_hive_acid.metastore.setup.creation import restart_txn_ids
 from airflow_hive_acid.metastore.txns.aborts import abort_rows
 from airflow_hive_acid.metastore.txns.txns import OpenRequest, open_txns
 from airflow_hive_acid.metastore.txns.write_ids import allocate, max_allocated
@@ -83,6 +83,10 @@ _PAIR = insert(TXN_TO_WRITE_ID).values(
     T2W_TABLE=bindparam("tbl"),
     T2W_WRITEID=bindparam("write_id"),
 )
+#: A txn's other columns, should one be needed to move the ids on.
+_ENDED = {
+    "TXN_STATE": "c", "TXN_STARTED": 0, "TXN_LAST_HEARTBEAT": 0, "TXN_USER": "", "TXN_HOST": "", "TXN_TYPE": 0,
+}  # fmt: skip
 _MAX_TXN = select(func.max(TXNS.c.TXN_ID))
 _STILL_THERE = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(_IDS)).with_for_update()
 
@@ -268,7 +272,7 @@ def seed_txn_id(connection: Connection, seed: int) -> None:
     largest = int(connection.execute(_MAX_TXN).scalar_one())
     if largest >= seed:
         raise InvalidArgumentsError(f"txn ids up to {largest} were given already; they cannot go on at {seed}")
-    restart_txn_ids(connection, seed)
+    backend_of(connection).restart_ids(connection, TXNS.c.TXN_ID, seed, _ENDED)
 
 
 def _already(connection: Connection, table: TableName, by_target: dict[int, int]) -> bool:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import and_, bindparam, exists, func, literal, null, or_, select
-from sqlalchemy.dialects import postgresql
 
 from airflow_hive_acid.format.table_kinds import TRANSACTIONAL
 from airflow_hive_acid.format.write_ids import (
@@ -25,8 +24,9 @@ from airflow_hive_acid.format.write_ids import (
     fold_write_ids,
     read_txn_list,
 )
-from airflow_hive_acid.metastore.database.clock import smaller, statement_ms, statement_time
-from airflow_hive_acid.metastore.database.database import Result, Step, execute_batch, finish_batch
+from airflow_hive_acid.metastore.database.backend import Result, Step, backend_of, execute_batch, finish_batch
+from airflow_hive_acid.metastore.database.clock import statement_ms, statement_time
+from airflow_hive_acid.metastore.database.expressions import smaller
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.schema.hive_catalog import DBS, TABLE_PARAMS, TBLS
 from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, TXN_TO_WRITE_ID, TXNS
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
+    from airflow_hive_acid.metastore.database.backend import PairList
+
 _GAP = bindparam("gap_timeout", type_=sa.BigInteger)
 FEW = 16
 """Up to so many tables a statement has a place for each, and can be prepared."""
-_ARRAYS = 0
-"""Instead of a number of tables: their names are two arrays, so that a statement for any number can be prepared."""
+Names: TypeAlias = "int | PairList"
+"""How a statement takes the names of tables: a place for each of so many, or a list of any length."""
 
 
 def _not_committed(column: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
@@ -82,39 +84,34 @@ def _no_number() -> sa.ColumnElement[Any]:
     return sa.cast(null(), sa.BigInteger)
 
 
-def is_one_of(database: Any, name: Any, number: int | None) -> sa.ColumnElement[bool]:
-    """Whether a row is of one of the tables asked for: of that many, or of a list of any length."""
-    if number == _ARRAYS:
-        names = (sa.cast(bindparam(name, type_=sa.Text), postgresql.ARRAY(sa.Text)) for name in ("dbs", "tbls"))
-        asked = func.unnest(*names).table_valued("db", "tbl").render_derived(name="asked")
-        return sa.tuple_(database, name).in_(select(asked.c.db, asked.c.tbl))
-    if number is None:
-        return sa.tuple_(database, name).in_(bindparam("tables", expanding=True))
-    return or_(*(and_(database == bindparam(f"db_{i}"), name == bindparam(f"tbl_{i}")) for i in range(number)))
+def names_of(connection: Connection, tables: Sequence[TableName]) -> Names:
+    """How a statement takes the names of these tables: for :func:`is_one_of` and :func:`table_parameters`."""
+    return len(tables) if len(tables) <= FEW else backend_of(connection).pairs
 
 
-def table_parameters(tables: Sequence[TableName]) -> dict[str, Any]:
+def is_one_of(database: Any, name: Any, names: Names) -> sa.ColumnElement[bool]:
+    """Whether a row is of one of the tables asked for."""
+    if not isinstance(names, int):
+        return names.holds(database, name)
+    return or_(*(and_(database == bindparam(f"db_{i}"), name == bindparam(f"tbl_{i}")) for i in range(names)))
+
+
+def table_parameters(tables: Sequence[TableName], names: Names) -> dict[str, Any]:
     """Values for :func:`is_one_of`."""
-    if len(tables) > FEW:
-        return {"tables": [tuple(t) for t in tables]}
+    if not isinstance(names, int):
+        return names.parameters(tables)
     databases = {f"db_{i}": t.database for i, t in enumerate(tables)}
     return databases | {f"tbl_{i}": t.name for i, t in enumerate(tables)}
 
 
-def _array(words: Iterable[str]) -> str:
-    """PostgreSQL's text form of an array of texts."""
-    quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in words)
-    return "{" + ",".join(f'"{word}"' for word in quoted) + "}"
-
-
-def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select[Any], sa.Select[Any], sa.Select[Any]]:
+def _write_id_rows(floor: Any, mark: Any, names: Names) -> tuple[sa.Select[Any], sa.Select[Any], sa.Select[Any]]:
     """The statements about write ids.
 
     :param floor: txns at or above it are looked at one by one, whatever became of them.
     :param mark: the txn high-water mark.
-    :param number: of tables, None for a list.
+    :param names: how it takes the tables' names.
     """
-    in_tables = is_one_of(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, number)
+    in_tables = is_one_of(_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, names)
     columns = (_T2W.c.T2W_DATABASE, _T2W.c.T2W_TABLE, _T2W.c.T2W_TXNID, _T2W.c.T2W_WRITEID, _no_number())
     not_committed = (
         select(_kind(1), *columns)
@@ -147,7 +144,7 @@ def _write_id_rows(floor: Any, mark: Any, number: int | None) -> tuple[sa.Select
         newest,
         visible,
         NEXT_WRITE_ID.c.NWI_NEXT,
-    ).where(is_one_of(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, number))
+    ).where(is_one_of(NEXT_WRITE_ID.c.NWI_DATABASE, NEXT_WRITE_ID.c.NWI_TABLE, names))
     return not_committed, recent, tables
 
 
@@ -166,7 +163,7 @@ _AS_TXN_ROWS = select(
 ).where(_MATTERS)
 
 
-def _table_rows(number: int | None) -> sa.Select[Any]:
+def _table_rows(names: Names) -> sa.Select[Any]:
     """The tables of these names: id, and whether they have write ids."""
     parameter = and_(
         TABLE_PARAMS.c.TBL_ID == TBLS.c.TBL_ID,
@@ -177,37 +174,37 @@ def _table_rows(number: int | None) -> sa.Select[Any]:
     return (
         select(_kind(3), DBS.c.NAME, TBLS.c.TBL_NAME, TBLS.c.TBL_ID, transactional, _no_number())
         .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-        .where(DBS.c.CTLG_NAME == "hive", is_one_of(DBS.c.NAME, TBLS.c.TBL_NAME, number))
+        .where(DBS.c.CTLG_NAME == "hive", is_one_of(DBS.c.NAME, TBLS.c.TBL_NAME, names))
     )
 
 
 @cache
-def _snapshot_of(number: int | None) -> sa.CompoundSelect[Any]:
+def _snapshot_of(names: Names) -> sa.CompoundSelect[Any]:
     """A fresh snapshot: txns and write ids in one statement."""
-    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, number))
+    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, names))
 
 
 @cache
-def _snapshot_and_tables(number: int | None) -> sa.CompoundSelect[Any]:
+def _snapshot_and_tables(names: Names) -> sa.CompoundSelect[Any]:
     """The same with the tables' ids."""
-    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, number), _table_rows(number))
+    return sa.union_all(_AS_TXN_ROWS, *_write_id_rows(_FLOOR, _MARK, names), _table_rows(names))
 
 
 @cache
-def _for_list(number: int | None) -> sa.CompoundSelect[Any]:
+def _for_list(names: Names) -> sa.CompoundSelect[Any]:
     """Write ids for a txn list given by the caller."""
     floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
-    return sa.union_all(*_write_id_rows(floor, mark, number))
+    return sa.union_all(*_write_id_rows(floor, mark, names))
 
 
 @cache
-def _for_list_and_tables(number: int | None) -> sa.CompoundSelect[Any]:
+def _for_list_and_tables(names: Names) -> sa.CompoundSelect[Any]:
     """The same with the tables' ids, and what is open or aborted now, so that it is one statement."""
     floor, mark = bindparam("floor", type_=sa.BigInteger), bindparam("mark", type_=sa.BigInteger)
     ended_later = select(_kind(4), _no_text(), _no_text(), TXNS.c.TXN_ID, _no_number(), _no_number()).where(
         _not_committed(TXNS.c.TXN_STATE), TXNS.c.TXN_ID <= mark
     )
-    return sa.union_all(*_write_id_rows(floor, mark, number), _table_rows(number), ended_later)
+    return sa.union_all(*_write_id_rows(floor, mark, names), _table_rows(names), ended_later)
 
 
 # What is open or aborted now, for lists that may not have seen it.
@@ -269,7 +266,6 @@ def take_snapshot_and(
     parameters = {
         "gap_timeout": gap_timeout_ms,
         "current_txn": current_txn,
-        **table_parameters(tables),
         **statement_time(connection),
     }
     txn_rows: list[tuple[int, str, int | None, int]] = []
@@ -296,7 +292,7 @@ def valid_write_ids(
     if not tables:
         return {}
     floor = txns.first_open_or_next
-    parameters = {**table_parameters(tables), "floor": floor, "mark": txns.high_watermark}
+    parameters = {"floor": floor, "mark": txns.high_watermark}
     rows, _ = _rows(connection, _for_list, tables, parameters, [])
     unseen = connection.execute(_ENDED_LATER, {"mark": txns.high_watermark}).scalars()
     return _fold_tables(tables, rows, txns, floor, frozenset(unseen))
@@ -332,7 +328,7 @@ def write_ids_and_table_ids(
     else:
         parameters = {"floor": txns.first_open_or_next, "mark": txns.high_watermark}
         statement = _for_list_and_tables
-    rows, _ = _rows(connection, statement, tables, {**parameters, **table_parameters(tables)}, [], finish=True)
+    rows, _ = _rows(connection, statement, tables, parameters, [], finish=True)
     by_kind: dict[int, list[Any]] = {kind: [] for kind in range(5)}
     for row in rows:
         by_kind[row[0]].append(row)
@@ -351,21 +347,16 @@ def write_ids_and_table_ids(
 
 def _rows(
     connection: Connection,
-    statement: Callable[[int | None], sa.CompoundSelect[Any]],
+    statement: Callable[[Names], sa.CompoundSelect[Any]],
     tables: Sequence[TableName],
     parameters: dict[str, Any],
     more: Sequence[Step],
     *,
     finish: bool = False,
 ) -> tuple[Sequence[Any], list[Result]]:
-    number = len(tables)
-    if number > FEW:
-        if connection.dialect.name != "postgresql":
-            return connection.execute(statement(None), parameters).all(), execute_batch(connection, more)
-        del parameters["tables"]
-        parameters |= {"dbs": _array(t.database for t in tables), "tbls": _array(t.name for t in tables)}
-        number = _ARRAYS
-    first, *rest = (finish_batch if finish else execute_batch)(connection, [Step(statement(number), parameters), *more])
+    names = names_of(connection, tables)
+    step = Step(statement(names), parameters | table_parameters(tables, names))
+    first, *rest = (finish_batch if finish else execute_batch)(connection, [step, *more])
     return first.rows, rest
 
 

@@ -17,9 +17,10 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TooManyOpenTxnsError, TxnAbortedError
+from airflow_hive_acid.metastore.database.backend import Step, backend_of, execute_batch, finish_batch, open_txn_lock
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.codes import TxnState, TxnType
-from airflow_hive_acid.metastore.database.database import Step, chunks, execute_batch, finish_batch, open_txn_lock
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.database.failures import OpenTookTooLongError
 from airflow_hive_acid.metastore.names.objects import info
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_TXN_COMPONENTS, MIN_HISTORY_LEVEL, TXNS
@@ -42,8 +43,8 @@ _INSERT_LEVEL = insert(MIN_HISTORY_LEVEL).values(
     MHL_TXNID=bindparam("txn_id"), MHL_MIN_OPEN_TXNID=bindparam("min_open")
 )
 
-# PostgreSQL: rows and history in one statement. All its parts see the database as it was before, so the watermark is
-# the one from before the insert.
+# Where one statement can write several tables: rows and history. All its parts see the database as it was before, so
+# the watermark is the one from before the insert.
 _SERIES = func.generate_series(1, bindparam("number", type_=sa.Integer)).table_valued("n")
 _NEW_ROW = select(
     sa.literal("o", sa.CHAR(1)),
@@ -153,19 +154,20 @@ def open_txns(
         "agent": info(request.agent_info) or None,
         "type": int(request.type),
     }
-    if connection.dialect.name != "postgresql":
-        ids = _open_one_by_one(connection, rows, request.number, features, gap_timeout_ms)
+    backend = backend_of(connection)
+    if backend.compound:
+        ids = _open_together(connection, rows, request.number, features, gap_timeout_ms, finish=finish)
     else:
-        ids = _open_postgresql(connection, rows, request.number, features, gap_timeout_ms, finish=finish)
-        if finish:  # it is committed: too late to undo anything here
-            return sorted(ids)
+        ids = _open_one_by_one(connection, rows, request.number, features, gap_timeout_ms)
+    if finish and backend.one_trip:  # it is committed: too late to undo anything here
+        return sorted(ids)
     if request.type is not TxnType.READ_ONLY and (timer() - started) * 1000 >= gap_timeout_ms:
         # The rows would appear later than readers wait for them; the rollback burns the ids.
         raise OpenTookTooLongError(f"opening took longer than hive.txn.opentxn.timeout ({gap_timeout_ms} ms)")
     return sorted(ids)
 
 
-def _open_postgresql(
+def _open_together(
     connection: Connection, row: dict[str, Any], number: int, features: Features, timeout: int, *, finish: bool
 ) -> list[int]:
     statement = _opening(one=number == 1, with_level=features.min_history_level)

@@ -12,15 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchTxnError, TxnAbortedError
+from airflow_hive_acid.metastore.database.backend import Step, at_once, execute_batch, finish_batch, together
 from airflow_hive_acid.metastore.database.codes import TxnState, TxnType
-from airflow_hive_acid.metastore.database.database import (
-    Step,
-    chunks,
-    continue_after_commit,
-    execute_batch,
-    finish_batch,
-    together,
-)
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.schema.hive_transactions import NEXT_WRITE_ID, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from airflow_hive_acid.metastore.txns.txns import TxnFacts
 
@@ -99,7 +93,7 @@ _FOLLOWING = (
     )
     .cte("following")
 )
-#: PostgreSQL: the next id for a writer that has none; nothing happens when that is not how it is.
+#: In one statement: the next id for a writer that has none; nothing happens when that is not how it is.
 _TAKE = select(_FOLLOWING.c.NWI_NEXT).add_cte(
     update(NEXT_WRITE_ID)
     .where(
@@ -133,7 +127,7 @@ def allocate(
     txn_ids: Sequence[int],
     *,
     reallocate: bool = False,
-    at_once: bool = False,
+    short: bool = False,
     finish: Callable[[dict[int, int]], list[Step]] | None = None,
 ) -> dict[int, int]:
     """One write id of the table per txn, ascending with the txn ids; what is allocated already is returned unchanged.
@@ -141,7 +135,7 @@ def allocate(
     A racer may insert the table's first row at the same time: run it with ``retry_duplicates``.
 
     :param reallocate: give the txns new, higher ids instead of those they have.
-    :param at_once: where it can be done, take the id and commit in one round trip; nothing follows in this transaction.
+    :param short: where it can be done, take the id and commit in one round trip; nothing follows in this transaction.
     :param finish: given, nothing else follows in this transaction but the statements it makes of what was allocated.
     :raises InvalidArgumentsError: when a txn is read-only, or only some of the txns have a write id already.
     :raises NoSuchTxnError: when a txn is committed or unknown.
@@ -151,10 +145,12 @@ def allocate(
     if not ids:
         raise InvalidArgumentsError(f"write ids of {table} were asked for without a txn")
     of_table = {"db": table.database, "tbl": table.name}
-    if at_once and len(ids) == 1 and not reallocate and connection.dialect.name == "postgresql":
-        taken = _take_at_once(connection, {**of_table, "txn_id": ids[0]})
+    if short and len(ids) == 1 and not reallocate:
+        one = {**of_table, "txn_id": ids[0]}
+        # The long way: the table's first id, an id given already, or an error. R3: the locks wait, and decide nothing.
+        taken = at_once(connection, lambda: [Step(_LOCK_TXN, one), Step(_LOCK_NEXT, one), Step(_TAKE, one)])
         if taken is not None:
-            return {ids[0]: taken}
+            return {ids[0]: int(taken[0][0])}
     existing, next_id = _look(connection, of_table, table, ids)
     steps: list[Step] = []
     if reallocate and existing:
@@ -180,16 +176,6 @@ def allocate(
     else:
         finish_batch(connection, [*steps, *finish(allocated)])
     return allocated
-
-
-def _take_at_once(connection: Connection, parameters: dict[str, Any]) -> int | None:
-    """The id, or None when this has to go the long way: the table's first id, an id given already, or an error."""
-    locks = [Step(_LOCK_TXN, parameters), Step(_LOCK_NEXT, parameters)]  # R3: they wait, and decide nothing
-    rows = finish_batch(connection, [*locks, Step(_TAKE, parameters)])[-1].rows
-    if rows:
-        return int(rows[0][0])
-    continue_after_commit(connection)
-    return None
 
 
 def _look(

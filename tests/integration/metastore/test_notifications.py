@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from airflow_hive_acid.errors import InvalidArgumentsError, WriteConflictError
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database.codes import TxnType
-from airflow_hive_acid.metastore.notifications.events import decode, encode
+from airflow_hive_acid.metastore.notifications.events import decode, encode, open_txn
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -187,6 +187,33 @@ def test_the_sequence_of_row_ids_appears_on_first_use(logging_client: MetastoreC
     logging_client.open_txn()
     assert rows.select("NOTIFICATION_LOG", "NL_ID") == [(1,), (2,)]
     assert rows.select("SEQUENCE_TABLE", "NEXT_VAL") == [(3,)]
+
+
+def test_two_who_are_first_at_once_make_one_sequence_of_row_ids(
+    metastore_url: str, logging_client: MetastoreClient, rows: Any
+) -> None:
+    """
+    t1  A writes the first event ever, and makes the sequence
+    t2                  B finds no sequence, and waits
+    t3  A commits
+    t4                  B finds A's sequence, and goes on in it
+    """
+    rows.delete("SEQUENCE_TABLE")
+
+    def work() -> list[int]:
+        with MetastoreClient(metastore_url, Settings({Source.CONNECTION: ON})) as other:
+            return other.open_txns(1)
+
+    with ThreadPoolExecutor(1) as pool:
+        with logging_client.database.transaction() as connection:
+            logging_client.notifications.write(connection, [open_txn([77]), open_txn([78])])
+            second = pool.submit(work)
+            assert not wait([second], timeout=0.5).done
+        opened = second.result(30)
+    assert [(e.event_id, e.message()["txnIds"]) for e in logging_client.notifications.events_after(0)] == [
+        (1, [77]), (2, [78]), (3, opened),
+    ]  # fmt: skip
+    assert rows.select("NOTIFICATION_LOG", "NL_ID") == [(1,), (2,), (3,)]
 
 
 def test_messages_are_hives_gzip_or_plain_json() -> None:

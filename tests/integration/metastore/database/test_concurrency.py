@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import TxnAbortedError, WriteConflictError
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database.backend import lock_open_txns
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation, TxnType
-from airflow_hive_acid.metastore.database.database import lock_open_txns
 from airflow_hive_acid.metastore.setup import schema
 
 if TYPE_CHECKING:

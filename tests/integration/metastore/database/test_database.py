@@ -19,16 +19,10 @@ from airflow_hive_acid.errors import (
     SchemaVersionError,
 )
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database.backend import Step, execute_batch, finish_batch
 from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms, statement_ms, statement_time
 from airflow_hive_acid.metastore.database.codes import LockType
-from airflow_hive_acid.metastore.database.database import (
-    Database,
-    OutcomeUnknownError,
-    Repeat,
-    Step,
-    execute_batch,
-    finish_batch,
-)
+from airflow_hive_acid.metastore.database.database import Database, OutcomeUnknownError, Repeat
 from airflow_hive_acid.metastore.database.failures import FailureRules
 from airflow_hive_acid.metastore.setup import schema
 
@@ -118,7 +112,7 @@ def test_who_is_not_patient_hears_at_once_of_a_lost_connection(metastore_url: st
     with pytest.raises(MetastoreUnavailableError, match="cannot be reached"):
         database.read(lose)
     assert (len(tries), pauses) == (1, [])
-    assert database.dialect == "sqlite" or database.engine.pool._pre_ping  # type: ignore[attr-defined]
+    assert database.backend.name == "sqlite" or database.engine.pool._pre_ping  # type: ignore[attr-defined]
     database.close()
 
 

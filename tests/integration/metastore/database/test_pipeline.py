@@ -11,9 +11,19 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database import pipeline
+from airflow_hive_acid.metastore.database.backend import (
+    COMMIT_SENT,
+    Step,
+    at_once,
+    backend_of,
+    execute_batch,
+    finish_batch,
+    together,
+)
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
-from airflow_hive_acid.metastore.database.database import Database, Step, execute_batch, finish_batch, together
+from airflow_hive_acid.metastore.database.database import Database, Repeat
+from airflow_hive_acid.metastore.database.expressions import halt_if
 from airflow_hive_acid.metastore.database.pipeline import server_statement
 from airflow_hive_acid.metastore.locks import manager
 from airflow_hive_acid.metastore.locks.interface import LockRequest
@@ -83,6 +93,68 @@ def test_the_last_batch_commits(database: Database) -> None:
     assert value(database) == 9
 
 
+@pytest.mark.rule("R17")
+def test_the_short_way_is_committed_where_there_is_one_and_elsewhere_nothing_is_sent(database: Database) -> None:
+    made: list[int] = []
+
+    def steps() -> list[Step]:
+        made.append(1)
+        return [Step(SET, {"next": 9}), Step(READ)]
+
+    found = database.run(lambda connection: at_once(connection, steps))
+    assert (found, len(made), value(database)) == (([(9,)], 1, 9) if database.backend.one_trip else (None, 0, 1))
+
+
+@pytest.mark.rule("R17")
+def test_after_a_short_way_that_changed_nothing_the_long_way_is_a_transaction_of_its_own(database: Database) -> None:
+    """Should the connection break now, then before its COMMIT: the operation may be repeated."""
+    nobody = READ.where(NEXT_LOCK.c.NL_NEXT < 0)
+
+    def operation(connection: Any) -> bool:
+        assert at_once(connection, lambda: [Step(READ), Step(nobody)]) is None
+        sent = bool(connection.info[COMMIT_SENT])
+        execute_batch(connection, [Step(SET, {"next": 4})])
+        return sent
+
+    assert database.run(operation, Repeat.BEFORE_COMMIT) is False
+    assert value(database) == 4
+
+
+def test_a_batch_that_is_halted_is_not_committed(database: Database) -> None:
+    if not database.backend.one_trip:
+        return  # there a COMMIT does not travel with what decides
+    check = sa.select(halt_if(sa.bindparam("wrong", type_=sa.Integer) == 1))
+
+    def operation(connection: Any, next: int, wrong: int) -> None:
+        finish_batch(connection, [Step(SET, {"next": next}), Step(check, {"wrong": wrong})])
+
+    database.run(lambda connection: operation(connection, 20, 0))
+    with pytest.raises(InvalidArgumentsError) as told:
+        database.run(lambda connection: operation(connection, 30, 1))
+    assert told.value.__cause__ is not None
+    assert database.backend.was_halted(told.value.__cause__)
+    assert value(database) == 20
+
+
+@pytest.mark.parametrize("number", [1, 40])
+def test_a_list_of_pairs_finds_each_of_them_and_nothing_else(database: Database, number: int) -> None:
+    """Names as no table has them: quotes, brackets and backslashes are part of a name, not of a list."""
+    odd = ['a"b', "{c,d}", "e\\f", "g'h", "NULL", "", "%s :x"]
+    pairs = [(f"{odd[i % len(odd)]}{i}", f"{odd[(i + 3) % len(odd)]}{i}") for i in range(number)]
+    sequence = schema.NEXT_WRITE_ID
+
+    def operation(connection: Any) -> set[tuple[str, str]]:
+        for left, right in [*pairs, (pairs[0][0], "other")]:
+            connection.execute(sa.insert(sequence), {"NWI_DATABASE": left, "NWI_TABLE": right, "NWI_NEXT": 1})
+        lists = backend_of(connection).pairs
+        found = sa.select(sequence.c.NWI_DATABASE, sequence.c.NWI_TABLE).where(
+            lists.holds(sequence.c.NWI_DATABASE, sequence.c.NWI_TABLE)
+        )
+        return set(execute_batch(connection, [Step(found, lists.parameters(pairs))])[0].rows)
+
+    assert database.run(operation) == set(pairs)
+
+
 def test_writes_together_are_all_done(database: Database) -> None:
     def operation(connection: Any) -> int:
         steps = together(connection, [Step(SET, {"next": 7}), Step(COMMENT, {"comment": "both"})])
@@ -90,7 +162,7 @@ def test_writes_together_are_all_done(database: Database) -> None:
         assert execute_batch(connection, [Step(READ), Step(READ_COMMENT)])[1].rows == [("both",)]
         return len(steps)
 
-    assert database.run(operation) == (1 if database.dialect == "postgresql" else 2)
+    assert database.run(operation) == (1 if database.backend.name == "postgresql" else 2)
     assert value(database) == 7
 
 

@@ -20,9 +20,9 @@ from airflow_hive_acid.errors import (
     NoSuchLockError,
 )
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database.backend import lock_open_txns
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
-from airflow_hive_acid.metastore.database.database import lock_open_txns
 from airflow_hive_acid.metastore.leases.model import Lease
 from airflow_hive_acid.metastore.locks.interface import LockComponent
 from airflow_hive_acid.metastore.schema.leases import HIVE_LEASE

@@ -402,8 +402,8 @@ def test_ten_thousand_guesses_open_nothing(client: MetastoreClient, rows: Any) -
     """Every id there could be, with secrets that are guessed, the stored hash among them."""
     from dataclasses import replace
 
+    from airflow_hive_acid.metastore.database.backend import execute_batch
     from airflow_hive_acid.metastore.database.clock import now_ms
-    from airflow_hive_acid.metastore.database.database import execute_batch
     from airflow_hive_acid.metastore.leases.holders import check_held, held_step
     from airflow_hive_acid.metastore.leases.model import new_secret
     from airflow_hive_acid.metastore.leases.rows import lease_rows

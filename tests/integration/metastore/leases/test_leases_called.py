@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import LeaseAlreadyExistsError
 from airflow_hive_acid.metastore import MetastoreClient
-from airflow_hive_acid.metastore.database.database import finish_batch
+from airflow_hive_acid.metastore.database.backend import finish_batch
 from airflow_hive_acid.metastore.database.wakeups import LeaseWaiter, listen_steps, unlisten_steps, wake_steps
 
 if TYPE_CHECKING:

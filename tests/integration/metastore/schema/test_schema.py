@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from airflow_hive_acid.errors import SchemaVersionError
 from airflow_hive_acid.metastore import MetastoreClient
+from airflow_hive_acid.metastore.database.backend import backend_of
 from airflow_hive_acid.metastore.setup import schema
-from airflow_hive_acid.metastore.setup.creation import creation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,7 +192,7 @@ def test_who_comes_second_sees_a_finished_schema(database_url: str) -> None:
         with ThreadPoolExecutor(1) as pool:
 
             def create(connection: Any) -> Future[None]:
-                with creation(connection):
+                with backend_of(connection).creating(connection):
                     schema._create(connection)
                 other = pool.submit(second.create_schema)
                 wait([other], timeout=1)

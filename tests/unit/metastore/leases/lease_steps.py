@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import LeaseEndedError
-from airflow_hive_acid.metastore.database.database import Result
+from airflow_hive_acid.metastore.database.backend import Result
 from airflow_hive_acid.metastore.leases.grants import Blocked, Request, judge
 from airflow_hive_acid.metastore.leases.holders import check_held
 from airflow_hive_acid.metastore.leases.model import HiveLease, Lease, LeaseObject, conflicts

@@ -1,0 +1,148 @@
+"""MySQL and MariaDB: the generic way, with what their InnoDB does otherwise.
+
+They commit each CREATE TABLE by itself, and do not let a subquery look at the table that is deleted from. Hive's script
+makes its columns latin1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.ext.compiler import compiles
+
+from airflow_hive_acid.errors import MetastoreUnavailableError
+from airflow_hive_acid.metastore.database.backend import Backend, server_engine
+from airflow_hive_acid.metastore.database.clock import (
+    clock_ms,
+    clock_timestamp,
+    clock_timestamp_before,
+    statement_ms,
+)
+from airflow_hive_acid.metastore.database.expressions import as_double, bytewise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sqlalchemy.engine import Connection, Engine
+
+_HURRY = "SET SESSION innodb_lock_wait_timeout = 20"
+"""Somebody who is not patient waits no longer than 20 s."""
+_CREATE_SECONDS = 60
+_CREATION = sa.func.md5(sa.func.concat("hive_acid_schema_", sa.func.database()))
+_ENTER_CREATION = sa.select(sa.func.get_lock(_CREATION, _CREATE_SECONDS))
+_LEAVE_CREATION = sa.select(sa.func.release_lock(_CREATION))
+
+
+class MysqlBackend(Backend):
+    """MySQL and MariaDB."""
+
+    name = "mysql"
+    latin1 = True
+
+    def make_engine(self, url: sa.URL, pool_size: int, *, patient: bool) -> Engine:
+        """See :class:`Backend`."""
+        engine = server_engine(self, url, pool_size, {"conv": _literals()}, patient=patient)
+        event.listen(engine, "connect", _prepare)
+        if not patient:
+            event.listen(engine, "connect", _hurry)
+        return engine
+
+    def delete_outdone(self, table: sa.Table, is_outdone: sa.ColumnElement[bool]) -> sa.Delete:
+        """See :class:`Backend`; the joined form says the same."""
+        return sa.delete(table).where(is_outdone)
+
+    @contextlib.contextmanager
+    def creating(self, connection: Connection) -> Iterator[None]:
+        """See :class:`Backend`. As each CREATE TABLE commits, the lock may not end with the transaction."""
+        if connection.execute(_ENTER_CREATION).scalar() != 1:
+            raise MetastoreUnavailableError(
+                f"somebody else has been creating tables in this metastore for more than {_CREATE_SECONDS} s; try again"
+            )
+        try:
+            yield
+            connection.connection.commit()  # whoever enters next has to see the rows beside the tables
+        finally:
+            with contextlib.suppress(sa.exc.DBAPIError):  # a broken connection has let go of the lock
+                connection.execute(_LEAVE_CREATION)
+
+    @contextlib.contextmanager
+    def all_or_nothing(self, connection: Connection, tables: sa.MetaData) -> Iterator[None]:
+        """See :class:`Backend`; no rollback takes away what each CREATE has committed."""
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sa.exc.DBAPIError):  # what the caller should hear is why the creation failed
+                tables.drop_all(connection)
+            raise
+
+    def restart_ids(self, connection: Connection, key: sa.Column[int], following: int, row: Mapping[str, Any]) -> None:
+        """See :class:`Backend`; AUTO_INCREMENT follows the largest id that was ever there."""
+        connection.execute(sa.insert(key.table), {**row, key.name: following - 1})
+        connection.execute(sa.delete(key.table).where(key == sa.bindparam("largest")), {"largest": following - 1})
+
+    def reflects(self, index: sa.Index) -> bool:
+        """See :class:`Backend`; it takes a line with the word PARTITION for partitioning options."""
+        return not any("PARTITION" in column.name for column in index.columns)
+
+
+def _literals() -> dict[Any, Any]:
+    """PyMySQL's ways to write values. Ids beyond 64 bits are refused, as other drivers do."""
+    from pymysql.converters import conversions
+
+    return {**conversions, int: _int_literal}
+
+
+def _int_literal(value: int, mapping: Any = None) -> str:
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError(f"{value} has more than 64 bits")
+    return str(value)
+
+
+def _prepare(connection: Any, record: Any) -> None:
+    # Strict: a value that is too long is an error, not cut off. TXNS holds a row with id 0, which MySQL would otherwise
+    # replace by the next id.
+    connection.query("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'")
+    # UNIX_TIMESTAMP of a local time goes back by an hour when summer time ends.
+    connection.query("SET SESSION time_zone = '+00:00'")
+
+
+def _hurry(connection: Any, record: Any) -> None:
+    connection.query(_HURRY)
+
+
+# --- spellings ----------------------------------------------------------------------------------------------------
+
+
+@compiles(bytewise, "mysql")
+def _(element: bytewise, compiler: Any, **options: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **options)} AS BINARY)"
+
+
+@compiles(as_double, "mysql")
+def _(element: as_double, compiler: Any, **options: Any) -> str:
+    # Before 8.0.17 there is no CAST to it; SQLAlchemy leaves it out and so compares texts.
+    return f"({compiler.process(element.clauses, **options)} + 0.0e0)"
+
+
+@compiles(clock_ms, "mysql")
+def _(element: clock_ms, compiler: Any, **options: Any) -> str:
+    # SYSDATE, unlike NOW, is the time of evaluation.
+    return "CAST(ROUND(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) AS SIGNED)"
+
+
+@compiles(statement_ms, "mysql")
+def _(element: statement_ms, compiler: Any, **options: Any) -> str:
+    return "CAST(ROUND(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)"
+
+
+@compiles(clock_timestamp, "mysql")
+def _(element: clock_timestamp, compiler: Any, **options: Any) -> str:
+    return "SYSDATE()"
+
+
+@compiles(clock_timestamp_before, "mysql")
+def _(element: clock_timestamp_before, compiler: Any, **options: Any) -> str:
+    return f"SYSDATE() - INTERVAL {compiler.process(element.clauses, **options)} SECOND"
