@@ -154,17 +154,17 @@ class Engine:
             together, now.
         :param lease: as for :meth:`run`.
         """
-        context, locks = self._context, None
+        context, wanted = self._context, None
         if isinstance(what, Mapping):
             operations = {str(table).lower(): _operation(str(operation)) for table, operation in what.items()}
         else:
             texts = [what] if isinstance(what, str) else list(what)
-            operations, locks = declared_operations(context, [s for text in texts for s in parse_script(text)])
+            operations, wanted = declared_operations(context, [s for text in texts for s in parse_script(text)])
         if not operations:
             raise InvalidArgumentsError("a transaction needs at least one transactional table; none was named")
         self._application.ready()
         with context.client.leases.under(lease):
-            return EngineTransaction(context, StatementTransaction(context, operations, locks))
+            return EngineTransaction(context, StatementTransaction(context, operations, wanted))
 
     def call(
         self,

@@ -15,14 +15,7 @@ from airflow_hive_acid.engine.definitions.alter import run_alter
 from airflow_hive_acid.engine.definitions.concatenate import rewriting
 from airflow_hive_acid.engine.definitions.ctas import columns_of, creating
 from airflow_hive_acid.engine.definitions.ddl import definition_of, run_ddl
-from airflow_hive_acid.engine.locking.legacy import held
-from airflow_hive_acid.engine.locking.planning import (
-    legacy_locks_of_ddl,
-    locks_of,
-    locks_of_ctas,
-    locks_of_ddl,
-    require_manager,
-)
+from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
 from airflow_hive_acid.engine.outcomes.events import StatementFinished, StatementStarted
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell_planned
@@ -30,7 +23,6 @@ from airflow_hive_acid.engine.queries.explain import explain, explain_locks
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.queries.shows import show
 from airflow_hive_acid.engine.statements.aborts import abort
-from airflow_hive_acid.engine.statements.blocks import Block, kind_of
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
 from airflow_hive_acid.engine.statements.transfers import transfer
@@ -78,10 +70,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.locking.requests import Wanted
     from airflow_hive_acid.engine.outcomes.results import Rows
+    from airflow_hive_acid.engine.statements.blocks import Block
     from airflow_hive_acid.engine.transactions.claims import Once
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.metastore.protocol import Locks
     from airflow_hive_acid.sql.model.plans import Plan
     from airflow_hive_acid.sql.model.statements import DataStatement, PlainStatement, Statement
 
@@ -117,7 +110,7 @@ class Script:
         self._together(block)
         end = block.end
         if end is not None:
-            self._numbered(end, lambda: StatementResult(end.text, kind_of(end)))
+            self._numbered(end, lambda: StatementResult(end.text, end.kind_text))
 
     def apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> None:
         """Run what is no SQL as a statement of the script: numbered, told, and applied once.
@@ -148,15 +141,15 @@ class Script:
         if context.client.catalog.find_tables([name]):
             if not statement.if_not_exists:
                 raise AlreadyExistsError(f"table {name} exists already; drop it, or INSERT into it")
-            return StatementResult(statement.text, kind_of(statement))
+            return StatementResult(statement.text, statement.kind_text)
         planned = plan_of(context, select)
         columns = columns_of(run_query(context, planned, limit=0))
         definition = definition_of(context, dataclasses.replace(statement, columns=columns, query=None))
         with creating(context, definition) as table:
-            locks = locks_of_ctas(context, statement.table, planned, transactional=table.is_transactional)
+            wanted = NewTable(statement.table, planned, table.is_transactional)
             with _waiting_here(context):
-                written = _run_write(context, Insert(statement.table, query, **origin), locks, applying)
-        return dataclasses.replace(written, kind=kind_of(statement))
+                written = _run_write(context, Insert(statement.table, query, **origin), wanted, applying)
+        return dataclasses.replace(written, kind=statement.kind_text)
 
     def _explain(self, statement: PlainStatement, *, locks: bool) -> Rows:
         """What a statement would do; nothing is done."""
@@ -174,7 +167,7 @@ class Script:
         if not isinstance(applying, Freely):
             self._repeat(block.statements, applying)
             return
-        operations, locks = declared_operations(self._context, block.statements)
+        operations, wanted = declared_operations(self._context, block.statements)
         if not operations:
             # Views, or queries of constants: there is nothing to lock, nothing to commit.
             for statement in block.statements:
@@ -184,7 +177,7 @@ class Script:
         before = len(self.results)
         with (
             _settled(applying),
-            StatementTransaction(self._context, operations, locks, applying) as transaction,
+            StatementTransaction(self._context, operations, wanted, applying) as transaction,
         ):
             self.run_inside(transaction, block.statements)
             if rolled_back:
@@ -221,11 +214,11 @@ class Script:
         """Run a statement that writes, in a transaction of its own; once, if the script is to be applied once."""
         applying = self._claimed(self._number, [statement])
         if not isinstance(applying, Freely):
-            return self._again(statement, dataclasses.replace(applying[0], kind=kind_of(statement)))
+            return self._again(statement, dataclasses.replace(applying[0], kind=statement.kind_text))
         result: StatementResult | None = None
         with _settled(applying) as settled:
             result = run(applying)
-        return result or dataclasses.replace(settled[0], kind=kind_of(statement))
+        return result or dataclasses.replace(settled[0], kind=statement.kind_text)
 
     def _alone(self, statement: Statement) -> None:
         self._numbered(statement, lambda: self._result_of(statement))
@@ -235,7 +228,7 @@ class Script:
         started = time.monotonic()
         self._context.emit(
             StatementStarted(
-                self._number, self._total, kind_of(statement), statement.line, hide_secrets(statement.text)
+                self._number, self._total, statement.kind_text, statement.line, hide_secrets(statement.text)
             )
         )
         with named(statement):
@@ -270,19 +263,19 @@ class Script:
                 _run_without_result(context, statement)
             case _:
                 return self._apply(statement, lambda claim: _run_ddl_once(context, statement, claim))
-        return StatementResult(statement.text, kind_of(statement), rows=rows)
+        return StatementResult(statement.text, statement.kind_text, rows=rows)
 
 
 def _concatenate(context: Context, statement: Concatenate, applying: Freely) -> StatementResult:
     insert = rewriting(context, statement)
-    written = _run_write(context, insert, locks_of_ddl(context, statement), applying)
-    return dataclasses.replace(written, statement=statement.text, kind=kind_of(statement))
+    written = _run_write(context, insert, Definition(statement), applying)
+    return dataclasses.replace(written, statement=statement.text, kind=statement.kind_text)
 
 
 def _run_ddl_once(context: Context, statement: Statement, applying: Freely) -> StatementResult:
     if isinstance(statement, ReplicationStatement):
         return transfer(context, statement, applying)
-    result = StatementResult(statement.text, kind_of(statement))
+    result = StatementResult(statement.text, statement.kind_text)
     with applying.changing(lambda: result):
         _run_without_result(context, statement)
     return result
@@ -296,21 +289,21 @@ def _run_without_result(context: Context, statement: Statement) -> None:
         case Load():
             _refuse_load(context, statement)
         case Alteration():
-            require_manager(context, map(context.table, [str(statement.table)]))
-            with held(context, legacy_locks_of_ddl(context, statement)):
+            context.locking.require(map(context.table, [str(statement.table)]))
+            with context.locking.around(statement):
                 run_alter(context, statement)
         case DropTable():
-            require_manager(context, _if_there(context, str(statement.table)))
-            with held(context, legacy_locks_of_ddl(context, statement)):
+            context.locking.require(_if_there(context, str(statement.table)))
+            with context.locking.around(statement):
                 run_ddl(context, statement)
         case DropDatabase():
-            require_manager(context, _tables_of(context, statement.name) if statement.cascade else ())
-            with held(context, legacy_locks_of_ddl(context, statement)):
+            context.locking.require(_tables_of(context, statement.name) if statement.cascade else ())
+            with context.locking.around(statement):
                 run_ddl(context, statement)
         case CreateDatabase() | CreateTable():
             run_ddl(context, statement)
         case _:
-            raise AssertionError(f"{kind_of(statement)} is no statement of its own")
+            raise AssertionError(f"{statement.kind_text} is no statement of its own")
 
 
 def _tables_of(context: Context, database: str) -> Iterator[Table]:
@@ -325,7 +318,7 @@ def _if_there(context: Context, name: str) -> Iterator[Table]:
     yield from context.client.catalog.find_tables([name]).values()
 
 
-def declared_operations(context: Context, statements: Sequence[Statement]) -> tuple[dict[str, str], Locks]:
+def declared_operations(context: Context, statements: Sequence[Statement]) -> tuple[dict[str, str], Statements]:
     """What a transaction for these statements must declare and lock; views are made, because later ones read them."""
     plans, truncates = [], []
     for statement in statements:
@@ -340,7 +333,7 @@ def declared_operations(context: Context, statements: Sequence[Statement]) -> tu
     operations = combine_operations(plans)
     for truncated in (str(statement.table) for statement in truncates):
         operations[truncated] = max(operations.get(truncated, "select"), "overwrite", key=STRENGTH.index)
-    return operations, locks_of(context, plans, truncates)
+    return operations, Statements(plans, truncates)
 
 
 def create_view(context: Context, statement: CreateTemporaryView) -> None:
@@ -403,7 +396,7 @@ def named(statement: Statement) -> Iterator[None]:
 def _run_write(
     context: Context,
     statement: Insert | MultiInsert | Update | Delete | Merge,
-    locks: Locks | None = None,
+    wanted: Wanted | None = None,
     applying: Freely = FREELY,
 ) -> StatementResult:
     tables: dict[str, Table] = {}
@@ -416,7 +409,7 @@ def _run_write(
     plans = plans_of(context, statement, looked_up)
     # Before the transaction: nobody should wait for our locks while a JVM starts.
     context.application.ready()
-    wanted = locks_of(context, plans) if locks is None else locks
+    wanted = Statements(plans) if wanted is None else wanted
     with StatementTransaction(context, combine_operations(plans), wanted, applying) as transaction:
         # The locks keep the tables as they are; what was planned before them counts if nothing has changed until then.
         if any(transaction.table(name) != table for name, table in tables.items()):
@@ -445,7 +438,7 @@ def _run_plans(
     return dataclasses.replace(
         results[0],
         statement=statement.text,
-        kind=kind_of(statement),
+        kind=statement.kind_text,
         inserted=sum(result.inserted for result in results),
         write_ids={table: write_id for result in results for table, write_id in result.write_ids.items()},
         directories=tuple(directory for result in results for directory in result.directories),

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.engine.locking.planning import is_legacy
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
-from airflow_hive_acid.engine.statements.blocks import kind_of
-from airflow_hive_acid.errors import NoSuchObjectError, UnsupportedStatementError
+from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.names import TableName
@@ -59,14 +57,13 @@ def transfer(context: Context, statement: TransferStatement, applying: Freely) -
     :param applying: the claim under which it is done once, if it is.
     :raises UnsupportedStatementError: with DummyTxnManager, which has no txns.
     """
-    if is_legacy(context):
-        raise UnsupportedStatementError(
-            f"{kind_of(statement).replace('_', ' ').upper()} needs transactions; set hive.txn.manager to DbTxnManager"
-        )
+    context.locking.require_transactions(
+        f"{statement.kind_text.replace('_', ' ').upper()} needs transactions; set hive.txn.manager to DbTxnManager"
+    )
     told: list[Rows] = []
 
     def result() -> StatementResult:
-        return StatementResult(statement.text, kind_of(statement), rows=told[-1])
+        return StatementResult(statement.text, statement.kind_text, rows=told[-1])
 
     site = site_of(context)
     with applying.changing(result):

@@ -10,7 +10,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.locking.planning import locks_of, require_manager
+from airflow_hive_acid.engine.locking.requests import Statements
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.transactions.claims import FREELY
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
@@ -31,8 +31,8 @@ def truncate(context: Context, statement: Truncate, applying: Freely = FREELY) -
     :param applying: the claim on it, if it is to be done once (R14).
     """
     check_truncate(context, statement)
-    name, locks = str(statement.table), locks_of(context, [], [statement])
-    with StatementTransaction(context, {name: "overwrite"}, locks, applying) as transaction:
+    name, wanted = str(statement.table), Statements((), [statement])
+    with StatementTransaction(context, {name: "overwrite"}, wanted, applying) as transaction:
         result = truncate_inside(transaction, statement)
         transaction.remember([result])
     return result
@@ -79,7 +79,7 @@ def check_truncate(context: Context, statement: Truncate) -> None:
             "rows, or set 'external.table.purge'='true'"
         )
     _check_partition(table, statement)
-    require_manager(context, [table])
+    context.locking.require([table])
 
 
 def _check_partition(table: Table, statement: Truncate) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hive_acid.engine.locking.planning import is_legacy, locks_declared, require_manager
+from airflow_hive_acid.engine.locking.requests import Declared
 from airflow_hive_acid.engine.outcomes.events import (
     Published,
     TransactionAborted,
@@ -271,9 +271,9 @@ def _writable(context: Context, table: Table) -> Table:
     """
     :raises UnsupportedStatementError: when it is of another kind, or lies where an open file cannot be moved and read.
     """
-    require_writable(context, [table.db])
-    require_manager(context, [table])
-    if is_legacy(context) or not table.is_transactional or table.is_insert_only:
+    require_writable(context.client, [table.db])
+    context.locking.require([table])
+    if not table.is_transactional or table.is_insert_only:
         raise UnsupportedStatementError(
             f"{table.qualified_name} is no full ACID table, and a transaction batch writes rows with ids; INSERT into "
             "it instead, as HiveAcidInsertOperator does"
@@ -501,4 +501,5 @@ class _OpenBatch:
 
 def _lock_type(context: Context, name: str) -> LockType:
     """How an INSERT locks the table as a whole."""
-    return next((c.type for c in locks_declared(context, {name: "insert"}).components), LockType.SHARED_READ)
+    planned = context.locking.plan(Declared({name: "insert"}))
+    return next((c.type for c in planned.of_txn.components), LockType.SHARED_READ)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.engine.applications.shared_application import SharedApplication
 from airflow_hive_acid.engine.applications.spool import error_of
 from airflow_hive_acid.engine.context import Context
-from airflow_hive_acid.engine.locking.planning import locks_of
+from airflow_hive_acid.engine.locking.requests import Statements
 from airflow_hive_acid.engine.queries.announcements import tell_planned
 from airflow_hive_acid.engine.statements.plans import plan_of
 from airflow_hive_acid.engine.streams.budget import Budget, Deltas
@@ -181,7 +181,7 @@ class StreamService:
             self._settings,
         )
         table = context.table(str(table_name(options.table)))
-        require_writable(context, [table.db])
+        require_writable(context.client, [table.db])
         silent = round(self._settings.seconds("hive.acid.stream.owner.timeout") * 1000)
         owner = self._client.streams.open(
             options.stream,
@@ -316,7 +316,7 @@ class _Running:
         attempt = MicroBatch(context.client, self.owner, batch, lambda: self._session.last)
         try:
             operations = combine_operations([known.plan])
-            with StatementTransaction(context, operations, locks_of(context, [known.plan]), attempt) as transaction:
+            with StatementTransaction(context, operations, Statements([known.plan]), attempt) as transaction:
                 # Planned again if the table has changed before the locks were granted.
                 planned = self._planned(transaction.table(known.table.qualified_name), known.given, known.aside).plan
                 tell_planned(context, planned, transaction)

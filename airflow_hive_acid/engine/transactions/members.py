@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.engine.locking.legacy import LegacyHold
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.transactions.claims import Freely
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
@@ -45,9 +44,8 @@ class SharedTransaction(StatementTransaction):
     def __init__(self, context: Context, txn: SharedTxn, applying: Freely) -> None:
         operations = txn.document["operations"]
         self._prepare(context, operations, applying)
-        self._txn = context.client.resume_transaction({**txn.document["txn"], "statements": dict(txn.statements)})
-        self._hold = LegacyHold(None, 0, 0.0)
-        self._listed = {}
+        locked = context.locking.resume({**txn.document["txn"], "statements": dict(txn.statements)})
+        self._txn, self._hold, self._listed = locked.txn, locked.hold, locked.listed
         for name, document in txn.written.items():
             table = self.table(name)
             written = self._written[name] = Written.from_document(table, document["written"])

@@ -15,7 +15,6 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.engine.locking.planning import is_legacy
 from airflow_hive_acid.engine.transactions.claims import Freely, take
 from airflow_hive_acid.engine.transactions.members import Membership, SharedTransaction
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
@@ -108,8 +107,7 @@ def begin_shared(
 
 
 def _check_tables(context: Context, operations: Mapping[str, str]) -> None:
-    if is_legacy(context):
-        raise UnsupportedStatementError("transactions across tasks need hive.txn.manager=DbTxnManager")
+    context.locking.require_transactions("transactions across tasks need hive.txn.manager=DbTxnManager")
     for name, operation in operations.items():
         if operation != "select" and not context.table(name).is_transactional:
             raise UnsupportedStatementError(

@@ -15,9 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.engine.definitions.ctas import Creations
-from airflow_hive_acid.engine.locking.legacy import begin_locked
-from airflow_hive_acid.engine.locking.planning import locks_declared, require_manager
-from airflow_hive_acid.engine.locking.requests import under
 from airflow_hive_acid.engine.outcomes.events import (
     Published,
     TransactionAborted,
@@ -69,11 +66,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.engine.locking.requests import Grown
+    from airflow_hive_acid.engine.locking.requests import Wanted
     from airflow_hive_acid.engine.transactions.claims import Freely
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.metastore.protocol import Locks
     from airflow_hive_acid.sql.model.plans import Plan, TableRead, TableWrite
 
 
@@ -81,7 +77,7 @@ class StatementTransaction:
     """An open transaction in which planned statements run.
 
     :param operations: what each table was declared for; a statement may do that and less.
-    :param locks: what to lock; by default what the operations need.
+    :param wanted: what to lock; by default what the operations need.
     :param applying: the claim on what it does, if that is to be done once (R14).
     """
 
@@ -89,24 +85,14 @@ class StatementTransaction:
         self,
         context: Context,
         operations: Mapping[str, str],
-        locks: Locks | None = None,
+        wanted: Wanted | None = None,
         applying: Freely = FREELY,
     ) -> None:
         self._prepare(context, operations, applying)
         started = time.monotonic()
-        tables = {name: context.table(name) for name in operations}
-        require_writable(context, databases_of(operations.items()))
-        require_manager(context, tables.values())
-        wanted = locks_declared(context, self._operations) if locks is None else locks
-        for tries_left in reversed(range(context.settings.integer("hive.txn.retrysnapshot.max.count") + 1)):
-            self._txn, self._hold = begin_locked(context, self._operations, tables, wanted, applying.begun)
-            grown = self._under(wanted, tries_left)
-            if grown.request is None:
-                break
-            with self._hold.ending():
-                self._txn.abort("others added partitions that it reads while it waited for its locks")
-            wanted = grown.request
-        self._listed = grown.listed
+        require_writable(context.client, databases_of(operations.items()))
+        locked = context.locking.begin(self._operations, wanted, patience=context.patience, opened=applying.begun)
+        self._txn, self._hold, self._listed = locked.txn, locked.hold, locked.listed
         self._creations = Creations(context, self.txn_id, operations)
         try:
             self._creations.begin()
@@ -128,14 +114,6 @@ class StatementTransaction:
         self._plain = PlainWrites(context)
         self._creations = Creations(context, 0, ())
         self._plain_statements = 0
-
-    def _under(self, locks: Locks, tries_left: int) -> Grown:
-        """The partitions as they are under the locks."""
-        try:
-            return under(locks, tries_left)
-        except BaseException as failure:
-            self.abort_after(failure)
-            raise
 
     @property
     def txn_id(self) -> int:
@@ -195,7 +173,7 @@ class StatementTransaction:
         started = time.monotonic()
         session = self._context.application.ready()
         job_id = str(uuid.uuid4())
-        looks = Looks(self._context)
+        looks = Looks(self._context.client)
         views = looks.views(plan, {read.view: self._read_snapshot(read, looks) for read in plan.reads})
         if plan.write is None:
             step = plan.step(rows_uri=session.rows_uri(job_id), max_bytes=most_bytes(self._context))
