@@ -27,7 +27,7 @@ from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_le
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
-from airflow_hive_acid.engine.transactions.claims import FREELY, Applying, Freely, take
+from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.locking.requests import Wanted
     from airflow_hive_acid.engine.outcomes.results import Rows
     from airflow_hive_acid.engine.statements.blocks import Block
-    from airflow_hive_acid.engine.transactions.claims import Once
+    from airflow_hive_acid.engine.transactions.claims import Once, ToApply
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.sql.model.plans import Plan
     from airflow_hive_acid.sql.model.statements import DataStatement, PlainStatement, Statement
@@ -112,7 +112,7 @@ class Script:
         if end is not None:
             self._numbered(end, lambda: StatementResult(end.text, end.kind_text))
 
-    def apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> None:
+    def apply(self, statement: Statement, run: Callable[[ToApply], StatementResult]) -> None:
         """Run what is no SQL as a statement of the script: numbered, told, and applied once.
 
         :param statement: its text identifies it.
@@ -130,7 +130,7 @@ class Script:
                 # Planned again, now that the locks keep the tables as they are.
                 self._numbered(statement, lambda s=statement: _run_planned(self._context, transaction, s))  # type: ignore[misc]
 
-    def _create_table_as(self, statement: CreateTable, applying: Freely) -> StatementResult:
+    def _create_table_as(self, statement: CreateTable, claim: ToApply) -> StatementResult:
         """The table and its rows, in one commit."""
         context, query = self._context, statement.query
         if query is None:
@@ -148,7 +148,7 @@ class Script:
         with creating(context, definition) as table:
             wanted = NewTable(statement.table, planned, table.is_transactional)
             with _waiting_here(context):
-                written = _run_write(context, Insert(statement.table, query, **origin), wanted, applying)
+                written = _run_write(context, Insert(statement.table, query, **origin), wanted, claim)
         return dataclasses.replace(written, kind=statement.kind_text)
 
     def _explain(self, statement: PlainStatement, *, locks: bool) -> Rows:
@@ -163,9 +163,9 @@ class Script:
     def _together(self, block: Block) -> None:
         rolled_back = isinstance(block.end, Rollback)
         writes = any(isinstance(statement, _WRITES) for statement in block.statements)
-        applying = self._claimed(self._number + 1, block.statements) if writes and not rolled_back else FREELY
-        if not isinstance(applying, Freely):
-            self._repeat(block.statements, applying)
+        claim = self._claimed(self._number + 1, block.statements) if writes and not rolled_back else UNCLAIMED
+        if isinstance(claim, AlreadyApplied):
+            self._repeat(block.statements, claim.results)
             return
         operations, wanted = declared_operations(self._context, block.statements)
         if not operations:
@@ -176,8 +176,8 @@ class Script:
         self._context.application.ready()
         before = len(self.results)
         with (
-            _settled(applying),
-            StatementTransaction(self._context, operations, wanted, applying) as transaction,
+            _settled(claim),
+            StatementTransaction(self._context, operations, wanted, claim) as transaction,
         ):
             self.run_inside(transaction, block.statements)
             if rolled_back:
@@ -185,13 +185,13 @@ class Script:
             else:
                 transaction.remember(self.results[before:])
 
-    def _claimed(self, unit: int, statements: Sequence[Statement]) -> Freely | list[StatementResult]:
-        """The claim on statements that are about to run; their results, when an earlier try has applied them.
+    def _claimed(self, unit: int, statements: Sequence[Statement]) -> ToApply | AlreadyApplied:
+        """The claim on statements that are about to run, if they are to be applied once.
 
         :param unit: number of the first of them.
         """
         if self._once is None:
-            return FREELY
+            return UNCLAIMED
         return take(self._context, self._once, unit, [statement.text for statement in statements])
 
     def _repeat(self, statements: Sequence[Statement], results: Sequence[StatementResult]) -> None:
@@ -210,14 +210,14 @@ class Script:
                     tell_planned(self._context, planned)
         return result
 
-    def _apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> StatementResult:
+    def _apply(self, statement: Statement, run: Callable[[ToApply], StatementResult]) -> StatementResult:
         """Run a statement that writes, in a transaction of its own; once, if the script is to be applied once."""
-        applying = self._claimed(self._number, [statement])
-        if not isinstance(applying, Freely):
-            return self._again(statement, dataclasses.replace(applying[0], kind=statement.kind_text))
+        claim = self._claimed(self._number, [statement])
+        if isinstance(claim, AlreadyApplied):
+            return self._again(statement, dataclasses.replace(claim.results[0], kind=statement.kind_text))
         result: StatementResult | None = None
-        with _settled(applying) as settled:
-            result = run(applying)
+        with _settled(claim) as settled:
+            result = run(claim)
         return result or dataclasses.replace(settled[0], kind=statement.kind_text)
 
     def _alone(self, statement: Statement) -> None:
@@ -242,7 +242,7 @@ class Script:
             case Select():
                 return run_query(context, plan_of(context, statement), self._snapshot)
             case Insert() | MultiInsert() | Update() | Delete() | Merge():
-                return self._apply(statement, lambda claim: _run_write(context, statement, applying=claim))
+                return self._apply(statement, lambda claim: _run_write(context, statement, claim=claim))
             case Truncate():
                 return self._apply(statement, lambda claim: truncate(context, statement, claim))
             case CreateTable(query=Fragment()):
@@ -266,17 +266,17 @@ class Script:
         return StatementResult(statement.text, statement.kind_text, rows=rows)
 
 
-def _concatenate(context: Context, statement: Concatenate, applying: Freely) -> StatementResult:
+def _concatenate(context: Context, statement: Concatenate, claim: ToApply) -> StatementResult:
     insert = rewriting(context, statement)
-    written = _run_write(context, insert, Definition(statement), applying)
+    written = _run_write(context, insert, Definition(statement), claim)
     return dataclasses.replace(written, statement=statement.text, kind=statement.kind_text)
 
 
-def _run_ddl_once(context: Context, statement: Statement, applying: Freely) -> StatementResult:
+def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> StatementResult:
     if isinstance(statement, ReplicationStatement):
-        return transfer(context, statement, applying)
+        return transfer(context, statement, claim)
     result = StatementResult(statement.text, statement.kind_text)
-    with applying.changing(lambda: result):
+    with claim.changing(lambda: result):
         _run_without_result(context, statement)
     return result
 
@@ -361,24 +361,22 @@ def _waiting_here(context: Context) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _settled(applying: Freely) -> Iterator[list[StatementResult]]:
+def _settled(claim: ToApply) -> Iterator[list[StatementResult]]:
     """Look a commit up whose answer was lost, if its claim can tell; what was committed is put into the list."""
     found: list[StatementResult] = []
     try:
         yield found
     except LocksPendingError as pending:
-        applying.waiting(pending)
+        claim.waiting(pending)
         raise
     except CommitStateUnknownError as lost:
-        if not isinstance(applying, Applying):
-            raise
-        results = applying.settle(lost)
-        if results is None:
+        settled = claim.settle(lost)
+        if settled is None:
             raise TxnAbortedError(
                 "the connection broke while the commit was on its way, and it did not arrive; nothing was applied: "
                 "try again"
             ) from lost
-        found += results
+        found += settled.results
 
 
 @contextlib.contextmanager
@@ -397,7 +395,7 @@ def _run_write(
     context: Context,
     statement: Insert | MultiInsert | Update | Delete | Merge,
     wanted: Wanted | None = None,
-    applying: Freely = FREELY,
+    claim: ToApply = UNCLAIMED,
 ) -> StatementResult:
     tables: dict[str, Table] = {}
 
@@ -410,7 +408,7 @@ def _run_write(
     # Before the transaction: nobody should wait for our locks while a JVM starts.
     context.application.ready()
     wanted = Statements(plans) if wanted is None else wanted
-    with StatementTransaction(context, combine_operations(plans), wanted, applying) as transaction:
+    with StatementTransaction(context, combine_operations(plans), wanted, claim) as transaction:
         # The locks keep the tables as they are; what was planned before them counts if nothing has changed until then.
         if any(transaction.table(name) != table for name, table in tables.items()):
             plans = plans_of(context, statement, transaction.table)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.engine.transactions.claims import Freely
+    from airflow_hive_acid.engine.transactions.claims import ToApply
     from airflow_hive_acid.replication.dumps.drops import DropResult
     from airflow_hive_acid.replication.dumps.import_results import ImportResult
     from airflow_hive_acid.sql.model.transfers import TransferStatement
@@ -51,10 +51,10 @@ def site_of(context: Context, name: str = "here") -> Site:
     return Site(context.client, context.filesystem, lambda spec: context.application.ready().run(spec), name)
 
 
-def transfer(context: Context, statement: TransferStatement, applying: Freely) -> StatementResult:
+def transfer(context: Context, statement: TransferStatement, claim: ToApply) -> StatementResult:
     """Run one of them.
 
-    :param applying: the claim under which it is done once, if it is.
+    :param claim: the claim under which it is done once, if it is.
     :raises UnsupportedStatementError: with DummyTxnManager, which has no txns.
     """
     context.locking.require_transactions(
@@ -66,10 +66,10 @@ def transfer(context: Context, statement: TransferStatement, applying: Freely) -
         return StatementResult(statement.text, statement.kind_text, rows=told[-1])
 
     site = site_of(context)
-    with applying.changing(result):
+    with claim.changing(result):
         match statement:
             case ExportTable():
-                told.append(_export(site, statement, applying.key))
+                told.append(_export(site, statement, claim.key))
             case ImportTable():
                 told.append(_imported(_import(site, statement, lambda done: told.append(_imported(done)))))
             case DropTableForReplication(table=table, event_id=event_id):

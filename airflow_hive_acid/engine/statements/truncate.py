@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.locking.requests import Statements
 from airflow_hive_acid.engine.outcomes.results import StatementResult
-from airflow_hive_acid.engine.transactions.claims import FREELY
+from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFile
@@ -20,19 +20,19 @@ from airflow_hive_acid.format.names import METADATA_FILE, PLAIN_FILES, TRUNCATED
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.engine.transactions.claims import Freely
+    from airflow_hive_acid.engine.transactions.claims import ToApply
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.sql.model.statements import Truncate
 
 
-def truncate(context: Context, statement: Truncate, applying: Freely = FREELY) -> StatementResult:
+def truncate(context: Context, statement: Truncate, claim: ToApply = UNCLAIMED) -> StatementResult:
     """Run a TRUNCATE in a transaction of its own.
 
-    :param applying: the claim on it, if it is to be done once (R14).
+    :param claim: the claim on it, if it is to be done once (R14).
     """
     check_truncate(context, statement)
     name, wanted = str(statement.table), Statements((), [statement])
-    with StatementTransaction(context, {name: "overwrite"}, wanted, applying) as transaction:
+    with StatementTransaction(context, {name: "overwrite"}, wanted, claim) as transaction:
         result = truncate_inside(transaction, statement)
         transaction.remember([result])
     return result

@@ -26,7 +26,6 @@ from airflow_hive_acid.engine.streams.budget import Budget, Deltas
 from airflow_hive_acid.engine.streams.channel import ApplicationGoneError, SinkSession
 from airflow_hive_acid.engine.streams.columns import reconcile
 from airflow_hive_acid.engine.tables.read_only import require_writable
-from airflow_hive_acid.engine.transactions.claims import Freely
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
     ClaimLostError,
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.outcomes.results import StatementResult
     from airflow_hive_acid.engine.streams.channel import Channel
     from airflow_hive_acid.engine.streams.columns import Reconciled
-    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore import MetastoreClient, Transaction
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.records import Owner
     from airflow_hive_acid.settings import Settings
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class MicroBatch(Freely):
+class MicroBatch:
     """An attempt at a micro-batch: what its transaction tells the record of the stream."""
 
     def __init__(self, client: MetastoreClient, owner: Owner, batch: int, told: Callable[[], dict[str, Any]]) -> None:
@@ -81,6 +80,9 @@ class MicroBatch(Freely):
         """Its txn is open; whoever goes on with the stream knows what to fence."""
         self._client.streams.begun(self._owner, self._attempt, [txn_id])
         self.txn_id = txn_id
+
+    def starting(self, txn: Transaction, job_id: str) -> None:
+        """Nothing: whoever goes on with the stream fences the jobs of the txn."""
 
     def at_commit(self, txn_id: int, results: Sequence[StatementResult]) -> Callable[[Connection], None]:
         """Move the record of the stream, or refuse the commit because another process goes on with it."""

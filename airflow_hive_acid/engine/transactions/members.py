@@ -10,7 +10,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.outcomes.results import StatementResult
-from airflow_hive_acid.engine.transactions.claims import Freely
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.engine.transactions.written_tables import Written
 from airflow_hive_acid.errors import (
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.transactions.progress import Progress
     from airflow_hive_acid.metastore import Transaction
     from airflow_hive_acid.metastore.records import SharedTxn
 
@@ -41,9 +41,9 @@ class SharedTransaction(StatementTransaction):
     It goes on where the finished members have left it, and a failure does not abort it: whoever has the turn decides.
     """
 
-    def __init__(self, context: Context, txn: SharedTxn, applying: Freely) -> None:
+    def __init__(self, context: Context, txn: SharedTxn, progress: Progress) -> None:
         operations = txn.document["operations"]
-        self._prepare(context, operations, applying)
+        self._prepare(context, operations, progress)
         locked = context.locking.resume({**txn.document["txn"], "statements": dict(txn.statements)})
         self._txn, self._hold, self._listed = locked.txn, locked.hold, locked.listed
         for name, document in txn.written.items():
@@ -87,7 +87,7 @@ class SharedTransaction(StatementTransaction):
             failure.add_note(f"txn {self.txn_id} could not be aborted and will time out: {second}")
 
 
-class Membership(Freely):
+class Membership:
     """A member at work in a transaction of several tasks.
 
     :param done: what an earlier try of it did, if that has finished: its units with their results.
@@ -130,6 +130,9 @@ class Membership(Freely):
         """Its turn has come."""
         self._transaction = transaction
 
+    def begun(self, txn_id: int) -> None:
+        """Nothing: the task that has begun it has its own record."""
+
     def starting(self, txn: Transaction, job_id: str) -> None:
         """Put a job on record, and the statement ids that are given out.
 
@@ -137,6 +140,10 @@ class Membership(Freely):
         """
         statements = txn.to_document()["statements"]
         self._context.client.shared_txns.record_job(self.txn_id, self._token, self._member, job_id, statements)
+
+    def at_commit(self, txn_id: int, results: Sequence[StatementResult]) -> Callable[[Connection], None] | None:
+        """Nothing: what it has done is on its record, and the task that commits has its own."""
+        return None
 
     def apply(self, texts: Sequence[str], run: Callable[[], list[StatementResult]]) -> list[StatementResult]:
         """Run statements, or return what they did in an earlier try that has finished (R14).

@@ -15,7 +15,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.engine.transactions.claims import Freely, take
+from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.members import Membership, SharedTransaction
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
@@ -82,21 +82,21 @@ def begin_shared(
     _check_tables(context, operations)
     client = context.client
     text = "transaction across tasks: " + ", ".join(f"{op} {table}" for table, op in sorted(operations.items()))
-    applying = take(context, once, 1, [text])
-    if not isinstance(applying, Freely):
-        return applying
-    for earlier in applying.claim.earlier_txns:
+    taken = take(context, once, 1, [text])
+    if isinstance(taken, AlreadyApplied):
+        return list(taken.results)
+    for earlier in taken.claim.earlier_txns:
         with contextlib.suppress(NoSuchTxnError):
             client.shared_txns.mark_aborted(
                 earlier, "ClaimLostError", f"a later try of {describe(once.scope)} began anew"
             )
     try:
-        transaction = StatementTransaction(context, operations, None, applying)
+        transaction = StatementTransaction(context, operations, None, taken)
     except LocksPendingError as pending:
-        applying.waiting(pending)
+        taken.waiting(pending)
         raise
     try:
-        document = {**transaction.document(), "claim": applying.claim.to_document()}
+        document = {**transaction.document(), "claim": taken.claim.to_document()}
         new = NewSharedTxn(transaction.txn_id, once.scope, context.agent_info, document, max_age_ms, most_bytes)
         txn = client.shared_txns.add(new)
         hand_over(client, txn.txn_id)
@@ -220,7 +220,7 @@ def commit_shared(context: Context, txn_id: int) -> tuple[SharedTxn, list[dict[s
         )
     token, claim = taken.token, Claim.from_document(taken.txn.document["claim"])
     try:
-        transaction = SharedTransaction(context, taken.txn, Freely())
+        transaction = SharedTransaction(context, taken.txn, UNCLAIMED)
     except (TxnAbortedError, NoSuchTxnError) as gone:
         give_up(context.client, context.filesystem, txn_id, type(gone).__name__, str(gone))
         raise

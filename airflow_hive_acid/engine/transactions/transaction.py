@@ -34,7 +34,7 @@ from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.engine.tables.read_only import databases_of, require_writable
 from airflow_hive_acid.engine.tables.snapshots import table_snapshot
 from airflow_hive_acid.engine.tables.viewpoints import Looks
-from airflow_hive_acid.engine.transactions.claims import FREELY
+from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
 from airflow_hive_acid.engine.transactions.plain_writes import PlainWrites
 from airflow_hive_acid.engine.transactions.written_tables import Written
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.locking.requests import Wanted
-    from airflow_hive_acid.engine.transactions.claims import Freely
+    from airflow_hive_acid.engine.transactions.progress import Progress
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.sql.model.plans import Plan, TableRead, TableWrite
@@ -78,7 +78,7 @@ class StatementTransaction:
 
     :param operations: what each table was declared for; a statement may do that and less.
     :param wanted: what to lock; by default what the operations need.
-    :param applying: the claim on what it does, if that is to be done once (R14).
+    :param progress: is told how far it has come: the claim on what it does, if that is to be done once (R14).
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class StatementTransaction:
         context: Context,
         operations: Mapping[str, str],
         wanted: Wanted | None = None,
-        applying: Freely = FREELY,
+        progress: Progress = UNCLAIMED,
     ) -> None:
-        self._prepare(context, operations, applying)
+        self._prepare(context, operations, progress)
         started = time.monotonic()
         require_writable(context.client, databases_of(operations.items()))
-        locked = context.locking.begin(self._operations, wanted, patience=context.patience, opened=applying.begun)
+        locked = context.locking.begin(self._operations, wanted, patience=context.patience, opened=progress.begun)
         self._txn, self._hold, self._listed = locked.txn, locked.hold, locked.listed
         self._creations = Creations(context, self.txn_id, operations)
         try:
@@ -103,9 +103,9 @@ class StatementTransaction:
             self.abort_after(failure)
             raise
 
-    def _prepare(self, context: Context, operations: Mapping[str, str], applying: Freely) -> None:
+    def _prepare(self, context: Context, operations: Mapping[str, str], progress: Progress) -> None:
         self._context = context
-        self._applying = applying
+        self._progress = progress
         self._operations = dict(operations)
         self._written: dict[str, Written] = {}
         self._tables: dict[str, Table] = {}
@@ -191,7 +191,7 @@ class StatementTransaction:
 
     def remember(self, results: Sequence[StatementResult]) -> None:
         """What a later try gets to know once this is committed; call it when all statements have run."""
-        claim = self._applying.at_commit(self.txn_id, results)
+        claim = self._progress.at_commit(self.txn_id, results)
         if claim is not None:
             self._txn.claim_at_commit(claim)
 
@@ -297,7 +297,7 @@ class StatementTransaction:
             step = replace(step, overwrite=True, bucket_offset=offset)
         spec = JobSpec(job_id, step, views, plan.sources, staging)
         session = context.application.ready()
-        self._applying.starting(self._txn, job_id)
+        self._progress.starting(self._txn, job_id)
         self._start_job(job_id, table, ids[0], plan.kind, staging, session.application_id)
         result = session.run(spec)
         context.emit(finished(plan, result))
@@ -374,7 +374,7 @@ class StatementTransaction:
         staging = paths.join(table.location, staging_name(result.job_id))
         plain = not table.is_transactional
         statement = 0 if plain else self._txn.next_statement_id(name)
-        self._applying.starting(self._txn, result.job_id)
+        self._progress.starting(self._txn, result.job_id)
         self._start_job(result.job_id, table, statement, "insert" if plain else "truncate", staging)
         for made in result.directories:
             inside = [made.partition] if made.partition else []
