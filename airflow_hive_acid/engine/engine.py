@@ -164,7 +164,7 @@ class Engine:
             raise InvalidArgumentsError("a transaction needs at least one transactional table; none was named")
         self._application.ready()
         with context.client.leases.under(lease):
-            return EngineTransaction(context, StatementTransaction(context, operations, wanted))
+            return EngineTransaction(context, StatementTransaction.begin(context, operations, wanted))
 
     def call(
         self,

@@ -107,7 +107,7 @@ def run_call(context: Context, call: Call, claim: ToApply, run_inside: RunInside
     :return: with what the function returned, as JSON, in its only row.
     """
     context.application.ready()
-    with StatementTransaction(context, call.operations(), None, claim) as transaction:
+    with StatementTransaction.begin(context, call.operations(), None, claim) as transaction:
         result = run_call_inside(context, call, transaction, run_inside)
         transaction.remember([result])
     return result

@@ -177,7 +177,7 @@ class Script:
         before = len(self.results)
         with (
             _settled(claim),
-            StatementTransaction(self._context, operations, wanted, claim) as transaction,
+            StatementTransaction.begin(self._context, operations, wanted, claim) as transaction,
         ):
             self.run_inside(transaction, block.statements)
             if rolled_back:
@@ -408,7 +408,7 @@ def _run_write(
     # Before the transaction: nobody should wait for our locks while a JVM starts.
     context.application.ready()
     wanted = Statements(plans) if wanted is None else wanted
-    with StatementTransaction(context, combine_operations(plans), wanted, claim) as transaction:
+    with StatementTransaction.begin(context, combine_operations(plans), wanted, claim) as transaction:
         # The locks keep the tables as they are; what was planned before them counts if nothing has changed until then.
         if any(transaction.table(name) != table for name, table in tables.items()):
             plans = plans_of(context, statement, transaction.table)

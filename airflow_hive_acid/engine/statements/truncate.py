@@ -32,7 +32,7 @@ def truncate(context: Context, statement: Truncate, claim: ToApply = UNCLAIMED) 
     """
     check_truncate(context, statement)
     name, wanted = str(statement.table), Statements((), [statement])
-    with StatementTransaction(context, {name: "overwrite"}, wanted, claim) as transaction:
+    with StatementTransaction.begin(context, {name: "overwrite"}, wanted, claim) as transaction:
         result = truncate_inside(transaction, statement)
         transaction.remember([result])
     return result

@@ -318,7 +318,7 @@ class _Running:
         attempt = MicroBatch(context.client, self.owner, batch, lambda: self._session.last)
         try:
             operations = combine_operations([known.plan])
-            with StatementTransaction(context, operations, Statements([known.plan]), attempt) as transaction:
+            with StatementTransaction.begin(context, operations, Statements([known.plan]), attempt) as transaction:
                 # Planned again if the table has changed before the locks were granted.
                 planned = self._planned(transaction.table(known.table.qualified_name), known.given, known.aside).plan
                 tell_planned(context, planned, transaction)

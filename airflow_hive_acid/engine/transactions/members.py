@@ -7,8 +7,9 @@ what an earlier try has finished is answered from the record instead of being ru
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from airflow_hive_acid.engine.definitions.ctas import Creations
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.engine.transactions.written_tables import Written
@@ -38,15 +39,23 @@ if TYPE_CHECKING:
 class SharedTransaction(StatementTransaction):
     """A txn of several tasks as one of them sees it while it has the turn.
 
-    It goes on where the finished members have left it, and a failure does not abort it: whoever has the turn decides.
+    A failure does not abort it: whoever has the turn decides.
     """
 
-    def __init__(self, context: Context, txn: SharedTxn, progress: Progress) -> None:
-        operations = txn.document["operations"]
-        self._prepare(context, operations, progress)
+    @classmethod
+    def resume(cls, context: Context, txn: SharedTxn, progress: Progress) -> Self:
+        """Go on where the finished members have left it.
+
+        :raises TxnAbortedError: when nobody kept it alive; :raises NoSuchTxnError: when it has ended.
+        """
         locked = context.locking.resume({**txn.document["txn"], "statements": dict(txn.statements)})
-        self._txn, self._hold, self._listed = locked.txn, locked.hold, locked.listed
-        for name, document in txn.written.items():
+        resumed = cls(context, txn.document["operations"], locked, Creations(context, 0, ()), progress)
+        resumed._go_on(txn.written)
+        return resumed
+
+    def _go_on(self, documents: Mapping[str, Any]) -> None:
+        """What :meth:`written_document` gave is written already."""
+        for name, document in documents.items():
             table = self.table(name)
             written = self._written[name] = Written.from_document(table, document["written"])
             for partition, location, values in document["made"]:

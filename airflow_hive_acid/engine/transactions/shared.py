@@ -91,7 +91,7 @@ def begin_shared(
                 earlier, "ClaimLostError", f"a later try of {describe(once.scope)} began anew"
             )
     try:
-        transaction = StatementTransaction(context, operations, None, taken)
+        transaction = StatementTransaction.begin(context, operations, None, taken)
     except LocksPendingError as pending:
         taken.waiting(pending)
         raise
@@ -160,7 +160,7 @@ def joined(
     try:
         with watch:
             _undo(context, taken.txn, taken.token, taken.half_done)
-            membership.bind(SharedTransaction(context, taken.txn, membership))
+            membership.bind(SharedTransaction.resume(context, taken.txn, membership))
             yield membership
         written = membership.transaction.written_document()
         client.shared_txns.finish(txn_id, taken.token, member, written, membership.units)
@@ -220,7 +220,7 @@ def commit_shared(context: Context, txn_id: int) -> tuple[SharedTxn, list[dict[s
         )
     token, claim = taken.token, Claim.from_document(taken.txn.document["claim"])
     try:
-        transaction = SharedTransaction(context, taken.txn, UNCLAIMED)
+        transaction = SharedTransaction.resume(context, taken.txn, UNCLAIMED)
     except (TxnAbortedError, NoSuchTxnError) as gone:
         give_up(context.client, context.filesystem, txn_id, type(gone).__name__, str(gone))
         raise

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.locking.interface import LockedTransaction
     from airflow_hive_acid.engine.locking.requests import Wanted
     from airflow_hive_acid.engine.transactions.progress import Progress
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
@@ -74,10 +75,11 @@ if TYPE_CHECKING:
 
 
 class StatementTransaction:
-    """An open transaction in which planned statements run.
+    """An open transaction in which planned statements run; :meth:`begin` opens one.
 
     :param operations: what each table was declared for; a statement may do that and less.
-    :param wanted: what to lock; by default what the operations need.
+    :param locked: the txn, with its locks.
+    :param creations: the tables that its commit makes.
     :param progress: is told how far it has come: the claim on what it does, if that is to be done once (R14).
     """
 
@@ -85,35 +87,48 @@ class StatementTransaction:
         self,
         context: Context,
         operations: Mapping[str, str],
-        wanted: Wanted | None = None,
-        progress: Progress = UNCLAIMED,
+        locked: LockedTransaction,
+        creations: Creations,
+        progress: Progress,
     ) -> None:
-        self._prepare(context, operations, progress)
-        started = time.monotonic()
-        require_writable(context.client, databases_of(operations.items()))
-        locked = context.locking.begin(self._operations, wanted, patience=context.patience, opened=progress.begun)
-        self._txn, self._hold, self._listed = locked.txn, locked.hold, locked.listed
-        self._creations = Creations(context, self.txn_id, operations)
-        try:
-            self._creations.begin()
-            context.emit(
-                TransactionOpened(self.txn_id, self._operations, dict(self._txn.write_ids), time.monotonic() - started)
-            )
-        except BaseException as failure:
-            self.abort_after(failure)
-            raise
-
-    def _prepare(self, context: Context, operations: Mapping[str, str], progress: Progress) -> None:
         self._context = context
-        self._progress = progress
         self._operations = dict(operations)
+        self._txn, self._hold, self._listed = locked.txn, locked.hold, locked.listed
+        self._creations = creations
+        self._progress = progress
+        self._plain = PlainWrites(context)
         self._written: dict[str, Written] = {}
         self._tables: dict[str, Table] = {}
         self._partitions: dict[str, KnownPartitions] = {}
-        self._ended = False
-        self._plain = PlainWrites(context)
-        self._creations = Creations(context, 0, ())
         self._plain_statements = 0
+        self._ended = False
+
+    @classmethod
+    def begin(
+        cls,
+        context: Context,
+        operations: Mapping[str, str],
+        wanted: Wanted | None = None,
+        progress: Progress = UNCLAIMED,
+    ) -> Self:
+        """Lock, and open a transaction; after a failure nothing is left of it.
+
+        :param wanted: what to lock; by default what the operations need.
+        :raises ReadOnlyReplicaError: when a replication writes a database of it; nothing was begun.
+        """
+        started = time.monotonic()
+        require_writable(context.client, databases_of(operations.items()))
+        locked = context.locking.begin(operations, wanted, patience=context.patience, opened=progress.begun)
+        creations = Creations(context, locked.txn.txn_id, operations)
+        begun = cls(context, operations, locked, creations, progress)
+        try:
+            creations.begin()
+            write_ids = dict(locked.txn.write_ids)
+            context.emit(TransactionOpened(begun.txn_id, dict(operations), write_ids, time.monotonic() - started))
+        except BaseException as failure:
+            begun.abort_after(failure)
+            raise
+        return begun
 
     @property
     def txn_id(self) -> int:
