@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.settings import Settings
 
 
@@ -30,7 +29,6 @@ class Context:
     :param warehouse: where managed tables go if the catalog does not know yet.
     :param agent_info: how our txns and locks name us in the metastore.
     :param views: temporary views of the session, by lower-case name.
-    :param patience: how long statements that write wait for locks here; None for as long as the settings say.
     :ivar tables: looks tables up, also those that are only made in the commit of what is run now.
     :ivar locking: what the configured transaction manager allows and locks; chosen here, once.
     """
@@ -43,7 +41,6 @@ class Context:
     settings: Settings
     views: dict[str, Source] = field(default_factory=dict)
     filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
-    patience: Patience | None = None
     tables: Tables = field(init=False)
     locking: Locking = field(init=False)
 

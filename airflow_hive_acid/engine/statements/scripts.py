@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.statements.blocks import Block
     from airflow_hive_acid.engine.transactions.claims import Once, ToApply
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.plans import Plan
     from airflow_hive_acid.sql.model.statements import DataStatement, PlainStatement, Statement
 
@@ -87,15 +88,22 @@ class Script:
     :param total: how many statements it has.
     :param snapshot: document of the reader as which every SELECT outside a transaction reads.
     :param once: what its tries have in common, if each write of it is to be applied once (R14).
+    :param patience: how long statements that write wait for locks here; by default as long as the settings say.
     """
 
     def __init__(
-        self, context: Context, total: int, snapshot: Mapping[str, Any] | None = None, once: Once | None = None
+        self,
+        context: Context,
+        total: int,
+        snapshot: Mapping[str, Any] | None = None,
+        once: Once | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self._context = context
         self._total = total
         self._snapshot = snapshot
         self._once = once
+        self._patience = patience
         self._number = 0
         self.results: list[StatementResult] = []
 
@@ -147,8 +155,8 @@ class Script:
         definition = definition_of(context, dataclasses.replace(statement, columns=columns, query=None))
         with creating(context, definition) as table:
             wanted = NewTable(statement.table, planned, table.is_transactional)
-            with _waiting_here(context):
-                written = _run_write(context, Insert(statement.table, query, **origin), wanted, claim)
+            # With all patience: a request that waits elsewhere would be for a table that is gone again.
+            written = _run_write(context, Insert(statement.table, query, **origin), wanted, claim)
         return dataclasses.replace(written, kind=statement.kind_text)
 
     def _explain(self, statement: PlainStatement, *, locks: bool) -> Rows:
@@ -177,7 +185,7 @@ class Script:
         before = len(self.results)
         with (
             _settled(claim),
-            StatementTransaction.begin(self._context, operations, wanted, claim) as transaction,
+            StatementTransaction.begin(self._context, operations, wanted, claim, self._patience) as transaction,
         ):
             self.run_inside(transaction, block.statements)
             if rolled_back:
@@ -192,7 +200,7 @@ class Script:
         """
         if self._once is None:
             return UNCLAIMED
-        return take(self._context, self._once, unit, [statement.text for statement in statements])
+        return take(self._context, self._once, unit, [statement.text for statement in statements], self._patience)
 
     def _repeat(self, statements: Sequence[Statement], results: Sequence[StatementResult]) -> None:
         """Give the results of an earlier try; only views have to be made again, because the session is new."""
@@ -242,13 +250,13 @@ class Script:
             case Select():
                 return run_query(context, plan_of(context, statement), self._snapshot)
             case Insert() | MultiInsert() | Update() | Delete() | Merge():
-                return self._apply(statement, lambda claim: _run_write(context, statement, claim=claim))
+                return self._apply(statement, lambda claim: _run_write(context, statement, None, claim, self._patience))
             case Truncate():
-                return self._apply(statement, lambda claim: truncate(context, statement, claim))
+                return self._apply(statement, lambda claim: truncate(context, statement, claim, self._patience))
             case CreateTable(query=Fragment()):
                 return self._apply(statement, lambda claim: self._create_table_as(statement, claim))
             case Concatenate() if not context.table(str(statement.table)).is_transactional:
-                return self._apply(statement, lambda claim: _concatenate(context, statement, claim))
+                return self._apply(statement, lambda claim: _concatenate(context, statement, claim, self._patience))
             case Show():
                 rows = show(context.client, statement, context.settings)
             case Abort():
@@ -266,9 +274,11 @@ class Script:
         return StatementResult(statement.text, statement.kind_text, rows=rows)
 
 
-def _concatenate(context: Context, statement: Concatenate, claim: ToApply) -> StatementResult:
+def _concatenate(
+    context: Context, statement: Concatenate, claim: ToApply, patience: Patience | None
+) -> StatementResult:
     insert = rewriting(context, statement)
-    written = _run_write(context, insert, Definition(statement), claim)
+    written = _run_write(context, insert, Definition(statement), claim, patience)
     return dataclasses.replace(written, statement=statement.text, kind=statement.kind_text)
 
 
@@ -351,16 +361,6 @@ def create_view(context: Context, statement: CreateTemporaryView) -> None:
 
 
 @contextlib.contextmanager
-def _waiting_here(context: Context) -> Iterator[None]:
-    """Let a statement wait for its locks in this process, however little patience was asked for."""
-    patience, context.patience = context.patience, None
-    try:
-        yield
-    finally:
-        context.patience = patience
-
-
-@contextlib.contextmanager
 def _settled(claim: ToApply) -> Iterator[list[StatementResult]]:
     """Look a commit up whose answer was lost, if its claim can tell; what was committed is put into the list."""
     found: list[StatementResult] = []
@@ -396,6 +396,7 @@ def _run_write(
     statement: Insert | MultiInsert | Update | Delete | Merge,
     wanted: Wanted | None = None,
     claim: ToApply = UNCLAIMED,
+    patience: Patience | None = None,
 ) -> StatementResult:
     tables: dict[str, Table] = {}
 
@@ -408,7 +409,7 @@ def _run_write(
     # Before the transaction: nobody should wait for our locks while a JVM starts.
     context.application.ready()
     wanted = Statements(plans) if wanted is None else wanted
-    with StatementTransaction.begin(context, combine_operations(plans), wanted, claim) as transaction:
+    with StatementTransaction.begin(context, combine_operations(plans), wanted, claim, patience) as transaction:
         # The locks keep the tables as they are; what was planned before them counts if nothing has changed until then.
         if any(transaction.table(name) != table for name, table in tables.items()):
             plans = plans_of(context, statement, transaction.table)

@@ -22,17 +22,21 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.transactions.claims import ToApply
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.statements import Truncate
 
 
-def truncate(context: Context, statement: Truncate, claim: ToApply = UNCLAIMED) -> StatementResult:
+def truncate(
+    context: Context, statement: Truncate, claim: ToApply = UNCLAIMED, patience: Patience | None = None
+) -> StatementResult:
     """Run a TRUNCATE in a transaction of its own.
 
     :param claim: the claim on it, if it is to be done once (R14).
+    :param patience: how long it waits for its locks here; by default as long as the settings say.
     """
     check_truncate(context, statement)
     name, wanted = str(statement.table), Statements((), [statement])
-    with StatementTransaction.begin(context, {name: "overwrite"}, wanted, claim) as transaction:
+    with StatementTransaction.begin(context, {name: "overwrite"}, wanted, claim, patience) as transaction:
         result = truncate_inside(transaction, statement)
         transaction.remember([result])
     return result

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.errors import CommitStateUnknownError, LocksPendingError
     from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.metastore import MetastoreClient, Transaction
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.metastore.records import Claim
 
 
@@ -178,16 +179,19 @@ ToApply = Claimed | Unclaimed
 """A unit that is to be applied now."""
 
 
-def take(context: Context, once: Once, unit: int, texts: Sequence[str]) -> Claimed | AlreadyApplied:
+def take(
+    context: Context, once: Once, unit: int, texts: Sequence[str], patience: Patience | None = None
+) -> Claimed | AlreadyApplied:
     """Claim a unit; whoever held it is fenced.
 
     :param unit: number of its first statement.
     :param texts: its statements, rendered.
+    :param patience: under which it has waited in another process, perhaps: its claim is gone on with then.
     :raises InvalidArgumentsError: when an earlier try has applied something else in its place.
     """
     client, filesystem = context.client, context.filesystem
     wish = Wish(once.scope, unit, digest_of(texts), once.life, once.on_rerun)
-    taken = client.claims.take(wish, _resumed(context, unit))
+    taken = client.claims.take(wish, _resumed(patience, unit))
     if isinstance(taken, Recorded):
         context.emit(AppliedBefore(str(wish), taken.txn_id, again=False))
         return AlreadyApplied.of(taken)
@@ -201,9 +205,9 @@ def take(context: Context, once: Once, unit: int, texts: Sequence[str]) -> Claim
     return Claimed(taken, client, filesystem)
 
 
-def _resumed(context: Context, unit: int) -> str | None:
+def _resumed(patience: Patience | None, unit: int) -> str | None:
     """Owner of the claim under which the unit has waited in another process."""
-    document = None if context.patience is None else context.patience.resumed
+    document = None if patience is None else patience.resumed
     claim = {} if document is None else document.get("claim") or {}
     return str(claim["owner"]) if claim.get("unit") == unit else None
 

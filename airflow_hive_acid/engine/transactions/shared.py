@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.outcomes.results import StatementResult
     from airflow_hive_acid.engine.transactions.claims import Once
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.metastore.records import Member, SharedTxn
 
 _LOOK_SECONDS = 10.0
@@ -70,19 +71,21 @@ def begin_shared(
     once: Once,
     max_age_ms: int,
     most_bytes: int | None,
+    patience: Patience | None = None,
 ) -> SharedTxn | list[StatementResult]:
     """Begin a transaction for several tasks: locks, one snapshot of all its tables, write ids (R10).
 
     :param operations: what may be done to each table, by full name.
     :param once: what all tries of the task that begins it have in common; an earlier one's transaction is fenced.
+    :param patience: how long to wait for its locks here; by default as long as the settings say.
     :return: its record; or what was committed, if an earlier try got so far.
-    :raises LocksPendingError: when the context's patience was not enough for its locks.
+    :raises LocksPendingError: when the patience was not enough for its locks.
     :raises UnsupportedStatementError: for plain tables that are to be written, and with DummyTxnManager.
     """
     _check_tables(context, operations)
     client = context.client
     text = "transaction across tasks: " + ", ".join(f"{op} {table}" for table, op in sorted(operations.items()))
-    taken = take(context, once, 1, [text])
+    taken = take(context, once, 1, [text], patience)
     if isinstance(taken, AlreadyApplied):
         return list(taken.results)
     for earlier in taken.claim.earlier_txns:
@@ -91,7 +94,7 @@ def begin_shared(
                 earlier, "ClaimLostError", f"a later try of {describe(once.scope)} began anew"
             )
     try:
-        transaction = StatementTransaction.begin(context, operations, None, taken)
+        transaction = StatementTransaction.begin(context, operations, None, taken, patience)
     except LocksPendingError as pending:
         taken.waiting(pending)
         raise

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.transactions.progress import Progress
     from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.plans import Plan, TableRead, TableWrite
 
 
@@ -110,15 +111,18 @@ class StatementTransaction:
         operations: Mapping[str, str],
         wanted: Wanted | None = None,
         progress: Progress = UNCLAIMED,
+        patience: Patience | None = None,
     ) -> Self:
         """Lock, and open a transaction; after a failure nothing is left of it.
 
         :param wanted: what to lock; by default what the operations need.
+        :param patience: how long to wait for the locks here; by default as long as the settings say.
+        :raises LocksPendingError: when the patience was not enough; the request stays in the queue.
         :raises ReadOnlyReplicaError: when a replication writes a database of it; nothing was begun.
         """
         started = time.monotonic()
         require_writable(context.client, databases_of(operations.items()))
-        locked = context.locking.begin(operations, wanted, patience=context.patience, opened=progress.begun)
+        locked = context.locking.begin(operations, wanted, patience=patience, opened=progress.begun)
         creations = Creations(context, locked.txn.txn_id, operations)
         begun = cls(context, operations, locked, creations, progress)
         try:
