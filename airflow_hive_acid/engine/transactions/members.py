@@ -60,13 +60,13 @@ class SharedTransaction(StatementTransaction):
             written = self._written[name] = Written.from_document(table, document["written"])
             for partition, location, values in document["made"]:
                 if partition in written.made:
-                    self._known_partitions(table).made(PartitionRef(partition, location, tuple(values)))
+                    self._seen.partitions(table).made(PartitionRef(partition, location, tuple(values)))
 
     def written_document(self) -> dict[str, Any]:
         """What has been written so far, for the next member."""
         documents = {}
         for name, written in self._written.items():
-            known = self._known_partitions(written.table)
+            known = self._seen.partitions(written.table)
             made = [[ref.name, ref.location, list(ref.values)] for ref in (known[p] for p in sorted(written.made))]
             documents[name] = {"written": written.to_document(), "made": made}
         return documents

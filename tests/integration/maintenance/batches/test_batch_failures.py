@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.engine.streams import batches
+from airflow_hive_acid.engine.streams import open_batch
 from airflow_hive_acid.errors import (
     ClaimLostError,
     CommitStateUnknownError,
@@ -172,13 +172,13 @@ def test_a_txn_that_a_hives_reaper_aborts_after_it_was_published_has_named_its_p
     batch.write(records(1))
     first = batch.commit()
     assert first is not None
-    publish = batches.publish_batch
+    publish = open_batch.publish_batch
 
     def aborted_then(*given: Any) -> None:
         publish(*given)
         client.abort_txn(first.txn_id + 1, "it sent no heartbeat, says a Hive")
 
-    monkeypatch.setattr(batches, "publish_batch", aborted_then)
+    monkeypatch.setattr(open_batch, "publish_batch", aborted_then)
     batch.write(records(2))
     with pytest.raises(TxnAbortedError):
         batch.commit()
