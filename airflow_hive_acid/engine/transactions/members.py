@@ -1,6 +1,6 @@
 """A task at work in a transaction across tasks: the txn as it sees it, and what it asks of its record.
 
-``engine.shared`` gives it the turn, and takes it back. What a member runs is put on record before it starts (R4), and
+:mod:`.shared` gives it the turn, and takes it back. What a member runs is put on record before it starts (R4), and
 what an earlier try has finished is answered from the record instead of being run again (R14).
 """
 

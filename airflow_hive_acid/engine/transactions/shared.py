@@ -1,6 +1,6 @@
 """Transactions that several tasks work in: begun by one, joined by members, committed or given up by a last one.
 
-What they share is a record in the metastore (``metastore.shared_txns``). A member has the turn while its statements
+What they share is a record in the metastore (``metastore.records``). A member has the turn while its statements
 run: it sees what finished members wrote, and what it publishes counts when it has finished. R5, R14: whatever a try
 left half done, its own earlier one or that of a member which was killed, is fenced and removed before anybody goes on.
 What cannot be undone ends the transaction. The begin is claimed as every unit of work is, and the commit marks that
