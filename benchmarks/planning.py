@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from showing import measure_showing
 
 from airflow_hive_acid.engine.context import Context
-from airflow_hive_acid.engine.locking.planning import locks_of
+from airflow_hive_acid.engine.locking.requests import Statements
 from airflow_hive_acid.engine.queries import explain as explaining
 from airflow_hive_acid.engine.queries.explain import explain
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
@@ -124,7 +124,7 @@ def measure(context: Context, rounds: int) -> None:
 
     def everything(sql: str) -> object:
         found = planned(sql)
-        return locks_of(context, [found]), explain(context, found.statement, [found])
+        return context.locking.plan(Statements([found])), explain(context, found.statement, [found])
 
     variants: dict[str, Callable[[], object]] = {
         "parse a MERGE of 200 lines": lambda: parse_script(text),

@@ -5,30 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.locking.choice import locking_of
+from airflow_hive_acid.engine.tables.lookup import Tables
 from airflow_hive_acid.filesystem import AnyFilesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.engine.applications.shared_application import SharedApplication
+    from airflow_hive_acid.engine.locking.interface import Locking
     from airflow_hive_acid.engine.outcomes.events import Event
     from airflow_hive_acid.filesystem import StreamingFilesystem
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.catalog import Table, TableDefinition
-    from airflow_hive_acid.metastore.protocol import Patience
+    from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """A table that is made in the commit of the transaction which fills it.
-
-    :param table: as it will be, for planning and writing; its id is 0.
-    """
-
-    definition: TableDefinition
-    table: Table
 
 
 @dataclass(slots=True)
@@ -38,8 +29,8 @@ class Context:
     :param warehouse: where managed tables go if the catalog does not know yet.
     :param agent_info: how our txns and locks name us in the metastore.
     :param views: temporary views of the session, by lower-case name.
-    :param patience: how long statements that write wait for locks here; None for as long as the settings say.
-    :param creations: tables that are made in the commit of what is run now, by name.
+    :ivar tables: looks tables up, also those that are only made in the commit of what is run now.
+    :ivar locking: what the configured transaction manager allows and locks; chosen here, once.
     """
 
     client: MetastoreClient
@@ -50,13 +41,16 @@ class Context:
     settings: Settings
     views: dict[str, Source] = field(default_factory=dict)
     filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
-    patience: Patience | None = None
-    creations: dict[str, Creation] = field(default_factory=dict)
+    tables: Tables = field(init=False)
+    locking: Locking = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tables = Tables(self.client)
+        self.locking = locking_of(self.client, self.settings, self.tables, self.agent_info)
 
     def table(self, name: str) -> Table:
         """A table of the catalog.
 
         :raises NoSuchObjectError: naming the tables that are spelt like it.
         """
-        creation = self.creations.get(name)
-        return self.client.catalog.get_table(name) if creation is None else creation.table
+        return self.tables.table(name)

@@ -117,19 +117,18 @@ class Engine:
             self.warm_up()
         if member is not None:
             return member.apply([s.text for s in statements], lambda: self._inside(member.transaction, statements))
-        script = Script(self._context, len(statements), snapshot, once)
-        with self._context.client.leases.under(lease), self._patient(patience):
+        script = Script(self._context, len(statements), snapshot, once, patience)
+        with self._context.client.leases.under(lease), self._taking_up(patience):
             for block in divided:
                 script.run(block)
         return script.results
 
     @contextlib.contextmanager
-    def _patient(self, patience: Patience | None) -> Iterator[None]:
-        self._context.patience = patience
+    def _taking_up(self, patience: Patience | None) -> Iterator[None]:
+        """Around what may take up a request that was waited for elsewhere; one that nothing took up is withdrawn."""
         try:
             yield
         finally:
-            self._context.patience = None
             if patience is not None and patience.resumed is not None:
                 withdraw(self._context.client, patience.resumed, "the statement that waited for it did not run")
 
@@ -154,17 +153,17 @@ class Engine:
             together, now.
         :param lease: as for :meth:`run`.
         """
-        context, locks = self._context, None
+        context, wanted = self._context, None
         if isinstance(what, Mapping):
             operations = {str(table).lower(): _operation(str(operation)) for table, operation in what.items()}
         else:
             texts = [what] if isinstance(what, str) else list(what)
-            operations, locks = declared_operations(context, [s for text in texts for s in parse_script(text)])
+            operations, wanted = declared_operations(context, [s for text in texts for s in parse_script(text)])
         if not operations:
             raise InvalidArgumentsError("a transaction needs at least one transactional table; none was named")
         self._application.ready()
         with context.client.leases.under(lease):
-            return EngineTransaction(context, StatementTransaction(context, operations, locks))
+            return EngineTransaction(context, StatementTransaction.begin(context, operations, wanted))
 
     def call(
         self,
@@ -189,9 +188,9 @@ class Engine:
                 [statement.text], lambda: [run_call_inside(self._context, call, member.transaction, inside)]
             )[0]
         self.warm_up()
-        script = Script(self._context, 1, None, once)
-        with self._context.client.leases.under(lease), self._patient(patience):
-            script.apply(statement, lambda claim: run_call(self._context, call, claim, inside))
+        script = Script(self._context, 1, None, once, patience)
+        with self._context.client.leases.under(lease), self._taking_up(patience):
+            script.apply(statement, lambda claim: run_call(self._context, call, claim, patience, inside))
         return script.results[0]
 
     def export(self, sql: str, destination: Destination, *, once: Once | None = None) -> Exported:
@@ -228,8 +227,8 @@ class Engine:
         if age <= 0:
             raise InvalidArgumentsError(f"max_age must be more than no seconds, not {age}")
         held = settings.integer("hive.acid.shared.txn.max.held.bytes") if most_bytes is None else most_bytes
-        with self._patient(patience):
-            return begin_shared(self._context, operations_of(tables), once, round(age * 1000), held or None)
+        with self._taking_up(patience):
+            return begin_shared(self._context, operations_of(tables), once, round(age * 1000), held or None, patience)
 
     @contextlib.contextmanager
     def joined(

@@ -39,7 +39,7 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> None:
     """
     if not isinstance(statement, alter.Compact):
         renamed = [statement.new.database] if isinstance(statement, alter.RenameTable) else []
-        require_writable(context, [statement.table.database, *renamed])
+        require_writable(context.client, [statement.table.database, *renamed])
     if isinstance(statement, _CHANGES_WHAT_PINS_READ):
         context.client.pins.require_unpinned([str(statement.table)], "this change")
     match statement:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from airflow_hive_acid.engine.locking.planning import require_manager
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION
 from airflow_hive_acid.sql import parse_script
@@ -31,7 +30,7 @@ def rewriting(context: Context, statement: Concatenate) -> Insert:
     :raises InvalidArgumentsError: when no partition of a partitioned table is named, or one that is none.
     """
     table = context.table(str(statement.table))
-    require_manager(context, [table])
+    context.locking.require([table])
     _check(table)
     given = {name.lower(): value for name, value in statement.partition}
     if table.is_partitioned:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.context import Creation
 from airflow_hive_acid.engine.definitions.ddl import mark_place, require_place, settle_warehouse
+from airflow_hive_acid.engine.tables.lookup import Creation
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
@@ -63,11 +63,11 @@ def creating(context: Context, definition: TableDefinition) -> Iterator[Table]:
     require_place(context, definition)
     planned = context.client.catalog.plan_table(definition)
     table = preview(planned)
-    context.creations[table.qualified_name] = Creation(replace(definition, location=planned.location), table)
+    context.tables.creations[table.qualified_name] = Creation(replace(definition, location=planned.location), table)
     try:
         yield table
     finally:
-        del context.creations[table.qualified_name]
+        del context.tables.creations[table.qualified_name]
     mark_place(context, table)
 
 
@@ -80,7 +80,7 @@ class Creations:
     def __init__(self, context: Context, txn_id: int, tables: Iterable[str]) -> None:
         self._context = context
         self._txn_id = txn_id
-        self._wanted = {name: context.creations[name] for name in tables if name in context.creations}
+        self._wanted = {name: context.tables.creations[name] for name in tables if name in context.tables.creations}
         self._files = WarehouseFiles(context.client, context.filesystem)
 
     def __contains__(self, name: str) -> bool:

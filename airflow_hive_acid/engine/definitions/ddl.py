@@ -11,13 +11,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.locking.planning import database_exists, is_legacy
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
     InvalidArgumentsError,
     NoSuchObjectError,
-    UnsupportedStatementError,
 )
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
@@ -50,9 +48,9 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
     :raises ReadOnlyReplicaError: when a replication writes the database.
     """
     if isinstance(statement, CreateTable | DropTable):
-        require_writable(context, [statement.table.database])
+        require_writable(context.client, [statement.table.database])
     elif isinstance(statement, DropDatabase):
-        require_writable(context, [statement.name])
+        require_writable(context.client, [statement.name])
     match statement:
         case CreateDatabase():
             _create_database(context, statement)
@@ -74,7 +72,7 @@ def _create_database(context: Context, statement: CreateDatabase) -> None:
     settle_warehouse(context)
     catalog, places = context.client.catalog, Places(context.client, context.filesystem)
     made: set[str] = set()
-    if not database_exists(context, statement.name):
+    if not context.tables.has_database(statement.name):
         made.update(catalog.plan_database(statement.name, statement.location))
         for location in made:
             places.before_create(statement.name, location)
@@ -98,8 +96,8 @@ def definition_of(context: Context, statement: CreateTable) -> TableDefinition:
     properties = dict(statement.properties)
     if statement.comment is not None:
         properties["comment"] = statement.comment
-    if is_legacy(context) and not statement.external and is_transactional(properties, unsaid=True):
-        raise UnsupportedStatementError(
+    if not statement.external and is_transactional(properties, unsaid=True):
+        context.locking.require_transactions(
             f"{statement.table} would be an ACID table, and DummyTxnManager has no transactions; say TBLPROPERTIES "
             "('transactional'='false'), or set hive.txn.manager to DbTxnManager"
         )

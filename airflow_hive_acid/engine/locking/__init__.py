@@ -1,4 +1,5 @@
-"""From plans to locks: which lock manager, what is asked for, how it is waited for and held.
+"""How what runs is locked: one interface, and two transaction managers that implement it.
 
-Hive 4's locks and those of the Hive Concurrency Model. Imports ``engine.tables`` and below.
+``interface`` is what the rest of the engine knows; ``hive4`` and ``legacy`` are chosen by ``choice``, once for each
+engine. Imports ``engine.tables`` and below.
 """

@@ -1,4 +1,4 @@
 """Statements that only look: SELECT, SHOW and EXPLAIN.
 
-Imports ``engine.locking`` and below; knows no transaction that writes.
+Imports ``engine.context`` and below; knows no transaction that writes.
 """

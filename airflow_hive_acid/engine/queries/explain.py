@@ -10,15 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.locking.planning import (
-    concurrency,
-    is_legacy,
-    planned_ctas_locks,
-    planned_legacy_ctas_locks,
-    planned_legacy_ddl_locks,
-    planned_legacy_locks,
-    planned_locks,
-)
+from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
 from airflow_hive_acid.engine.outcomes.results import Rows
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.errors import SnapshotTooOldError
@@ -27,8 +19,6 @@ from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.maintenance.warehouse.directories import enter, entries
-from airflow_hive_acid.sql.locks.ddl_locks import ddl_locks
-from airflow_hive_acid.sql.locks.rules import LockSettings
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.plans import (
     DeleteTemplate,
@@ -55,10 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.locking.requests import Explained
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.sql.locks.legacy_locks import LegacyLock
-    from airflow_hive_acid.sql.locks.rules import PlannedLock
     from airflow_hive_acid.sql.model.plans import Plan, StepTemplate
     from airflow_hive_acid.sql.model.pruning import PartitionFilter
     from airflow_hive_acid.sql.model.statements import PlainStatement
@@ -101,27 +90,20 @@ def explain(context: Context, statement: PlainStatement, plans: Sequence[Plan]) 
     return Rows((Column("Explain", "string"),), [[line] for line in lines])
 
 
-def _locks(
-    context: Context, statement: PlainStatement, plans: Sequence[Plan]
-) -> Sequence[PlannedLock] | Sequence[LegacyLock]:
-    legacy = is_legacy(context)
+def _locks(context: Context, statement: PlainStatement, plans: Sequence[Plan]) -> Sequence[Explained]:
     if isinstance(statement, CreateTable) and plans:
-        if legacy:
-            return planned_legacy_ctas_locks(context, statement.table, plans[0])
         transactional = is_transactional(statement.properties, unsaid=True)
-        return planned_ctas_locks(context, statement.table, plans[0], transactional=transactional)
+        return context.locking.plan(NewTable(statement.table, plans[0], transactional)).explained
     if isinstance(statement, _DATA) or plans:
-        return planned_legacy_locks(context, plans) if legacy else planned_locks(context, plans)
+        return context.locking.plan(Statements(plans)).explained
     if isinstance(statement, _DDL):
-        if legacy:
-            return planned_legacy_ddl_locks(context, statement)
-        return ddl_locks(statement, context.table, LockSettings.of(context.settings))
+        return context.locking.plan(Definition(statement)).explained
     return ()
 
 
 def _why_none(context: Context, statement: PlainStatement) -> str:
-    if is_legacy(context) and not concurrency(context):
-        return "hive.support.concurrency=false"
+    if context.locking.off is not None:
+        return context.locking.off
     if isinstance(statement, _DATA):
         return "no table is read or written, or the settings have it that such tables are not locked"
     return "such statements take no lock"

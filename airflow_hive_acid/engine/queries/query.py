@@ -11,9 +11,6 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.engine.locking.legacy import held
-from airflow_hive_acid.engine.locking.planning import locks_of
-from airflow_hive_acid.engine.locking.requests import under
 from airflow_hive_acid.engine.outcomes.events import JobFinished
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell
@@ -28,14 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.locking.requests import Listed
     from airflow_hive_acid.engine.tables.snapshots import SnapshotLists
-    from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot
+    from airflow_hive_acid.format.jobs import TableSnapshot
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.sql.model.plans import Plan, TableRead
-    from airflow_hive_acid.sql.model.pruning import PartitionFilter
-
-    _Listed = Mapping[tuple[str, PartitionFilter], list[PartitionRef]]
 
 
 def run_query(
@@ -52,7 +47,7 @@ def run_query(
     session = context.application.ready()
     with _reader(context, plan, document) as (reader, listed):
         tables = {read.table: context.table(read.table) for read in plan.reads}
-        looks = Looks(context)
+        looks = Looks(context.client)
         snapshots = {
             read.view: _snapshot(context, looks, tables[read.table], read, reader, listed) for read in plan.reads
         }
@@ -77,7 +72,7 @@ def most_bytes(context: Context) -> int:
 @contextlib.contextmanager
 def _reader(
     context: Context, plan: Plan, document: Mapping[str, Any] | None
-) -> Iterator[tuple[SnapshotLists | None, _Listed]]:
+) -> Iterator[tuple[SnapshotLists | None, Listed]]:
     """The reader under which the query runs; None when it reads no table. Plain tables are locked, and that is all.
 
     With it the partitions that were listed under its locks.
@@ -86,7 +81,7 @@ def _reader(
     if not tables:
         yield None, {}
     elif document is None:
-        with _own(context, plan) as own:
+        with context.locking.reading(plan) as own:
             yield own
     else:
         with _joined(context, document) as guest:
@@ -98,24 +93,6 @@ def _reader(
                     "name all tables when it is opened"
                 )
             yield guest, {}
-
-
-@contextlib.contextmanager
-def _own(context: Context, plan: Plan) -> Iterator[tuple[SnapshotLists, _Listed]]:
-    plain = [read.table for read in plan.reads if not read.transactional]
-    tables, locks = sorted(plan.operations), locks_of(context, [plan])
-    for tries_left in reversed(range(context.settings.integer("hive.txn.retrysnapshot.max.count") + 1)):
-        with (
-            held(context, locks) as hold,
-            context.client.snapshot(tables, plain=plain, agent_info=context.agent_info, locks=locks) as reader,
-        ):
-            grown = under(locks, tries_left)
-            if grown.request is None:
-                hold.bind(reader.txn_id)
-                yield reader, grown.listed
-                hold.require()
-                return
-            locks = grown.request
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +118,7 @@ def _joined(context: Context, document: Mapping[str, Any]) -> Iterator[_Guest]:
 
 
 def _snapshot(
-    context: Context, looks: Looks, table: Table, read: TableRead, reader: SnapshotLists | None, listed: _Listed
+    context: Context, looks: Looks, table: Table, read: TableRead, reader: SnapshotLists | None, listed: Listed
 ) -> TableSnapshot:
     partitions = listed.get((read.table, read.partitions))
     if partitions is None:

@@ -28,14 +28,14 @@ from airflow_hive_acid.metastore.listing import LockFilter
 from airflow_hive_acid.metastore.listing import locks as locks_shown
 from airflow_hive_acid.metastore.listing import transactions as transactions_shown
 from airflow_hive_acid.metastore.locks import legacy_lock_manager
-from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
+from airflow_hive_acid.settings_table import DB_TXN_MANAGER, DUMMY_TXN_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction import Compaction
-    from airflow_hive_acid.metastore.locks import ConcurrencyModelLocks, LegacyLockRow, LockRow, TxnRow
+    from airflow_hive_acid.metastore.locks import LegacyLockRow, LockRow, TxnRow
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.model.statements import Show
 
@@ -105,13 +105,9 @@ def stream(client: MetastoreClient, request: ShowRequest, settings: Settings | N
     :raises InvalidArgumentsError: for a type, a state or a column that is none; names the nearest one.
     """
     match request.kind:
-        case "locks" if (settings or client.settings).string("hive.txn.manager") == DUMMY_TXN_MANAGER:
-            more = _EXTENDED_LEGACY_LOCKS if request.extended else {}
-            manager = legacy_lock_manager(client.database, settings or client.settings)
-            return _streamed({**_LEGACY_LOCKS, **more}, _legacy_locks(manager, request))
         case "locks":
-            places = LockFilter(request.database, request.table, request.partition)
-            return _streamed(_LOCKS, locks_shown(client.database, places, request.limit))
+            in_force = settings or client.settings
+            return _LOCKS_OF[in_force.string("hive.txn.manager")](client, request, in_force)
         case "transactions":
             return _streamed(_TRANSACTIONS, transactions_shown(client.database, limit=request.limit))
     wanted = CompactionFilter(
@@ -127,9 +123,27 @@ def stream(client: MetastoreClient, request: ShowRequest, settings: Settings | N
     return _streamed(_COMPACTIONS, compactions(client.database, wanted, order, request.limit))
 
 
-def _legacy_locks(manager: ConcurrencyModelLocks, request: ShowRequest) -> Iterator[LegacyLockRow]:
-    with contextlib.closing(manager):
-        yield from manager.stream_locks(request.database, request.table, request.partition, request.limit)
+def _hive4_locks(client: MetastoreClient, request: ShowRequest, _settings: Settings) -> StreamedRows:
+    places = LockFilter(request.database, request.table, request.partition)
+    return _streamed(_LOCKS, locks_shown(client.database, places, request.limit))
+
+
+def _legacy_locks(client: MetastoreClient, request: ShowRequest, settings: Settings) -> StreamedRows:
+    manager = legacy_lock_manager(client.database, settings)
+
+    def rows() -> Iterator[LegacyLockRow]:
+        with contextlib.closing(manager):
+            yield from manager.stream_locks(request.database, request.table, request.partition, request.limit)
+
+    return _streamed({**_LEGACY_LOCKS, **(_EXTENDED_LEGACY_LOCKS if request.extended else {})}, rows())
+
+
+_LOCKS_OF: Mapping[str, Callable[[MetastoreClient, ShowRequest, Settings], StreamedRows]] = {
+    DB_TXN_MANAGER: _hive4_locks,
+    DUMMY_TXN_MANAGER: _legacy_locks,
+}
+"""By the transaction manager that is configured. Not a part of ``engine.locking``: that loads the SQL parser, which a
+SHOW in a terminal would pay for."""
 
 
 def _column_of(said: str) -> str:

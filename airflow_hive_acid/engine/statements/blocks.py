@@ -73,12 +73,6 @@ def needs_spark(statement: Statement) -> bool:
     return isinstance(statement, _DATA) or (isinstance(statement, CreateTable) and statement.query is not None)
 
 
-def kind_of(statement: Statement) -> str:
-    """A statement's kind as results spell it: ``insert``, ``create_table``, ``create_temporary_view``, …."""
-    name = type(statement).__name__
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).removeprefix("_")
-
-
 def _divide(statements: Sequence[Statement]) -> Iterator[Block]:
     begin: Begin | None = None
     inside: list[Statement] = []
@@ -109,7 +103,7 @@ def _divide(statements: Sequence[Statement]) -> Iterator[Block]:
 def _check_inside(statement: Statement) -> None:
     if not isinstance(statement, (*_DATA, Truncate, CreateTemporaryView)):
         raise UnsupportedStatementError(
-            f"line {statement.line}: {kind_of(statement).replace('_', ' ').upper()} cannot run inside a transaction: "
+            f"line {statement.line}: {statement.kind_text.replace('_', ' ').upper()} cannot run inside a transaction: "
             "others see what it does to the catalog before the COMMIT, and a ROLLBACK would not take it back. Only "
             "SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and CREATE TEMPORARY VIEW can. Put it before the BEGIN"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.locking.planning import require_manager
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.sql import plan
 from airflow_hive_acid.sql.model.statements import MultiInsert
@@ -27,7 +26,7 @@ def plan_of(context: Context, statement: DataStatement, table_of: Callable[[str]
     table_of = table_of or context.table
     guarded = context.settings.flag("hive.txn.xlock.mergeinsert")
     planned = plan(statement, table_of, context.views, guarded_merge=guarded)
-    require_manager(context, map(table_of, planned.operations))
+    context.locking.require(map(table_of, planned.operations))
     _check_partition_mode(context, planned)
     return planned
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.engine.transactions.claims import Freely
+    from airflow_hive_acid.engine.transactions.claims import ToApply
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.statements import Select, Statement
 
     RunInside = Callable[[StatementTransaction, Sequence[str]], list[StatementResult]]
@@ -100,14 +101,18 @@ def operations_of(tables: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def run_call(context: Context, call: Call, applying: Freely, run_inside: RunInside) -> StatementResult:
+def run_call(
+    context: Context, call: Call, claim: ToApply, patience: Patience | None, run_inside: RunInside
+) -> StatementResult:
     """Call the function and make the changes it asks for, in a transaction of its own.
 
+    :param claim: the claim on it, if it is to be done once (R14).
+    :param patience: how long it waits for its locks here; None for as long as the settings say.
     :param run_inside: runs statements of an open transaction.
     :return: with what the function returned, as JSON, in its only row.
     """
     context.application.ready()
-    with StatementTransaction(context, call.operations(), None, applying) as transaction:
+    with StatementTransaction.begin(context, call.operations(), None, claim, patience) as transaction:
         result = run_call_inside(context, call, transaction, run_inside)
         transaction.remember([result])
     return result

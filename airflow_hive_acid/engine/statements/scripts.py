@@ -15,14 +15,7 @@ from airflow_hive_acid.engine.definitions.alter import run_alter
 from airflow_hive_acid.engine.definitions.concatenate import rewriting
 from airflow_hive_acid.engine.definitions.ctas import columns_of, creating
 from airflow_hive_acid.engine.definitions.ddl import definition_of, run_ddl
-from airflow_hive_acid.engine.locking.legacy import held
-from airflow_hive_acid.engine.locking.planning import (
-    legacy_locks_of_ddl,
-    locks_of,
-    locks_of_ctas,
-    locks_of_ddl,
-    require_manager,
-)
+from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
 from airflow_hive_acid.engine.outcomes.events import StatementFinished, StatementStarted
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell_planned
@@ -30,12 +23,11 @@ from airflow_hive_acid.engine.queries.explain import explain, explain_locks
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.queries.shows import show
 from airflow_hive_acid.engine.statements.aborts import abort
-from airflow_hive_acid.engine.statements.blocks import Block, kind_of
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
-from airflow_hive_acid.engine.transactions.claims import FREELY, Applying, Freely, take
+from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
@@ -78,10 +70,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.locking.requests import Wanted
     from airflow_hive_acid.engine.outcomes.results import Rows
-    from airflow_hive_acid.engine.transactions.claims import Once
+    from airflow_hive_acid.engine.statements.blocks import Block
+    from airflow_hive_acid.engine.transactions.claims import Once, ToApply
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.metastore.protocol import Locks
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.plans import Plan
     from airflow_hive_acid.sql.model.statements import DataStatement, PlainStatement, Statement
 
@@ -94,15 +88,22 @@ class Script:
     :param total: how many statements it has.
     :param snapshot: document of the reader as which every SELECT outside a transaction reads.
     :param once: what its tries have in common, if each write of it is to be applied once (R14).
+    :param patience: how long statements that write wait for locks here; by default as long as the settings say.
     """
 
     def __init__(
-        self, context: Context, total: int, snapshot: Mapping[str, Any] | None = None, once: Once | None = None
+        self,
+        context: Context,
+        total: int,
+        snapshot: Mapping[str, Any] | None = None,
+        once: Once | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self._context = context
         self._total = total
         self._snapshot = snapshot
         self._once = once
+        self._patience = patience
         self._number = 0
         self.results: list[StatementResult] = []
 
@@ -117,9 +118,9 @@ class Script:
         self._together(block)
         end = block.end
         if end is not None:
-            self._numbered(end, lambda: StatementResult(end.text, kind_of(end)))
+            self._numbered(end, lambda: StatementResult(end.text, end.kind_text))
 
-    def apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> None:
+    def apply(self, statement: Statement, run: Callable[[ToApply], StatementResult]) -> None:
         """Run what is no SQL as a statement of the script: numbered, told, and applied once.
 
         :param statement: its text identifies it.
@@ -137,7 +138,7 @@ class Script:
                 # Planned again, now that the locks keep the tables as they are.
                 self._numbered(statement, lambda s=statement: _run_planned(self._context, transaction, s))  # type: ignore[misc]
 
-    def _create_table_as(self, statement: CreateTable, applying: Freely) -> StatementResult:
+    def _create_table_as(self, statement: CreateTable, claim: ToApply) -> StatementResult:
         """The table and its rows, in one commit."""
         context, query = self._context, statement.query
         if query is None:
@@ -148,15 +149,15 @@ class Script:
         if context.client.catalog.find_tables([name]):
             if not statement.if_not_exists:
                 raise AlreadyExistsError(f"table {name} exists already; drop it, or INSERT into it")
-            return StatementResult(statement.text, kind_of(statement))
+            return StatementResult(statement.text, statement.kind_text)
         planned = plan_of(context, select)
         columns = columns_of(run_query(context, planned, limit=0))
         definition = definition_of(context, dataclasses.replace(statement, columns=columns, query=None))
         with creating(context, definition) as table:
-            locks = locks_of_ctas(context, statement.table, planned, transactional=table.is_transactional)
-            with _waiting_here(context):
-                written = _run_write(context, Insert(statement.table, query, **origin), locks, applying)
-        return dataclasses.replace(written, kind=kind_of(statement))
+            wanted = NewTable(statement.table, planned, table.is_transactional)
+            # With all patience: a request that waits elsewhere would be for a table that is gone again.
+            written = _run_write(context, Insert(statement.table, query, **origin), wanted, claim)
+        return dataclasses.replace(written, kind=statement.kind_text)
 
     def _explain(self, statement: PlainStatement, *, locks: bool) -> Rows:
         """What a statement would do; nothing is done."""
@@ -170,11 +171,11 @@ class Script:
     def _together(self, block: Block) -> None:
         rolled_back = isinstance(block.end, Rollback)
         writes = any(isinstance(statement, _WRITES) for statement in block.statements)
-        applying = self._claimed(self._number + 1, block.statements) if writes and not rolled_back else FREELY
-        if not isinstance(applying, Freely):
-            self._repeat(block.statements, applying)
+        claim = self._claimed(self._number + 1, block.statements) if writes and not rolled_back else UNCLAIMED
+        if isinstance(claim, AlreadyApplied):
+            self._repeat(block.statements, claim.results)
             return
-        operations, locks = declared_operations(self._context, block.statements)
+        operations, wanted = declared_operations(self._context, block.statements)
         if not operations:
             # Views, or queries of constants: there is nothing to lock, nothing to commit.
             for statement in block.statements:
@@ -183,8 +184,8 @@ class Script:
         self._context.application.ready()
         before = len(self.results)
         with (
-            _settled(applying),
-            StatementTransaction(self._context, operations, locks, applying) as transaction,
+            _settled(claim),
+            StatementTransaction.begin(self._context, operations, wanted, claim, self._patience) as transaction,
         ):
             self.run_inside(transaction, block.statements)
             if rolled_back:
@@ -192,14 +193,14 @@ class Script:
             else:
                 transaction.remember(self.results[before:])
 
-    def _claimed(self, unit: int, statements: Sequence[Statement]) -> Freely | list[StatementResult]:
-        """The claim on statements that are about to run; their results, when an earlier try has applied them.
+    def _claimed(self, unit: int, statements: Sequence[Statement]) -> ToApply | AlreadyApplied:
+        """The claim on statements that are about to run, if they are to be applied once.
 
         :param unit: number of the first of them.
         """
         if self._once is None:
-            return FREELY
-        return take(self._context, self._once, unit, [statement.text for statement in statements])
+            return UNCLAIMED
+        return take(self._context, self._once, unit, [statement.text for statement in statements], self._patience)
 
     def _repeat(self, statements: Sequence[Statement], results: Sequence[StatementResult]) -> None:
         """Give the results of an earlier try; only views have to be made again, because the session is new."""
@@ -217,15 +218,15 @@ class Script:
                     tell_planned(self._context, planned)
         return result
 
-    def _apply(self, statement: Statement, run: Callable[[Freely], StatementResult]) -> StatementResult:
+    def _apply(self, statement: Statement, run: Callable[[ToApply], StatementResult]) -> StatementResult:
         """Run a statement that writes, in a transaction of its own; once, if the script is to be applied once."""
-        applying = self._claimed(self._number, [statement])
-        if not isinstance(applying, Freely):
-            return self._again(statement, dataclasses.replace(applying[0], kind=kind_of(statement)))
+        claim = self._claimed(self._number, [statement])
+        if isinstance(claim, AlreadyApplied):
+            return self._again(statement, dataclasses.replace(claim.results[0], kind=statement.kind_text))
         result: StatementResult | None = None
-        with _settled(applying) as settled:
-            result = run(applying)
-        return result or dataclasses.replace(settled[0], kind=kind_of(statement))
+        with _settled(claim) as settled:
+            result = run(claim)
+        return result or dataclasses.replace(settled[0], kind=statement.kind_text)
 
     def _alone(self, statement: Statement) -> None:
         self._numbered(statement, lambda: self._result_of(statement))
@@ -235,7 +236,7 @@ class Script:
         started = time.monotonic()
         self._context.emit(
             StatementStarted(
-                self._number, self._total, kind_of(statement), statement.line, hide_secrets(statement.text)
+                self._number, self._total, statement.kind_text, statement.line, hide_secrets(statement.text)
             )
         )
         with named(statement):
@@ -249,13 +250,13 @@ class Script:
             case Select():
                 return run_query(context, plan_of(context, statement), self._snapshot)
             case Insert() | MultiInsert() | Update() | Delete() | Merge():
-                return self._apply(statement, lambda claim: _run_write(context, statement, applying=claim))
+                return self._apply(statement, lambda claim: _run_write(context, statement, None, claim, self._patience))
             case Truncate():
-                return self._apply(statement, lambda claim: truncate(context, statement, claim))
+                return self._apply(statement, lambda claim: truncate(context, statement, claim, self._patience))
             case CreateTable(query=Fragment()):
                 return self._apply(statement, lambda claim: self._create_table_as(statement, claim))
             case Concatenate() if not context.table(str(statement.table)).is_transactional:
-                return self._apply(statement, lambda claim: _concatenate(context, statement, claim))
+                return self._apply(statement, lambda claim: _concatenate(context, statement, claim, self._patience))
             case Show():
                 rows = show(context.client, statement, context.settings)
             case Abort():
@@ -270,20 +271,22 @@ class Script:
                 _run_without_result(context, statement)
             case _:
                 return self._apply(statement, lambda claim: _run_ddl_once(context, statement, claim))
-        return StatementResult(statement.text, kind_of(statement), rows=rows)
+        return StatementResult(statement.text, statement.kind_text, rows=rows)
 
 
-def _concatenate(context: Context, statement: Concatenate, applying: Freely) -> StatementResult:
+def _concatenate(
+    context: Context, statement: Concatenate, claim: ToApply, patience: Patience | None
+) -> StatementResult:
     insert = rewriting(context, statement)
-    written = _run_write(context, insert, locks_of_ddl(context, statement), applying)
-    return dataclasses.replace(written, statement=statement.text, kind=kind_of(statement))
+    written = _run_write(context, insert, Definition(statement), claim, patience)
+    return dataclasses.replace(written, statement=statement.text, kind=statement.kind_text)
 
 
-def _run_ddl_once(context: Context, statement: Statement, applying: Freely) -> StatementResult:
+def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> StatementResult:
     if isinstance(statement, ReplicationStatement):
-        return transfer(context, statement, applying)
-    result = StatementResult(statement.text, kind_of(statement))
-    with applying.changing(lambda: result):
+        return transfer(context, statement, claim)
+    result = StatementResult(statement.text, statement.kind_text)
+    with claim.changing(lambda: result):
         _run_without_result(context, statement)
     return result
 
@@ -296,21 +299,21 @@ def _run_without_result(context: Context, statement: Statement) -> None:
         case Load():
             _refuse_load(context, statement)
         case Alteration():
-            require_manager(context, map(context.table, [str(statement.table)]))
-            with held(context, legacy_locks_of_ddl(context, statement)):
+            context.locking.require(map(context.table, [str(statement.table)]))
+            with context.locking.around(statement):
                 run_alter(context, statement)
         case DropTable():
-            require_manager(context, _if_there(context, str(statement.table)))
-            with held(context, legacy_locks_of_ddl(context, statement)):
+            context.locking.require(_if_there(context, str(statement.table)))
+            with context.locking.around(statement):
                 run_ddl(context, statement)
         case DropDatabase():
-            require_manager(context, _tables_of(context, statement.name) if statement.cascade else ())
-            with held(context, legacy_locks_of_ddl(context, statement)):
+            context.locking.require(_tables_of(context, statement.name) if statement.cascade else ())
+            with context.locking.around(statement):
                 run_ddl(context, statement)
         case CreateDatabase() | CreateTable():
             run_ddl(context, statement)
         case _:
-            raise AssertionError(f"{kind_of(statement)} is no statement of its own")
+            raise AssertionError(f"{statement.kind_text} is no statement of its own")
 
 
 def _tables_of(context: Context, database: str) -> Iterator[Table]:
@@ -325,7 +328,7 @@ def _if_there(context: Context, name: str) -> Iterator[Table]:
     yield from context.client.catalog.find_tables([name]).values()
 
 
-def declared_operations(context: Context, statements: Sequence[Statement]) -> tuple[dict[str, str], Locks]:
+def declared_operations(context: Context, statements: Sequence[Statement]) -> tuple[dict[str, str], Statements]:
     """What a transaction for these statements must declare and lock; views are made, because later ones read them."""
     plans, truncates = [], []
     for statement in statements:
@@ -340,7 +343,7 @@ def declared_operations(context: Context, statements: Sequence[Statement]) -> tu
     operations = combine_operations(plans)
     for truncated in (str(statement.table) for statement in truncates):
         operations[truncated] = max(operations.get(truncated, "select"), "overwrite", key=STRENGTH.index)
-    return operations, locks_of(context, plans, truncates)
+    return operations, Statements(plans, truncates)
 
 
 def create_view(context: Context, statement: CreateTemporaryView) -> None:
@@ -358,34 +361,22 @@ def create_view(context: Context, statement: CreateTemporaryView) -> None:
 
 
 @contextlib.contextmanager
-def _waiting_here(context: Context) -> Iterator[None]:
-    """Let a statement wait for its locks in this process, however little patience was asked for."""
-    patience, context.patience = context.patience, None
-    try:
-        yield
-    finally:
-        context.patience = patience
-
-
-@contextlib.contextmanager
-def _settled(applying: Freely) -> Iterator[list[StatementResult]]:
+def _settled(claim: ToApply) -> Iterator[list[StatementResult]]:
     """Look a commit up whose answer was lost, if its claim can tell; what was committed is put into the list."""
     found: list[StatementResult] = []
     try:
         yield found
     except LocksPendingError as pending:
-        applying.waiting(pending)
+        claim.waiting(pending)
         raise
     except CommitStateUnknownError as lost:
-        if not isinstance(applying, Applying):
-            raise
-        results = applying.settle(lost)
-        if results is None:
+        settled = claim.settle(lost)
+        if settled is None:
             raise TxnAbortedError(
                 "the connection broke while the commit was on its way, and it did not arrive; nothing was applied: "
                 "try again"
             ) from lost
-        found += results
+        found += settled.results
 
 
 @contextlib.contextmanager
@@ -403,8 +394,9 @@ def named(statement: Statement) -> Iterator[None]:
 def _run_write(
     context: Context,
     statement: Insert | MultiInsert | Update | Delete | Merge,
-    locks: Locks | None = None,
-    applying: Freely = FREELY,
+    wanted: Wanted | None = None,
+    claim: ToApply = UNCLAIMED,
+    patience: Patience | None = None,
 ) -> StatementResult:
     tables: dict[str, Table] = {}
 
@@ -416,8 +408,8 @@ def _run_write(
     plans = plans_of(context, statement, looked_up)
     # Before the transaction: nobody should wait for our locks while a JVM starts.
     context.application.ready()
-    wanted = locks_of(context, plans) if locks is None else locks
-    with StatementTransaction(context, combine_operations(plans), wanted, applying) as transaction:
+    wanted = Statements(plans) if wanted is None else wanted
+    with StatementTransaction.begin(context, combine_operations(plans), wanted, claim, patience) as transaction:
         # The locks keep the tables as they are; what was planned before them counts if nothing has changed until then.
         if any(transaction.table(name) != table for name, table in tables.items()):
             plans = plans_of(context, statement, transaction.table)
@@ -445,7 +437,7 @@ def _run_plans(
     return dataclasses.replace(
         results[0],
         statement=statement.text,
-        kind=kind_of(statement),
+        kind=statement.kind_text,
         inserted=sum(result.inserted for result in results),
         write_ids={table: write_id for result in results for table, write_id in result.write_ids.items()},
         directories=tuple(directory for result in results for directory in result.directories),

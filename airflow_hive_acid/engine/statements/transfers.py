@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.engine.locking.planning import is_legacy
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
-from airflow_hive_acid.engine.statements.blocks import kind_of
-from airflow_hive_acid.errors import NoSuchObjectError, UnsupportedStatementError
+from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.metastore.names import TableName
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.engine.transactions.claims import Freely
+    from airflow_hive_acid.engine.transactions.claims import ToApply
     from airflow_hive_acid.replication.dumps.drops import DropResult
     from airflow_hive_acid.replication.dumps.import_results import ImportResult
     from airflow_hive_acid.sql.model.transfers import TransferStatement
@@ -53,26 +51,25 @@ def site_of(context: Context, name: str = "here") -> Site:
     return Site(context.client, context.filesystem, lambda spec: context.application.ready().run(spec), name)
 
 
-def transfer(context: Context, statement: TransferStatement, applying: Freely) -> StatementResult:
+def transfer(context: Context, statement: TransferStatement, claim: ToApply) -> StatementResult:
     """Run one of them.
 
-    :param applying: the claim under which it is done once, if it is.
+    :param claim: the claim under which it is done once, if it is.
     :raises UnsupportedStatementError: with DummyTxnManager, which has no txns.
     """
-    if is_legacy(context):
-        raise UnsupportedStatementError(
-            f"{kind_of(statement).replace('_', ' ').upper()} needs transactions; set hive.txn.manager to DbTxnManager"
-        )
+    context.locking.require_transactions(
+        f"{statement.kind_text.replace('_', ' ').upper()} needs transactions; set hive.txn.manager to DbTxnManager"
+    )
     told: list[Rows] = []
 
     def result() -> StatementResult:
-        return StatementResult(statement.text, kind_of(statement), rows=told[-1])
+        return StatementResult(statement.text, statement.kind_text, rows=told[-1])
 
     site = site_of(context)
-    with applying.changing(result):
+    with claim.changing(result):
         match statement:
             case ExportTable():
-                told.append(_export(site, statement, applying.key))
+                told.append(_export(site, statement, claim.key))
             case ImportTable():
                 told.append(_imported(_import(site, statement, lambda done: told.append(_imported(done)))))
             case DropTableForReplication(table=table, event_id=event_id):

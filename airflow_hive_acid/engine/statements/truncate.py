@@ -10,9 +10,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.engine.locking.planning import locks_of, require_manager
+from airflow_hive_acid.engine.locking.requests import Statements
 from airflow_hive_acid.engine.outcomes.results import StatementResult
-from airflow_hive_acid.engine.transactions.claims import FREELY
+from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory, WrittenFile
@@ -20,19 +20,23 @@ from airflow_hive_acid.format.names import METADATA_FILE, PLAIN_FILES, TRUNCATED
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.engine.transactions.claims import Freely
+    from airflow_hive_acid.engine.transactions.claims import ToApply
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.model.statements import Truncate
 
 
-def truncate(context: Context, statement: Truncate, applying: Freely = FREELY) -> StatementResult:
+def truncate(
+    context: Context, statement: Truncate, claim: ToApply = UNCLAIMED, patience: Patience | None = None
+) -> StatementResult:
     """Run a TRUNCATE in a transaction of its own.
 
-    :param applying: the claim on it, if it is to be done once (R14).
+    :param claim: the claim on it, if it is to be done once (R14).
+    :param patience: how long it waits for its locks here; by default as long as the settings say.
     """
     check_truncate(context, statement)
-    name, locks = str(statement.table), locks_of(context, [], [statement])
-    with StatementTransaction(context, {name: "overwrite"}, locks, applying) as transaction:
+    name, wanted = str(statement.table), Statements((), [statement])
+    with StatementTransaction.begin(context, {name: "overwrite"}, wanted, claim, patience) as transaction:
         result = truncate_inside(transaction, statement)
         transaction.remember([result])
     return result
@@ -79,7 +83,7 @@ def check_truncate(context: Context, statement: Truncate) -> None:
             "rows, or set 'external.table.purge'='true'"
         )
     _check_partition(table, statement)
-    require_manager(context, [table])
+    context.locking.require([table])
 
 
 def _check_partition(table: Table, statement: Truncate) -> None:

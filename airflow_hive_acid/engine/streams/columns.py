@@ -14,7 +14,7 @@ from airflow_hive_acid.errors import StreamSchemaError
 from airflow_hive_acid.format.streams import DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from airflow_hive_acid.format.jobs import Column
     from airflow_hive_acid.format.streams import StreamOptions
@@ -57,48 +57,28 @@ def reconcile(
         have is no new column, and goes nowhere.
     :raises StreamSchemaError: naming the column, and the option that would let it pass.
     """
-    rules, table = options, options.table
-    names = [column.name.lower() for column in given]
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise StreamSchemaError(f"stream {rules.stream} has two columns {twice}; names do not differ by case in Hive")
-    if DELETED in names:
-        raise StreamSchemaError(f"column {DELETED} of stream {rules.stream} has a name used internally; rename it")
-    static = {name.lower() for name, value in rules.partition.items() if value is not None}
-    targets = [c for c in (*columns, *partition_columns) if c.name not in static]
-    known = {column.name for column in targets}
-    _check_partition(rules, [c.name for c in partition_columns])
-    offered = {column.name.lower(): column for column in given}
-    new = [column for name, column in offered.items() if name not in known and name not in aside]
-    if new and rules.on_new_column == "fail":
-        where = "it is a partition column with a value of its own" if new[0].name.lower() in static else "new"
-        raise StreamSchemaError(
-            f"column {new[0].name} ({new[0].type}) of stream {rules.stream} is not in {table} ({where}); say "
-            "on_new_column='add' to add it to the table, 'ignore' to leave it out, or drop it from the stream"
-        )
-    missing = [c.name for c in targets if c.name not in offered]
-    absent = next((name for name in missing if name in {c.name for c in partition_columns}), None)
-    if absent is not None:
-        raise StreamSchemaError(
-            f"stream {rules.stream} lacks {absent}, by which {table} is partitioned; give it a value in partition=, or "
-            "a column in the stream"
-        )
-    if missing and rules.on_missing_column == "fail":
-        raise StreamSchemaError(
-            f"stream {rules.stream} lacks column {missing[0]} of {table}; say on_missing_column='null' to store NULL "
-            "in it, or add it to the stream"
-        )
-    for column in targets:
-        if column.name in offered:
-            _check_type(rules, column, offered[column.name])
-    _check_keys(rules, set(offered) & known)
-    adds = tuple(new) if rules.on_new_column == "add" else ()
-    partitions = {c.name for c in partition_columns}
-    written = [c.name for c in targets if c.name in offered and c.name not in partitions]
+    rules, partitions = options, [column.name for column in partition_columns]
+    offered = _by_name(rules, given)
+    _check_partition(rules, partitions)
+    fixed = _fixed(rules)
+    targets = [c for c in (*columns, *partition_columns) if c.name not in fixed]
+    unknown = {name: c for name, c in offered.items() if name not in {target.name for target in targets}}
+    new = [column for name, column in unknown.items() if name not in aside]
+    missing = [target.name for target in targets if target.name not in offered]
+    _check_new(rules, new)
+    _check_missing(rules, missing, partitions)
+    filled = {target: offered[target.name] for target in targets if target.name in offered}
+    _check_types(rules, filled)
+    _check_keys(rules, {target.name for target in filled})
+    added = tuple(new) if rules.on_new_column == "add" else ()
     return Reconciled(
-        (*written, *(c.name.lower() for c in adds), *(c.name for c in targets if c.name in partitions)),
-        adds,
-        tuple(c.name for name, c in offered.items() if name not in known and (name in aside or not adds)),
+        (
+            *(target.name for target in filled if target.name not in partitions),
+            *(column.name.lower() for column in added),
+            *(name for name in partitions if name not in fixed),
+        ),
+        added,
+        tuple(column.name for column in unknown.values() if column not in added),
         tuple(missing),
     )
 
@@ -136,13 +116,58 @@ def _parts(text: str) -> tuple[str, int, int] | None:
     return kind, int(match[2] or default[0]), int(match[3] or default[1])
 
 
-def _check_type(rules: StreamOptions, column: Column, given: Column) -> None:
-    if rules.on_type_change == "fail" and not fits(given.type, column.type):
+def _by_name(rules: StreamOptions, given: Sequence[Column]) -> dict[str, Column]:
+    """The stream's columns by name, in lower case."""
+    found: dict[str, Column] = {}
+    for column in given:
+        name = column.name.lower()
+        if name in found:
+            raise StreamSchemaError(
+                f"stream {rules.stream} has two columns {name}; names do not differ by case in Hive"
+            )
+        found[name] = column
+    if DELETED in found:
+        raise StreamSchemaError(f"column {DELETED} of stream {rules.stream} has a name used internally; rename it")
+    return found
+
+
+def _fixed(rules: StreamOptions) -> set[str]:
+    """The partition columns that have a value of their own."""
+    return {name.lower() for name, value in rules.partition.items() if value is not None}
+
+
+def _check_new(rules: StreamOptions, new: Sequence[Column]) -> None:
+    if new and rules.on_new_column == "fail":
+        fixed = new[0].name.lower() in _fixed(rules)
+        where = "it is a partition column with a value of its own" if fixed else "new"
         raise StreamSchemaError(
-            f"column {column.name} of {rules.table} is {column.type}, and stream {rules.stream} has {given.type}; say "
-            "on_type_change='convert' to convert each value, with those that do not fit as bad records, or convert it "
-            "in the stream"
+            f"column {new[0].name} ({new[0].type}) of stream {rules.stream} is not in {rules.table} ({where}); say "
+            "on_new_column='add' to add it to the table, 'ignore' to leave it out, or drop it from the stream"
         )
+
+
+def _check_missing(rules: StreamOptions, missing: Sequence[str], partitions: Collection[str]) -> None:
+    absent = next((name for name in missing if name in partitions), None)
+    if absent is not None:
+        raise StreamSchemaError(
+            f"stream {rules.stream} lacks {absent}, by which {rules.table} is partitioned; give it a value in "
+            "partition=, or a column in the stream"
+        )
+    if missing and rules.on_missing_column == "fail":
+        raise StreamSchemaError(
+            f"stream {rules.stream} lacks column {missing[0]} of {rules.table}; say on_missing_column='null' to store "
+            "NULL in it, or add it to the stream"
+        )
+
+
+def _check_types(rules: StreamOptions, filled: Mapping[Column, Column]) -> None:
+    for column, given in filled.items():
+        if rules.on_type_change == "fail" and not fits(given.type, column.type):
+            raise StreamSchemaError(
+                f"column {column.name} of {rules.table} is {column.type}, and stream {rules.stream} has {given.type}; "
+                "say on_type_change='convert' to convert each value, with those that do not fit as bad records, or "
+                "convert it in the stream"
+            )
 
 
 def _check_partition(rules: StreamOptions, names: Collection[str]) -> None:

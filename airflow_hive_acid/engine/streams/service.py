@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_acid.engine.applications.shared_application import SharedApplication
 from airflow_hive_acid.engine.applications.spool import error_of
 from airflow_hive_acid.engine.context import Context
-from airflow_hive_acid.engine.locking.planning import locks_of
+from airflow_hive_acid.engine.locking.requests import Statements
 from airflow_hive_acid.engine.queries.announcements import tell_planned
 from airflow_hive_acid.engine.statements.plans import plan_of
 from airflow_hive_acid.engine.streams.budget import Budget, Deltas
 from airflow_hive_acid.engine.streams.channel import ApplicationGoneError, SinkSession
 from airflow_hive_acid.engine.streams.columns import reconcile
 from airflow_hive_acid.engine.tables.read_only import require_writable
-from airflow_hive_acid.engine.transactions.claims import Freely
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
     ClaimLostError,
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.outcomes.results import StatementResult
     from airflow_hive_acid.engine.streams.channel import Channel
     from airflow_hive_acid.engine.streams.columns import Reconciled
-    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore import MetastoreClient, Transaction
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.records import Owner
     from airflow_hive_acid.settings import Settings
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class MicroBatch(Freely):
+class MicroBatch:
     """An attempt at a micro-batch: what its transaction tells the record of the stream."""
 
     def __init__(self, client: MetastoreClient, owner: Owner, batch: int, told: Callable[[], dict[str, Any]]) -> None:
@@ -81,6 +80,9 @@ class MicroBatch(Freely):
         """Its txn is open; whoever goes on with the stream knows what to fence."""
         self._client.streams.begun(self._owner, self._attempt, [txn_id])
         self.txn_id = txn_id
+
+    def starting(self, txn: Transaction, job_id: str) -> None:
+        """Nothing: whoever goes on with the stream fences the jobs of the txn."""
 
     def at_commit(self, txn_id: int, results: Sequence[StatementResult]) -> Callable[[Connection], None]:
         """Move the record of the stream, or refuse the commit because another process goes on with it."""
@@ -181,7 +183,7 @@ class StreamService:
             self._settings,
         )
         table = context.table(str(table_name(options.table)))
-        require_writable(context, [table.db])
+        require_writable(context.client, [table.db])
         silent = round(self._settings.seconds("hive.acid.stream.owner.timeout") * 1000)
         owner = self._client.streams.open(
             options.stream,
@@ -316,7 +318,7 @@ class _Running:
         attempt = MicroBatch(context.client, self.owner, batch, lambda: self._session.last)
         try:
             operations = combine_operations([known.plan])
-            with StatementTransaction(context, operations, locks_of(context, [known.plan]), attempt) as transaction:
+            with StatementTransaction.begin(context, operations, Statements([known.plan]), attempt) as transaction:
                 # Planned again if the table has changed before the locks were granted.
                 planned = self._planned(transaction.table(known.table.qualified_name), known.given, known.aside).plan
                 tell_planned(context, planned, transaction)

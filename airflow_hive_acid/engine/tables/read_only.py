@@ -15,10 +15,10 @@ from airflow_hive_acid.metastore.replica import TARGET_FOR, policies_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.metastore import MetastoreClient
 
 
-def require_writable(context: Context, databases: Iterable[str]) -> None:
+def require_writable(client: MetastoreClient, databases: Iterable[str]) -> None:
     """Refuse to write, or to change the catalog, where a replication does.
 
     :raises ReadOnlyReplicaError: naming the database, the policy and the remedy; nothing was begun.
@@ -26,7 +26,7 @@ def require_writable(context: Context, databases: Iterable[str]) -> None:
     wanted = {name.lower() for name in databases}
     if not wanted:
         return
-    for name, properties in context.client.catalog.database_properties(wanted).items():
+    for name, properties in client.catalog.database_properties(wanted).items():
         policies = policies_of(properties.get(TARGET_FOR))
         if policies:
             raise ReadOnlyReplicaError(

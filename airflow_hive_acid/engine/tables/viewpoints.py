@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.format.changes import Changes
     from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot, View
     from airflow_hive_acid.format.write_ids import ValidTxnList
+    from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.txns import PinnedTable
     from airflow_hive_acid.sql.model.plans import Plan, TableRead
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Looks:
     """The looks of one job."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, client: MetastoreClient) -> None:
+        self._client = client
         self._pinned: list[PinnedTable] = []
 
     def snapshot(
@@ -49,10 +49,10 @@ class Looks:
         :raises NoSuchPinError: when there is no such pin.
         """
         # R17: the job sees in the listing, for nothing, whether it is there. One question, for a place of its own only.
-        marked = self._context.client.places.of_table(table) is not None
+        marked = self._client.places.of_table(table) is not None
         if read.pin is None:
             return replace(table_snapshot(table, partitions, read.partitions, write_ids, txns), marked=marked)
-        pinned = self._context.client.pins.look(read.pin, read.table)
+        pinned = self._client.pins.look(read.pin, read.table)
         self._pinned.append(pinned)
         seen = table_snapshot(table, pinned.partitions or (), read.partitions, pinned.write_ids, pinned.txns)
         return replace(seen, marked=marked)
@@ -69,7 +69,7 @@ class Looks:
         )
 
     def _changes(self, snapshot: TableSnapshot, wanted: Changes) -> Changes:
-        table, database = table_name(snapshot.table), self._context.client.database
+        table, database = table_name(snapshot.table), self._client.database
         checked_range(snapshot.table, ValidWriteIdList.parse(snapshot.write_ids), wanted.first, wanted.last)
 
         def read(connection: Connection) -> Changes:
@@ -86,4 +86,4 @@ class Looks:
     def require_kept(self) -> None:
         """Refuse what was read by a pin if it may not be all; asked when the job has ended."""
         for pinned in self._pinned:
-            self._context.client.pins.require_kept(pinned)
+            self._client.pins.require_kept(pinned)

@@ -1,17 +1,16 @@
 """A task at work in a transaction across tasks: the txn as it sees it, and what it asks of its record.
 
-``engine.shared`` gives it the turn, and takes it back. What a member runs is put on record before it starts (R4), and
+:mod:`.shared` gives it the turn, and takes it back. What a member runs is put on record before it starts (R4), and
 what an earlier try has finished is answered from the record instead of being run again (R14).
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hive_acid.engine.locking.legacy import LegacyHold
+from airflow_hive_acid.engine.definitions.ctas import Creations
 from airflow_hive_acid.engine.outcomes.results import StatementResult
-from airflow_hive_acid.engine.transactions.claims import Freely
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.engine.transactions.written_tables import Written
 from airflow_hive_acid.errors import (
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.transactions.progress import Progress
     from airflow_hive_acid.metastore import Transaction
     from airflow_hive_acid.metastore.records import SharedTxn
 
@@ -39,27 +39,34 @@ if TYPE_CHECKING:
 class SharedTransaction(StatementTransaction):
     """A txn of several tasks as one of them sees it while it has the turn.
 
-    It goes on where the finished members have left it, and a failure does not abort it: whoever has the turn decides.
+    A failure does not abort it: whoever has the turn decides.
     """
 
-    def __init__(self, context: Context, txn: SharedTxn, applying: Freely) -> None:
-        operations = txn.document["operations"]
-        self._prepare(context, operations, applying)
-        self._txn = context.client.resume_transaction({**txn.document["txn"], "statements": dict(txn.statements)})
-        self._hold = LegacyHold(None, 0, 0.0)
-        self._listed = {}
-        for name, document in txn.written.items():
+    @classmethod
+    def resume(cls, context: Context, txn: SharedTxn, progress: Progress) -> Self:
+        """Go on where the finished members have left it.
+
+        :raises TxnAbortedError: when nobody kept it alive; :raises NoSuchTxnError: when it has ended.
+        """
+        locked = context.locking.resume({**txn.document["txn"], "statements": dict(txn.statements)})
+        resumed = cls(context, txn.document["operations"], locked, Creations(context, 0, ()), progress)
+        resumed._go_on(txn.written)
+        return resumed
+
+    def _go_on(self, documents: Mapping[str, Any]) -> None:
+        """What :meth:`written_document` gave is written already."""
+        for name, document in documents.items():
             table = self.table(name)
             written = self._written[name] = Written.from_document(table, document["written"])
             for partition, location, values in document["made"]:
                 if partition in written.made:
-                    self._known_partitions(table).made(PartitionRef(partition, location, tuple(values)))
+                    self._seen.partitions(table).made(PartitionRef(partition, location, tuple(values)))
 
     def written_document(self) -> dict[str, Any]:
         """What has been written so far, for the next member."""
         documents = {}
         for name, written in self._written.items():
-            known = self._known_partitions(written.table)
+            known = self._seen.partitions(written.table)
             made = [[ref.name, ref.location, list(ref.values)] for ref in (known[p] for p in sorted(written.made))]
             documents[name] = {"written": written.to_document(), "made": made}
         return documents
@@ -89,7 +96,7 @@ class SharedTransaction(StatementTransaction):
             failure.add_note(f"txn {self.txn_id} could not be aborted and will time out: {second}")
 
 
-class Membership(Freely):
+class Membership:
     """A member at work in a transaction of several tasks.
 
     :param done: what an earlier try of it did, if that has finished: its units with their results.
@@ -132,6 +139,9 @@ class Membership(Freely):
         """Its turn has come."""
         self._transaction = transaction
 
+    def begun(self, txn_id: int) -> None:
+        """Nothing: the task that has begun it has its own record."""
+
     def starting(self, txn: Transaction, job_id: str) -> None:
         """Put a job on record, and the statement ids that are given out.
 
@@ -139,6 +149,10 @@ class Membership(Freely):
         """
         statements = txn.to_document()["statements"]
         self._context.client.shared_txns.record_job(self.txn_id, self._token, self._member, job_id, statements)
+
+    def at_commit(self, txn_id: int, results: Sequence[StatementResult]) -> Callable[[Connection], None] | None:
+        """Nothing: what it has done is on its record, and the task that commits has its own."""
+        return None
 
     def apply(self, texts: Sequence[str], run: Callable[[], list[StatementResult]]) -> list[StatementResult]:
         """Run statements, or return what they did in an earlier try that has finished (R14).

@@ -1,6 +1,6 @@
 """Transactions that several tasks work in: begun by one, joined by members, committed or given up by a last one.
 
-What they share is a record in the metastore (``metastore.shared_txns``). A member has the turn while its statements
+What they share is a record in the metastore (``metastore.records``). A member has the turn while its statements
 run: it sees what finished members wrote, and what it publishes counts when it has finished. R5, R14: whatever a try
 left half done, its own earlier one or that of a member which was killed, is fenced and removed before anybody goes on.
 What cannot be undone ends the transaction. The begin is claimed as every unit of work is, and the commit marks that
@@ -15,8 +15,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_acid.engine.locking.planning import is_legacy
-from airflow_hive_acid.engine.transactions.claims import Freely, take
+from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.members import Membership, SharedTransaction
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.outcomes.results import StatementResult
     from airflow_hive_acid.engine.transactions.claims import Once
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.metastore.records import Member, SharedTxn
 
 _LOOK_SECONDS = 10.0
@@ -71,33 +71,35 @@ def begin_shared(
     once: Once,
     max_age_ms: int,
     most_bytes: int | None,
+    patience: Patience | None = None,
 ) -> SharedTxn | list[StatementResult]:
     """Begin a transaction for several tasks: locks, one snapshot of all its tables, write ids (R10).
 
     :param operations: what may be done to each table, by full name.
     :param once: what all tries of the task that begins it have in common; an earlier one's transaction is fenced.
+    :param patience: how long to wait for its locks here; by default as long as the settings say.
     :return: its record; or what was committed, if an earlier try got so far.
-    :raises LocksPendingError: when the context's patience was not enough for its locks.
+    :raises LocksPendingError: when the patience was not enough for its locks.
     :raises UnsupportedStatementError: for plain tables that are to be written, and with DummyTxnManager.
     """
     _check_tables(context, operations)
     client = context.client
     text = "transaction across tasks: " + ", ".join(f"{op} {table}" for table, op in sorted(operations.items()))
-    applying = take(context, once, 1, [text])
-    if not isinstance(applying, Freely):
-        return applying
-    for earlier in applying.claim.earlier_txns:
+    taken = take(context, once, 1, [text], patience)
+    if isinstance(taken, AlreadyApplied):
+        return list(taken.results)
+    for earlier in taken.claim.earlier_txns:
         with contextlib.suppress(NoSuchTxnError):
             client.shared_txns.mark_aborted(
                 earlier, "ClaimLostError", f"a later try of {describe(once.scope)} began anew"
             )
     try:
-        transaction = StatementTransaction(context, operations, None, applying)
+        transaction = StatementTransaction.begin(context, operations, None, taken, patience)
     except LocksPendingError as pending:
-        applying.waiting(pending)
+        taken.waiting(pending)
         raise
     try:
-        document = {**transaction.document(), "claim": applying.claim.to_document()}
+        document = {**transaction.document(), "claim": taken.claim.to_document()}
         new = NewSharedTxn(transaction.txn_id, once.scope, context.agent_info, document, max_age_ms, most_bytes)
         txn = client.shared_txns.add(new)
         hand_over(client, txn.txn_id)
@@ -108,8 +110,7 @@ def begin_shared(
 
 
 def _check_tables(context: Context, operations: Mapping[str, str]) -> None:
-    if is_legacy(context):
-        raise UnsupportedStatementError("transactions across tasks need hive.txn.manager=DbTxnManager")
+    context.locking.require_transactions("transactions across tasks need hive.txn.manager=DbTxnManager")
     for name, operation in operations.items():
         if operation != "select" and not context.table(name).is_transactional:
             raise UnsupportedStatementError(
@@ -162,7 +163,7 @@ def joined(
     try:
         with watch:
             _undo(context, taken.txn, taken.token, taken.half_done)
-            membership.bind(SharedTransaction(context, taken.txn, membership))
+            membership.bind(SharedTransaction.resume(context, taken.txn, membership))
             yield membership
         written = membership.transaction.written_document()
         client.shared_txns.finish(txn_id, taken.token, member, written, membership.units)
@@ -222,7 +223,7 @@ def commit_shared(context: Context, txn_id: int) -> tuple[SharedTxn, list[dict[s
         )
     token, claim = taken.token, Claim.from_document(taken.txn.document["claim"])
     try:
-        transaction = SharedTransaction(context, taken.txn, Freely())
+        transaction = SharedTransaction.resume(context, taken.txn, UNCLAIMED)
     except (TxnAbortedError, NoSuchTxnError) as gone:
         give_up(context.client, context.filesystem, txn_id, type(gone).__name__, str(gone))
         raise

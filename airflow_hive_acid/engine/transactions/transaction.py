@@ -15,9 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_acid.engine.definitions.ctas import Creations
-from airflow_hive_acid.engine.locking.legacy import begin_locked
-from airflow_hive_acid.engine.locking.planning import locks_declared, require_manager
-from airflow_hive_acid.engine.locking.requests import under
 from airflow_hive_acid.engine.outcomes.events import (
     Published,
     TransactionAborted,
@@ -33,20 +30,18 @@ from airflow_hive_acid.engine.outcomes.manifests import (
 )
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.queries.query import most_bytes
-from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.engine.tables.read_only import databases_of, require_writable
 from airflow_hive_acid.engine.tables.snapshots import table_snapshot
 from airflow_hive_acid.engine.tables.viewpoints import Looks
-from airflow_hive_acid.engine.transactions.claims import FREELY
+from airflow_hive_acid.engine.transactions.claims import UNCLAIMED
 from airflow_hive_acid.engine.transactions.plain_writes import PlainWrites
+from airflow_hive_acid.engine.transactions.seen_tables import SeenTables
 from airflow_hive_acid.engine.transactions.written_tables import Written
 from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import (
     Manifest,
-    Target,
     add_to_published,
     check_published,
-    new_partitions,
     publish,
     read_staging,
 )
@@ -55,7 +50,6 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.buckets import MAX_STATEMENT
 from airflow_hive_acid.format.jobs import Insert, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import staging_name
-from airflow_hive_acid.maintenance.warehouse.expected import with_expected
 from airflow_hive_acid.maintenance.warehouse.places import require_target
 from airflow_hive_acid.metastore.catalog import find_partitions
 from airflow_hive_acid.metastore.names import table_name
@@ -63,79 +57,78 @@ from airflow_hive_acid.metastore.txns import count_rows
 from airflow_hive_acid.sql.model.plans import STRENGTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from sqlalchemy import Connection
 
     from airflow_hive_acid.engine.context import Context
-    from airflow_hive_acid.engine.locking.requests import Grown
-    from airflow_hive_acid.engine.transactions.claims import Freely
-    from airflow_hive_acid.format.jobs import JobResult, TableSnapshot, View
+    from airflow_hive_acid.engine.locking.interface import LockedTransaction
+    from airflow_hive_acid.engine.locking.requests import Wanted
+    from airflow_hive_acid.engine.transactions.progress import Progress
+    from airflow_hive_acid.format.jobs import JobResult, View
     from airflow_hive_acid.metastore.catalog import Table
-    from airflow_hive_acid.metastore.protocol import Locks
-    from airflow_hive_acid.sql.model.plans import Plan, TableRead, TableWrite
+    from airflow_hive_acid.metastore.protocol import Patience
+    from airflow_hive_acid.sql.model.plans import Plan, TableWrite
 
 
 class StatementTransaction:
-    """An open transaction in which planned statements run.
+    """An open transaction in which planned statements run; :meth:`begin` opens one.
 
     :param operations: what each table was declared for; a statement may do that and less.
-    :param locks: what to lock; by default what the operations need.
-    :param applying: the claim on what it does, if that is to be done once (R14).
+    :param locked: the txn, with its locks.
+    :param creations: the tables that its commit makes.
+    :param progress: is told how far it has come: the claim on what it does, if that is to be done once (R14).
     """
 
     def __init__(
         self,
         context: Context,
         operations: Mapping[str, str],
-        locks: Locks | None = None,
-        applying: Freely = FREELY,
+        locked: LockedTransaction,
+        creations: Creations,
+        progress: Progress,
     ) -> None:
-        self._prepare(context, operations, applying)
-        started = time.monotonic()
-        tables = {name: context.table(name) for name in operations}
-        require_writable(context, databases_of(operations.items()))
-        require_manager(context, tables.values())
-        wanted = locks_declared(context, self._operations) if locks is None else locks
-        for tries_left in reversed(range(context.settings.integer("hive.txn.retrysnapshot.max.count") + 1)):
-            self._txn, self._hold = begin_locked(context, self._operations, tables, wanted, applying.begun)
-            grown = self._under(wanted, tries_left)
-            if grown.request is None:
-                break
-            with self._hold.ending():
-                self._txn.abort("others added partitions that it reads while it waited for its locks")
-            wanted = grown.request
-        self._listed = grown.listed
-        self._creations = Creations(context, self.txn_id, operations)
-        try:
-            self._creations.begin()
-            context.emit(
-                TransactionOpened(self.txn_id, self._operations, dict(self._txn.write_ids), time.monotonic() - started)
-            )
-        except BaseException as failure:
-            self.abort_after(failure)
-            raise
-
-    def _prepare(self, context: Context, operations: Mapping[str, str], applying: Freely) -> None:
         self._context = context
-        self._applying = applying
         self._operations = dict(operations)
-        self._written: dict[str, Written] = {}
-        self._tables: dict[str, Table] = {}
-        self._partitions: dict[str, KnownPartitions] = {}
-        self._ended = False
+        self._txn, self._hold = locked.txn, locked.hold
+        self._creations = creations
+        self._progress = progress
         self._plain = PlainWrites(context)
-        self._creations = Creations(context, 0, ())
+        self._written: dict[str, Written] = {}
+        self._seen = SeenTables(context, locked.txn, locked.listed, creations, self._written)
         self._plain_statements = 0
+        self._ended = False
 
-    def _under(self, locks: Locks, tries_left: int) -> Grown:
-        """The partitions as they are under the locks."""
+    @classmethod
+    def begin(
+        cls,
+        context: Context,
+        operations: Mapping[str, str],
+        wanted: Wanted | None = None,
+        progress: Progress = UNCLAIMED,
+        patience: Patience | None = None,
+    ) -> Self:
+        """Lock, and open a transaction; after a failure nothing is left of it.
+
+        :param wanted: what to lock; by default what the operations need.
+        :param patience: how long to wait for the locks here; by default as long as the settings say.
+        :raises LocksPendingError: when the patience was not enough; the request stays in the queue.
+        :raises ReadOnlyReplicaError: when a replication writes a database of it; nothing was begun.
+        """
+        started = time.monotonic()
+        require_writable(context.client, databases_of(operations.items()))
+        locked = context.locking.begin(operations, wanted, patience=patience, opened=progress.begun)
+        creations = Creations(context, locked.txn.txn_id, operations)
+        begun = cls(context, operations, locked, creations, progress)
         try:
-            return under(locks, tries_left)
+            creations.begin()
+            write_ids = dict(locked.txn.write_ids)
+            context.emit(TransactionOpened(begun.txn_id, dict(operations), write_ids, time.monotonic() - started))
         except BaseException as failure:
-            self.abort_after(failure)
+            begun.abort_after(failure)
             raise
+        return begun
 
     @property
     def txn_id(self) -> int:
@@ -179,9 +172,7 @@ class StatementTransaction:
 
     def table(self, name: str) -> Table:
         """A table as the catalog knows it now that the locks are granted."""
-        if name not in self._tables:
-            self._tables[name] = self._context.table(name)
-        return self._tables[name]
+        return self._seen.table(name)
 
     def run(self, plan: Plan) -> StatementResult:
         """Run one statement; nothing of it is visible to others before the commit.
@@ -195,8 +186,8 @@ class StatementTransaction:
         started = time.monotonic()
         session = self._context.application.ready()
         job_id = str(uuid.uuid4())
-        looks = Looks(self._context)
-        views = looks.views(plan, {read.view: self._read_snapshot(read, looks) for read in plan.reads})
+        looks = Looks(self._context.client)
+        views = looks.views(plan, {read.view: self._seen.snapshot(read, looks) for read in plan.reads})
         if plan.write is None:
             step = plan.step(rows_uri=session.rows_uri(job_id), max_bytes=most_bytes(self._context))
             result = session.run(JobSpec(job_id, step, views, plan.sources))
@@ -213,7 +204,7 @@ class StatementTransaction:
 
     def remember(self, results: Sequence[StatementResult]) -> None:
         """What a later try gets to know once this is committed; call it when all statements have run."""
-        claim = self._applying.at_commit(self.txn_id, results)
+        claim = self._progress.at_commit(self.txn_id, results)
         if claim is not None:
             self._txn.claim_at_commit(claim)
 
@@ -307,10 +298,10 @@ class StatementTransaction:
             )
         write_id = self._txn.write_ids[name]
         # An insert finds the places of its partitions when it knows them: it looks at no file of the table.
-        partitions = [] if plan.kind == "insert" else self._known_partitions(table).matching(write.partitions)
+        partitions = [] if plan.kind == "insert" else self._seen.partitions(table).matching(write.partitions)
         snapshot = table_snapshot(table, partitions, write.partitions, self._txn.snapshot[name], self._txn.valid_txns)
         if plan.kind != "insert":
-            snapshot = self._expected(table, snapshot)
+            snapshot = self._seen.expected(table, snapshot)
         staging = paths.join(table.location, staging_name(job_id))
         step = plan.step(target=snapshot, write_id=write_id, statement_ids=ids)
         joins_base, replaces_base = written.joins_base(write), written.replaces_base(write)
@@ -319,11 +310,11 @@ class StatementTransaction:
             step = replace(step, overwrite=True, bucket_offset=offset)
         spec = JobSpec(job_id, step, views, plan.sources, staging)
         session = context.application.ready()
-        self._applying.starting(self._txn, job_id)
+        self._progress.starting(self._txn, job_id)
         self._start_job(job_id, table, ids[0], plan.kind, staging, session.application_id)
         result = session.run(spec)
         context.emit(finished(plan, result))
-        target = self._target(table, (*written.statement_ids, *ids), {d.partition for d in result.directories})
+        target = self._seen.target(table, (*written.statement_ids, *ids), {d.partition for d in result.directories})
         started = time.monotonic()
         filesystem = context.filesystem
         manifest = read_staging(filesystem, staging, result, target)
@@ -340,7 +331,7 @@ class StatementTransaction:
         written.count(result.directories, joins_base=joins_base)
         written.partitions[write.operation] |= {d.partition for d in manifest.directories}
         written.truncated -= {d.partition for d in manifest.directories}
-        self._learn_partitions(table, target, manifest)
+        written.made.update(self._seen.learn(table, target, manifest))
         context.emit(published(manifest, time.monotonic() - started))
         return result, manifest
 
@@ -359,11 +350,10 @@ class StatementTransaction:
         result = session.run(JobSpec(job_id, step, views, plan.sources, staging))
         self._hold.require()
         self._context.emit(finished(plan, result))
-        target = self._target(table, (), {d.partition for d in result.directories})
+        target = self._seen.target(table, (), {d.partition for d in result.directories})
         started = time.monotonic()
         moved, staged = self._plain.publish(table, staging, result, target, overwrite=write.operation == "overwrite")
-        for name, values in new_partitions(target, [staged]).items():
-            self._known_partitions(table).made(PartitionRef(name, target.place_of(name), values))
+        self._seen.learn(table, target, staged)
         sizes = [file.size for file in moved.files]
         places = len({file.place for file in moved.files})
         context.emit(Published(moved.table, places, len(sizes), sum(sizes), time.monotonic() - started))
@@ -384,7 +374,7 @@ class StatementTransaction:
 
     def partitions(self, table: Table, given: Mapping[str, str]) -> list[PartitionRef]:
         """The partitions with the given values; one without a name for a table that has none."""
-        return self._known_partitions(table).with_values(given)
+        return self._seen.partitions(table).with_values(given)
 
     def publish_unchecked(self, table: Table, result: JobResult, files: Mapping[str, str]) -> tuple[str, ...]:
         """Publish directories that need no job: their files are small texts, the same in each.
@@ -396,7 +386,7 @@ class StatementTransaction:
         staging = paths.join(table.location, staging_name(result.job_id))
         plain = not table.is_transactional
         statement = 0 if plain else self._txn.next_statement_id(name)
-        self._applying.starting(self._txn, result.job_id)
+        self._progress.starting(self._txn, result.job_id)
         self._start_job(result.job_id, table, statement, "insert" if plain else "truncate", staging)
         for made in result.directories:
             inside = [made.partition] if made.partition else []
@@ -404,7 +394,7 @@ class StatementTransaction:
             context.filesystem.make_directory(directory)
             for file in made.files:
                 context.filesystem.write_text(paths.join(directory, file.name), files[file.name])
-        target = self._target(table, (statement,), {d.partition for d in result.directories})
+        target = self._seen.target(table, (statement,), {d.partition for d in result.directories})
         if plain:
             _, staged = self._plain.publish(table, staging, result, target, overwrite=True)
             return tuple(directory.place for directory in staged.directories)
@@ -443,52 +433,6 @@ class StatementTransaction:
             return {}
         return {plan.write.table: self._txn.write_ids[plan.write.table]}
 
-    def _read_snapshot(self, read: TableRead, looks: Looks) -> TableSnapshot:
-        table = self.table(read.table)
-        write_ids = self._txn.snapshot[read.table] if table.is_transactional else None
-        txns = self._txn.valid_txns if table.is_transactional else None
-        partitions = self._known_partitions(table).matching(read.partitions)
-        return self._expected(table, looks.snapshot(table, read, partitions, write_ids, txns))
-
-    def _expected(self, table: Table, snapshot: TableSnapshot) -> TableSnapshot:
-        """With what a job that reads it compares it with."""
-        own, mine = self._txn.write_ids.get(table.qualified_name), self._written.get(table.qualified_name)
-        written, context = bool(mine and mine.manifests), self._context
-        return with_expected(context.client, context.settings, table, snapshot, own, written=written)
-
-    def _known_partitions(self, table: Table) -> KnownPartitions:
-        """The partitions of the catalog and those this transaction has made, by name; none without partitions."""
-        name = table.qualified_name
-        if name not in self._partitions:
-            listed = {keep: refs for (of, keep), refs in self._listed.items() if of == name}
-            is_new = name in self._creations
-            self._partitions[name] = KnownPartitions(self._context.client.catalog, table, listed, is_new=is_new)
-        return self._partitions[name]
-
-    def _learn_partitions(self, table: Table, target: Target, manifest: Manifest) -> None:
-        """Partitions that the catalog gets at the commit are there for the next statement of this transaction."""
-        for name, values in new_partitions(target, [manifest]).items():
-            self._known_partitions(table).made(PartitionRef(name, target.place_of(name), values))
-            self._written[table.qualified_name].made.add(name)
-
-    def _target(self, table: Table, statement_ids: tuple[int, ...], partitions: Iterable[str]) -> Target:
-        """Where and what a job may publish.
-
-        :param partitions: names of those it is asked about.
-        """
-        known, names = self._known_partitions(table), list(partitions)
-        known.look_up(names)
-        return Target(
-            table=table.qualified_name,
-            location=table.location,
-            partition_columns=tuple(c.name for c in table.partition_columns),
-            partitions={name: known[name].location for name in names if name in known},
-            write_id=self._txn.write_ids[table.qualified_name] if table.is_transactional else 0,
-            statement_ids=statement_ids,
-            insert_only=table.is_insert_only,
-            plain=not table.is_transactional,
-        )
-
     def _check_and_add_partitions(self, connection: Connection) -> None:
         """Inside the commit, before any global lock (R15): do the manifests hold, and does the catalog know all?"""
         context = self._context
@@ -500,9 +444,9 @@ class StatementTransaction:
         # In one order, whatever that of the statements was: two commits lock rows of the same tables (numRows).
         for name, written in sorted(self._written.items()):
             table = written.table
-            target = self._target(table, tuple(written.statement_ids), ())
+            target = self._seen.target(table, tuple(written.statement_ids), ())
             check_published(context.filesystem, target, written.manifests)
-            made = {p: self._known_partitions(table)[p] for p in written.made}
+            made = {p: self._seen.partitions(table)[p] for p in written.made}
             new: list[str] = []
             if made:
                 key, write_id = table_name(name), self._txn.write_ids[name]

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.locks.deadlocks import Party
     from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockRow, merge_components
     from airflow_hive_acid.metastore.locks.legacy.choice import legacy_lock_manager
-    from airflow_hive_acid.metastore.locks.legacy.concurrency_model import ConcurrencyModelLocks, LegacyLockRow
+    from airflow_hive_acid.metastore.locks.legacy.concurrency_model import (
+        ConcurrencyModelLocks,
+        LegacyLockRow,
+        LegacyPath,
+        parents_of,
+    )
     from airflow_hive_acid.metastore.locks.listing import TxnRow
     from airflow_hive_acid.metastore.locks.wait_graph import WaitEdge, WaitGraph
     from airflow_hive_acid.metastore.locks.wait_queue import PartyInfo, read_wait_graph
@@ -23,6 +28,7 @@ else:
         {
             "ConcurrencyModelLocks": "legacy.concurrency_model",
             "LegacyLockRow": "legacy.concurrency_model",
+            "LegacyPath": "legacy.concurrency_model",
             "LockComponent": "interface",
             "LockRequest": "interface",
             "LockRow": "interface",
@@ -33,6 +39,7 @@ else:
             "WaitGraph": "wait_graph",
             "legacy_lock_manager": "legacy.choice",
             "merge_components": "interface",
+            "parents_of": "legacy.concurrency_model",
             "read_wait_graph": "wait_queue",
         },
     )
@@ -40,6 +47,7 @@ else:
 __all__ = [
     "ConcurrencyModelLocks",
     "LegacyLockRow",
+    "LegacyPath",
     "LockComponent",
     "LockRequest",
     "LockRow",
@@ -50,5 +58,6 @@ __all__ = [
     "WaitGraph",
     "legacy_lock_manager",
     "merge_components",
+    "parents_of",
     "read_wait_graph",
 ]

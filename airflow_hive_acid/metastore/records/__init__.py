@@ -8,7 +8,7 @@ from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore.records.claim_rules import Recorded, Rerun, Wish
-    from airflow_hive_acid.metastore.records.claims import Claim, Unit, digest_of
+    from airflow_hive_acid.metastore.records.claims import Claim, Unapplied, Unit, digest_of
     from airflow_hive_acid.metastore.records.shared_rules import (
         NO_KEEPER,
         Member,
@@ -37,6 +37,7 @@ else:
             "Rerun": "claim_rules",
             "SharedState": "shared_rules",
             "SharedTxn": "shared_rules",
+            "Unapplied": "claims",
             "Unit": "claims",
             "Wish": "claim_rules",
             "describe": "shared_rules",
@@ -60,6 +61,7 @@ __all__ = [
     "Rerun",
     "SharedState",
     "SharedTxn",
+    "Unapplied",
     "Unit",
     "Wish",
     "describe",

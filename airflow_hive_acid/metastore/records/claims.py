@@ -100,6 +100,16 @@ class Claim:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Unapplied:
+    """A unit that was not applied, and will not be under its claim.
+
+    :param txns: in which it was, and which may be open still; none when a later try sees to them.
+    """
+
+    txns: tuple[int, ...] = ()
+
+
 @dataclass(slots=True)
 class Unit:
     """A statement whose change of the catalog is its commit, too: both happen, or neither.
@@ -188,22 +198,22 @@ class Claims:
         """
         self._mine(claim, _DONE, {"result": _json(result)})
 
-    def settle(self, claim: Claim) -> Recorded | None:
+    def settle(self, claim: Claim) -> Recorded | Unapplied:
         """What became of a commit whose answer was lost; one that is still on its way can no longer succeed (R17).
 
-        :return: what was committed; None when nothing was, and nothing will be.
+        :return: what was committed; or that nothing was, and nothing will be.
         """
 
-        def operation(connection: Connection) -> Recorded | None:
+        def operation(connection: Connection) -> Recorded | Unapplied:
             record = _locked(connection, claim.wish)
             if record is None or record.owner != claim.owner:
-                return None
+                return Unapplied()
             if record.state is not ClaimState.CLAIMED:
                 decision = decide(record, claim.wish)
-                return decision if isinstance(decision, Recorded) else None
+                return decision if isinstance(decision, Recorded) else Unapplied()
             mine = () if record.txn_id is None else (record.txn_id,)
             _write(connection, claim.wish, str(uuid.uuid4()), TakeOver((*record.earlier_txns, *mine)))
-            return None
+            return Unapplied(mine)
 
         return self._database.run(operation)
 

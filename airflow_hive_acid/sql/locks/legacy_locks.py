@@ -13,12 +13,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.partitions import parse_partition_name, partition_name
+from airflow_hive_acid.metastore.locks import parents_of
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.statements import CreateTable, DropDatabase, DropTable, Truncate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from airflow_hive_acid.metastore.locks import LegacyPath
     from airflow_hive_acid.sql.locks.ddl_locks import DdlStatement
     from airflow_hive_acid.sql.model.origins import TableName
     from airflow_hive_acid.sql.model.plans import Plan, TableFacts, TableLookup, TableWrite
@@ -32,8 +34,6 @@ class LegacyMode(Enum):
 
 
 _S, _X = LegacyMode.SHARED, LegacyMode.EXCLUSIVE
-Path = tuple[str, ...]
-"""Database, table, and the ``column=value`` of a partition or of the part of it that is known."""
 _NO_PARTITIONS: Mapping[str, Sequence[str]] = {}
 
 
@@ -45,7 +45,7 @@ class LegacyLock:
     :param whole: the path names a database, table or partition, and not the known prefix of several partitions.
     """
 
-    path: Path
+    path: LegacyPath
     mode: LegacyMode
     rule: str
     whole: bool = True
@@ -160,16 +160,15 @@ def _written(write: TableWrite) -> LegacyLock:
 
 
 def _in_order(wanted: Iterable[LegacyLock]) -> tuple[LegacyLock, ...]:
-    chosen: dict[Path, LegacyLock] = {}
+    chosen: dict[LegacyPath, LegacyLock] = {}
     for lock in wanted:
         _choose(chosen, lock)
-        # The table does not name the database: it is no parent that anybody locks exclusively but DROP DATABASE.
-        for length in range(2, len(lock.path)):
-            _choose(chosen, LegacyLock(lock.path[:length], _S, PARENT))
+        for parent in parents_of(lock.path):
+            _choose(chosen, LegacyLock(parent, _S, PARENT))
     return tuple(chosen[path] for path in sorted(chosen))
 
 
-def _choose(chosen: dict[Path, LegacyLock], lock: LegacyLock) -> None:
+def _choose(chosen: dict[LegacyPath, LegacyLock], lock: LegacyLock) -> None:
     held = chosen.get(lock.path)
     stronger = held is not None and held.mode is _S and (lock.mode is _X or held.is_parent)
     if held is None or stronger:
@@ -199,7 +198,7 @@ def _of_conditions(table: TableName, clause: tuple[tuple[str, str, str], ...], f
     return _of_partition(table, exact, facts, "alter table drop partition")
 
 
-def _path(table: str, partition: str | None) -> Path:
+def _path(table: str, partition: str | None) -> LegacyPath:
     database, _, name = table.partition(".")
     if partition is None:
         return database, name

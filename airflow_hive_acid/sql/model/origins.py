@@ -37,6 +37,12 @@ class Origin:
     offset: int = field(default=0, repr=False, compare=False)
     default_database: str = "default"
 
+    @property
+    def kind_text(self) -> str:
+        """What kind of statement it is, as results spell it: ``insert``, ``create_table``, …."""
+        name = type(self).__name__
+        return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).removeprefix("_")
+
 
 @dataclass(frozen=True, slots=True)
 class Fragment:

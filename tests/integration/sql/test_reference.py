@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_acid.engine.statements.blocks import kind_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore.database.codes import TxnState
 from airflow_hive_acid.sql import parse_script
@@ -47,7 +46,7 @@ def test_the_examples_run(real_engine: Engine, client: MetastoreClient, tmp_path
             if "MERGE INTO shop.items AS t" in text:
                 _check_rows(real_engine)
     assert "shop" not in client.catalog.list_databases()
-    assert kinds >= {kind_of(s) for refused, text in EXAMPLES if not refused for s in parse_script(text)}
+    assert kinds >= {s.kind_text for refused, text in EXAMPLES if not refused for s in parse_script(text)}
 
 
 def _refused(engine: Engine, client: MetastoreClient, script: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_hive_acid.engine.statements.blocks import blocks, kind_of, needs_spark
+from airflow_hive_acid.engine.statements.blocks import blocks, needs_spark
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Source
 from airflow_hive_acid.sql.model.statements import (
@@ -81,7 +81,7 @@ def test_begin_of_a_script_in_one_transaction_is_refused():
 
 
 def test_kinds_are_spelt_as_results_spell_them():
-    kinds = [kind_of(s) for s in (CREATE, DELETE, SELECT, VIEW, Begin())]
+    kinds = [s.kind_text for s in (CREATE, DELETE, SELECT, VIEW, Begin())]
     assert kinds == ["create_table", "delete", "select", "create_temporary_view", "begin"]
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest, LockResponse
     from airflow_hive_acid.settings import Settings
 
+LegacyPath = tuple[str, ...]
+"""Database, table, and the ``column=value`` of a partition or of the part of it that is known."""
 Object = tuple[str, str, str]
 """Database, table and partition, or the known prefix of one; an empty text where there is none."""
 MODES = {LockType.SHARED_READ: "s", LockType.EXCLUSIVE: "x"}
@@ -40,6 +42,14 @@ class LegacyLockRow(LockRow):
     query: str | None
 
 
+def parents_of(path: LegacyPath) -> list[LegacyPath]:
+    """What is locked in S because something below it is: the table, and the known prefixes of a partition.
+
+    The document does not name the database: it is no parent that anybody locks exclusively but DROP DATABASE.
+    """
+    return [path[:length] for length in range(2, len(path))]
+
+
 def objects_of(components: Iterable[LockComponent]) -> dict[Object, str]:
     """What a request locks, parents included, in lexicographic order: mode ``s`` or ``x`` by object.
 
@@ -53,13 +63,18 @@ def objects_of(components: Iterable[LockComponent]) -> dict[Object, str]:
                 f"the lock on {component.describe()} is {component.type.name}; the legacy lock manager knows "
                 "SHARED_READ (S) and EXCLUSIVE (X)"
             )
-        table, partition = component.table or "", component.partition or ""
-        parts = partition.split("/") if partition else []
-        for length in range(len(parts)):
-            wanted.setdefault((component.database, table, "/".join(parts[:length])), "s")
-        place = (component.database, table, partition)
+        parts = component.partition.split("/") if component.partition else ()
+        path = (component.database, component.table or "", *parts)
+        for parent in parents_of(path):
+            wanted.setdefault(_object(parent), "s")
+        place = _object(path)
         wanted[place] = "x" if "x" in (mode, wanted.get(place)) else "s"
     return dict(sorted(wanted.items()))
+
+
+def _object(path: LegacyPath) -> Object:
+    database, table, *partition = path
+    return database, table, "/".join(partition)
 
 
 class ConcurrencyModelLocks(abc.ABC):

@@ -6,7 +6,8 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from airflow_hive_acid.engine.statements import scripts
+from airflow_hive_acid.engine.locking.hive4 import Hive4Locking
+from airflow_hive_acid.engine.locking.requests import NewTable
 from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import LocksPendingError
 from airflow_hive_acid.metastore.database.clock import now_ms
@@ -124,17 +125,20 @@ def test_table_made_from_a_query_is_not_left_to_wait_elsewhere(engine, client, f
     t2  its INSERT waits here: a request that waits elsewhere would be for a table that is dropped again
     """
     fake.answer = [[1]]
-    locks_of = scripts.locks_of_ctas
+    plan = Hive4Locking.plan
     timers = []
 
-    def behind_somebody(*arguments, **more):
+    def behind_somebody(self, wanted, **more):
+        planned = plan(self, wanted, **more)
+        if timers or not isinstance(wanted, NewTable):
+            return planned
         lock = client.lock(LockComponent("w", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN))
         timers.append(threading.Timer(0.5, client.unlock, [lock.lock_id]))
         timers[0].start()
         # hive.txn.xlock.ctas=false; else a conflict is refused at once.
-        return dataclasses.replace(locks_of(*arguments, **more), exclusive_ctas=False)
+        return dataclasses.replace(planned, of_txn=dataclasses.replace(planned.of_txn, exclusive_ctas=False))
 
-    monkeypatch.setattr(scripts, "locks_of_ctas", behind_somebody)
+    monkeypatch.setattr(Hive4Locking, "plan", behind_somebody)
     script = "CREATE TABLE w.c STORED AS ORC TBLPROPERTIES ('transactional'='true') AS SELECT a FROM w.t"
     (result,) = engine.run(script, once=ONCE, patience=Patience(0))
     timers[0].join()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_hive_acid.engine.streams import batches
+from airflow_hive_acid.engine.streams import open_batch
 from airflow_hive_acid.errors import (
     ClaimLostError,
     CommitStateUnknownError,
@@ -22,7 +22,6 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.names import base_name
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.schema.hive_transactions import TXN_COMPONENTS
-from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.batch_model import ModelSpark, failed, local, read
 from tests.integration.maintenance.cycles.steps import rows
 from tests.integration.maintenance.worker.killing import run_and_kill
@@ -173,13 +172,13 @@ def test_a_txn_that_a_hives_reaper_aborts_after_it_was_published_has_named_its_p
     batch.write(records(1))
     first = batch.commit()
     assert first is not None
-    publish = batches.publish_batch
+    publish = open_batch.publish_batch
 
     def aborted_then(*given: Any) -> None:
         publish(*given)
         client.abort_txn(first.txn_id + 1, "it sent no heartbeat, says a Hive")
 
-    monkeypatch.setattr(batches, "publish_batch", aborted_then)
+    monkeypatch.setattr(open_batch, "publish_batch", aborted_then)
     batch.write(records(2))
     with pytest.raises(TxnAbortedError):
         batch.commit()
@@ -214,9 +213,8 @@ def test_rows_written_behind_the_drop_of_their_partition_are_not_lost(
     t2            the partition is dropped, beside its lock: a base of a later write id hides what is there
     t3  the batch writes to it: hidden, too, if it were committed. Refused; another batch writes behind the base
     """
-    engine = engine_of(client, ModelSpark(), warehouse)
-    shared = {"hive.txn.xlock.write": "true"}  # Hive's default: INSERT shares its lock with DROP PARTITION
-    engine._context.settings = engine._context.settings.with_overrides(Source.REQUEST, shared)
+    # Hive's default: INSERT shares its lock with DROP PARTITION.
+    engine = engine_of(client, ModelSpark(), warehouse, txn__xlock__write="true")
     engine.run(TABLES)
     with engine.batch("w.p", partition={"k": "a"}, transactions=1) as first:
         first.write(records(0))
@@ -242,9 +240,7 @@ def test_rows_written_behind_the_drop_of_their_partition_are_not_lost(
 
 
 def test_rows_written_behind_a_truncate_are_not_lost(client: MetastoreClient, warehouse: str) -> None:
-    engine = engine_of(client, ModelSpark(), warehouse)
-    shared = {"hive.txn.xlock.write": "true", "hive.txn.xlock.iow": "false"}
-    engine._context.settings = engine._context.settings.with_overrides(Source.REQUEST, shared)
+    engine = engine_of(client, ModelSpark(), warehouse, txn__xlock__write="true", txn__xlock__iow="false")
     engine.run(TABLES)
     batch = engine.batch("w.t", transactions=3)
     batch.write(records(1))

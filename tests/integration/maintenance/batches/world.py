@@ -11,6 +11,7 @@ from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.maintenance import run_cleaner, run_reaper, run_worker
 from airflow_hive_acid.metastore.compaction.model import CompactionType
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
+from airflow_hive_acid.settings import Source
 from tests.integration.maintenance.batch_model import compact_model, local
 from tests.integration.maintenance.cycles.steps import change, pass_time
 
@@ -25,8 +26,11 @@ TABLES = (
 )
 
 
-def engine_of(client: MetastoreClient, spark: Any, warehouse: str) -> Engine:
-    return Engine(client, spark, warehouse, agent_info="a writer")
+def engine_of(client: MetastoreClient, spark: Any, warehouse: str, **given: str) -> Engine:
+    """An engine; ``given`` are settings of its own, with ``__`` for a point and without ``hive.``."""
+    properties = {f"hive.{key.replace('__', '.')}": value for key, value in given.items()}
+    settings = client.settings.with_overrides(Source.REQUEST, properties)
+    return Engine(client, spark, warehouse, settings=settings, agent_info="a writer")
 
 
 def records(*ids: int) -> list[dict[str, Any]]:

@@ -1,0 +1,101 @@
+"""The tables of one transaction as it sees them: by the catalog, under its locks, with partitions of its own making."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.tables.partitions import KnownPartitions
+from airflow_hive_acid.filesystem.publishing import Target, new_partitions
+from airflow_hive_acid.format.jobs import PartitionRef
+from airflow_hive_acid.maintenance.warehouse.expected import with_expected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.definitions.ctas import Creations
+    from airflow_hive_acid.engine.locking.requests import Listed
+    from airflow_hive_acid.engine.tables.viewpoints import Looks
+    from airflow_hive_acid.engine.transactions.written_tables import Written
+    from airflow_hive_acid.filesystem.publishing import Manifest
+    from airflow_hive_acid.format.jobs import TableSnapshot
+    from airflow_hive_acid.metastore import Transaction
+    from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.sql.model.plans import TableRead
+
+
+class SeenTables:
+    """What a transaction knows of its tables; looked up once, and remembered.
+
+    :param listed: the partitions that were listed under the locks.
+    :param creations: the tables that its commit makes.
+    :param written: what it has written so far, by table; grows while it works.
+    """
+
+    def __init__(
+        self, context: Context, txn: Transaction, listed: Listed, creations: Creations, written: Mapping[str, Written]
+    ) -> None:
+        self._context = context
+        self._txn = txn
+        self._listed = listed
+        self._creations = creations
+        self._written = written
+        self._tables: dict[str, Table] = {}
+        self._partitions: dict[str, KnownPartitions] = {}
+
+    def table(self, name: str) -> Table:
+        """A table as the catalog knows it now that the locks are granted."""
+        if name not in self._tables:
+            self._tables[name] = self._context.table(name)
+        return self._tables[name]
+
+    def partitions(self, table: Table) -> KnownPartitions:
+        """The partitions of the catalog and those this transaction has made, by name; none without partitions."""
+        name = table.qualified_name
+        if name not in self._partitions:
+            listed = {keep: refs for (of, keep), refs in self._listed.items() if of == name}
+            is_new = name in self._creations
+            self._partitions[name] = KnownPartitions(self._context.client.catalog, table, listed, is_new=is_new)
+        return self._partitions[name]
+
+    def learn(self, table: Table, target: Target, manifest: Manifest) -> list[str]:
+        """Partitions that the catalog gets at the commit are there for the next statement of this transaction.
+
+        :return: their names.
+        """
+        made = new_partitions(target, [manifest])
+        for name, values in made.items():
+            self.partitions(table).made(PartitionRef(name, target.place_of(name), values))
+        return list(made)
+
+    def target(self, table: Table, statement_ids: tuple[int, ...], partitions: Iterable[str]) -> Target:
+        """Where and what a job may publish.
+
+        :param partitions: names of those it is asked about.
+        """
+        known, names = self.partitions(table), list(partitions)
+        known.look_up(names)
+        return Target(
+            table=table.qualified_name,
+            location=table.location,
+            partition_columns=tuple(c.name for c in table.partition_columns),
+            partitions={name: known[name].location for name in names if name in known},
+            write_id=self._txn.write_ids[table.qualified_name] if table.is_transactional else 0,
+            statement_ids=statement_ids,
+            insert_only=table.is_insert_only,
+            plain=not table.is_transactional,
+        )
+
+    def snapshot(self, read: TableRead, looks: Looks) -> TableSnapshot:
+        """What a statement sees of a table that it reads."""
+        table = self.table(read.table)
+        write_ids = self._txn.snapshot[read.table] if table.is_transactional else None
+        txns = self._txn.valid_txns if table.is_transactional else None
+        partitions = self.partitions(table).matching(read.partitions)
+        return self.expected(table, looks.snapshot(table, read, partitions, write_ids, txns))
+
+    def expected(self, table: Table, snapshot: TableSnapshot) -> TableSnapshot:
+        """With what a job that reads it compares it with."""
+        own, mine = self._txn.write_ids.get(table.qualified_name), self._written.get(table.qualified_name)
+        written, context = bool(mine and mine.manifests), self._context
+        return with_expected(context.client, context.settings, table, snapshot, own, written=written)
