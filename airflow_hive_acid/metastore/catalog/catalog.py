@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.metastore.catalog.base import CatalogBase
+from airflow_hive_acid.metastore.catalog.definitions import check_definition, new_table, table_type
 from airflow_hive_acid.metastore.catalog.drop import (
     check_droppable,
     delete_database,
@@ -31,7 +32,6 @@ from airflow_hive_acid.metastore.catalog.model import (
     PartitionSpec,
     Table,
     TableDefinition,
-    check_definition,
     check_location,
 )
 from airflow_hive_acid.metastore.catalog.partitions import (
@@ -53,7 +53,7 @@ from airflow_hive_acid.metastore.catalog.reader import (
     read_warehouse,
     require_database,
 )
-from airflow_hive_acid.metastore.catalog.rows import insert_database, insert_table, table_type
+from airflow_hive_acid.metastore.catalog.writer import insert_database, insert_tables
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.names.objects import TableName, database_name, table_name
 from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, CTLGS, DBS
@@ -124,8 +124,9 @@ class Catalog(CatalogBase):
                     require_no_table(connection, f"database {lowered}", place)
             new_id = self._ids.take(connection, IdKind.DATABASE, 1)[0]
             insert_database(connection, new_id, lowered, (where, managed), (self._user, "USER"), description)
-            self.events.database_created(connection, lowered)
-            return require_database(connection, lowered)
+            created = require_database(connection, lowered)
+            self.events.database_created(connection, created)
+            return created
 
         return self._run(operation, IdKind.DATABASE)
 
@@ -189,7 +190,7 @@ class Catalog(CatalogBase):
         check_droppable(name, tables, cascade=cascade)
         dropped = [self.drop_table_in(connection, TableName(name, table), besides=besides) for table in tables]
         forget_object(connection, name)
-        self.events.dropping_database(connection, found.name)
+        self.events.dropping_database(connection, found)
         delete_database(connection, found.id)
         return dropped
 
@@ -251,24 +252,19 @@ class Catalog(CatalogBase):
             if existing is not None:
                 return self._existing(existing, if_not_exists)
             require_own_place(connection, f"table {key}", location)
-        ids = {
-            name: self._ids.take(connection, kind, 1)[0]
-            for name, kind in (
-                ("table", IdKind.TABLE), ("storage", IdKind.STORAGE), ("columns", IdKind.COLUMNS),
-                ("serde", IdKind.SERDE),
-            )
-        }  # fmt: skip
+        wanted = new_table(replace(checked, location=location), created=now_ms(connection) // 1000)
         try:
             with connection.begin_nested():
-                insert_table(connection, checked, {**ids, "db": database.id}, location, now_ms(connection) // 1000)
+                insert_tables(connection, [wanted], {checked.db: database.id}, self._ids.take)
         except IntegrityError:
             # Somebody else was faster; whatever else it might be is raised by the next lines.
             existing = read_tables(connection, [key]).get(key)
             if existing is None:
                 raise
             return self._existing(existing, if_not_exists)
-        self.events.table_created(connection, ids["table"])
-        return read_tables(connection, [key])[key]
+        created = read_tables(connection, [key])[key]
+        self.events.table_created(connection, created)
+        return created
 
     def get_table(self, name: str) -> Table:
         """A table by ``db.table``.
@@ -424,7 +420,7 @@ class Catalog(CatalogBase):
         new = add_partitions(
             connection, table, names, write_id=write_id, if_not_exists=if_not_exists, take_ids=self._ids.take
         )
-        self.events.partitions_added(connection, table.id, new)
+        self.events.partitions_added(connection, table, new)
         return new
 
     def drop_partition(self, name: str, spec: PartitionSpec, *, if_exists: bool = False) -> Partition | None:
@@ -441,7 +437,7 @@ class Catalog(CatalogBase):
                 return None
             partition = self._partition(connection, table, spec)
             self.require_fenced(connection, key)
-            self.events.dropping_partitions(connection, table.id, [partition.id])
+            self.events.dropping_partitions(connection, table, [partition.id])
             delete_storage(connection, delete_partitions(connection, [partition.id]))
             forget_object(connection, table.db, table.name, partition.name)
             return partition
@@ -480,7 +476,7 @@ class Catalog(CatalogBase):
         table = self.get_tables_in(connection, [key])[0]
         self.require_fenced(connection, key, besides)
         locations = lock_and_locate(connection, table)
-        self.events.dropping_table(connection, table.id)
+        self.events.dropping_table(connection, table)
         delete_table(connection, table.id)
         forget_object(connection, *key)
         return DroppedTable(table, locations, purge or table.owns_files)

@@ -16,16 +16,19 @@ from sqlalchemy import BindParameter, Integer, String, and_, bindparam, func, li
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format.paths import spellings, spellings_around
+from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS, DBS, PARTITIONS, SDS, TBLS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Select
 
 SHARED = "hive.acid.shared.locations"
 _CATALOG = "hive"
 _BESIDES = "besides"
+_AT_ONCE = 50
+"""Directories whose insides are looked for by one statement."""
 
 
 def lock_places(connection: Connection) -> None:
@@ -108,13 +111,37 @@ def read_sharer_of_partition(connection: Connection, location: str, table_id: in
 def read_owner(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
     """A table whose own directory fulfils conditions, as ``db.table``."""
     row = connection.execute(_TABLES.where(*conditions).limit(1)).first()
-    return None if row is None else f"{row[0]}.{row[1]}"
+    return None if row is None else f"{row.DB_NAME}.{row.TBL_NAME}"
+
+
+def read_owner_of(connection: Connection, location: str, *, around: bool) -> str | None:
+    """A table that owns a directory or something inside it; with ``around`` also one whose directory contains it."""
+    if not location:
+        return None
+    owns = shares_files(SDS.c.LOCATION, location, around=around, inside=True)
+    for statement in (_TABLES, _PARTITIONS):
+        row = connection.execute(statement.where(owns).limit(1)).first()
+        if row is not None:
+            return f"{row.DB_NAME}.{row.TBL_NAME}"
+    return None
+
+
+def read_owned(connection: Connection, locations: Iterable[str]) -> set[str]:
+    """Those of many directories in which, around which, or inside of which a table has files."""
+    owned: set[str] = set()
+    for batch in chunks(sorted(set(locations)), _AT_ONCE):
+        owns = shares_files(SDS.c.LOCATION, *batch, around=True, inside=True)
+        for owners in (TBLS, PARTITIONS):
+            of_one = select(SDS.c.LOCATION).join(owners, owners.c.SD_ID == SDS.c.SD_ID).where(owns)
+            for place in connection.execute(of_one).scalars():
+                owned |= {location for location in batch if share_files(place, location)}
+    return owned
 
 
 def _read_partition(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
     """A partition whose directory fulfils conditions, as text."""
     row = connection.execute(_PARTITIONS.where(*conditions).limit(1)).first()
-    return None if row is None else f"partition {row[2]} of {row[0]}.{row[1]}"
+    return None if row is None else f"partition {row.PART_NAME} of {row.DB_NAME}.{row.TBL_NAME}"
 
 
 def _database_in(connection: Connection, location: str) -> str | None:
@@ -131,10 +158,10 @@ def _read_other(connection: Connection, location: str, besides: int | None) -> s
     given = {**spelled.parameters(), _BESIDES: -1 if besides is None else besides}
     row = connection.execute(of_table, given).first()
     if row is not None:
-        return f"table {row[0]}.{row[1]}"
+        return f"table {row.DB_NAME}.{row.TBL_NAME}"
     row = connection.execute(of_partition, given).first()
     if row is not None:
-        return f"partition {row[2]} of {row[0]}.{row[1]}"
+        return f"partition {row.PART_NAME} of {row.DB_NAME}.{row.TBL_NAME}"
     return _database_in(connection, location)
 
 
@@ -164,10 +191,12 @@ def _questions_of_homes(shape: _Shape) -> tuple[Select[Any], Select[Any]]:
 
 
 _TABLES = (
-    select(DBS.c.NAME, TBLS.c.TBL_NAME).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+    select(DBS.c.NAME.label("DB_NAME"), TBLS.c.TBL_NAME)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
 )
 _PARTITIONS = (
-    select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
+    select(DBS.c.NAME.label("DB_NAME"), TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
     .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
     .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
     .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)

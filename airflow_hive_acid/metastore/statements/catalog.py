@@ -21,14 +21,11 @@ from airflow_hive_acid.format.paths import join
 from airflow_hive_acid.metastore.catalog import alteration
 from airflow_hive_acid.metastore.catalog import alteration_rows as rows
 from airflow_hive_acid.metastore.catalog.catalog import Catalog
+from airflow_hive_acid.metastore.catalog.definitions import check_property
 from airflow_hive_acid.metastore.catalog.drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog.ids import IdKind
-from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, check_property
+from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE
 from airflow_hive_acid.metastore.catalog.partition_alteration import change_partition
-from airflow_hive_acid.metastore.catalog.partition_alteration_rows import (
-    advance_partition_write_id,
-    write_partition,
-)
 from airflow_hive_acid.metastore.catalog.partitions import delete_partitions, find_partitions
 from airflow_hive_acid.metastore.catalog.places import (
     SHARED,
@@ -36,9 +33,8 @@ from airflow_hive_acid.metastore.catalog.places import (
     read_sharer_of_partition,
     require_own_place,
 )
-from airflow_hive_acid.metastore.catalog.reader import read_tables, require_database
+from airflow_hive_acid.metastore.catalog.reader import read_partitions_by_id, read_tables, require_database
 from airflow_hive_acid.metastore.catalog.rename import rename_partition_rows, rename_table_rows
-from airflow_hive_acid.metastore.catalog.thrift.reader import read_partition_objects
 from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
 from airflow_hive_acid.metastore.compaction.model import Resource
 from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
@@ -55,9 +51,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.format.jobs import Column
-    from airflow_hive_acid.metastore.catalog.model import Database, Partition, PartitionSpec, Table
+    from airflow_hive_acid.metastore.catalog.model import Database, Partition, PartitionSpec, Table, WholePartition
     from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration, PartitionChange
-    from airflow_hive_acid.metastore.catalog.thrift.objects import PartitionObject
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.protocol.ddl import DdlFiles, DdlTransaction
     from airflow_hive_acid.metastore.verbs import Verbs
@@ -120,9 +115,10 @@ class CatalogDdl(Catalog):
         def operation(connection: Connection) -> Database:
             found = require_database(connection, lowered)
             after = {key: value for key, value in (found.properties | given).items() if key not in removed}
-            with self.events.altering_database(connection, lowered):
-                rows.write_database_parameters(connection, found.id, found.properties, after)
-            return require_database(connection, lowered)
+            rows.write_database_parameters(connection, found.id, found.properties, after)
+            altered = require_database(connection, lowered)
+            self.events.database_altered(connection, found, altered)
+            return altered
 
         return self._change(operation)
 
@@ -157,8 +153,7 @@ class CatalogDdl(Catalog):
             decided = decide(table)
             if decided.converts and not planned.converts:
                 raise InvalidArgumentsError(f"{key} was altered by somebody else just now; try again")
-            rows.set_type(connection, table, decided.type)
-            rows.write_parameters(connection, table, decided.properties, self._user)
+            self._write_table(connection, table, replace(table, properties=decided.properties, type=decided.type))
             if decided.converts:
                 seed_write_id(connection, key, alteration.CONVERSION_SEED)
 
@@ -248,11 +243,10 @@ class CatalogDdl(Catalog):
                 if target != table.location and not self._may_share():
                     lock_places(connection)
                     require_own_place(connection, f"table {new}", target, table_id=table.id)
-                with self.events.altering_table(connection, table.id, write_id=write_id):
-                    rename_table_rows(connection, table, new, database.id, target, features)
-                    rows.write_parameters(connection, table, table.properties, self._user)
-                    rows.advance_write_id(connection, table.id, write_id)
-                return self.get_tables_in(connection, [new])[0]
+                rename_table_rows(connection, table, new, database.id, target, features)
+                self._write_table(connection, table, table)
+                rows.advance_write_id(connection, table, write_id)
+                return self._altered(connection, table, new, write_id)
 
             with _moving(files, ddl, key, before.location, target):
                 return ddl.commit(change)
@@ -290,9 +284,10 @@ class CatalogDdl(Catalog):
                     values=tuple(value for _, value in parse_partition_name(new_name)),
                     location=target,
                 )
-                with self.events.altering_partitions(connection, found.id, [old.id], write_id=write_id):
-                    rename_partition_rows(connection, found, old, new)
-                    rows.advance_write_id(connection, found.id, write_id)
+                whole = self._whole(connection, old)
+                rename_partition_rows(connection, found, old, new)
+                rows.advance_write_id(connection, found, write_id)
+                self.events.partition_altered(connection, whole, write_id=write_id)
                 return self._partition(connection, found, new_name)
 
             with _moving(files, ddl, key, before.location, target):
@@ -331,13 +326,11 @@ class CatalogDdl(Catalog):
                 if asked.location is not None:
                     lock_places(connection)
                 before, change = self._partition_change(connection, found, partition, asked)
-                if change.location != before.storage.location:
+                if change.is_moved(before):
                     self.require_fenced(connection, key, ddl.txn_id)
-                columns_id = None if change.columns is None else self._ids.take(connection, IdKind.COLUMNS, 1)[0]
-                with self.events.altering_partitions(connection, found.id, [partition.id], write_id=write_id):
-                    write_partition(connection, partition.id, found, before, change, columns_id, self._user)
-                    advance_partition_write_id(connection, partition.id, write_id)
-                    rows.advance_write_id(connection, found.id, write_id)
+                rows.write_partition(connection, found, before, change, self._user, self._ids.take)
+                rows.advance_write_id(connection, found, write_id, partition.id)
+                self.events.partition_altered(connection, before, write_id=write_id)
                 return self._partition(connection, found, partition.name)
 
             return ddl.commit(operation)
@@ -384,7 +377,7 @@ class CatalogDdl(Catalog):
                 found = self._locked(connection, key, table)
                 self.require_fenced(connection, key, ddl.txn_id)
                 ids = [self._partition(connection, found, part.name).id for part in dropped]
-                self.events.dropping_partitions(connection, found.id, ids)
+                self.events.dropping_partitions(connection, found, ids)
                 delete_storage(connection, delete_partitions(connection, ids))
                 for part in dropped:
                     # This forgets the drop's own components, too; the request to the Cleaner comes after.
@@ -393,7 +386,7 @@ class CatalogDdl(Catalog):
                         connection, Resource(key.database, key.name, part.name), part.location, txn_id=ddl.txn_id,
                         highest_write_id=write_id, purge=purge,
                     )  # fmt: skip
-                rows.advance_write_id(connection, found.id, write_id)
+                rows.advance_write_id(connection, found, write_id)
                 return dropped
 
             return ddl.commit(change)
@@ -407,8 +400,7 @@ class CatalogDdl(Catalog):
         self._ids.reserve(IdKind.COLUMNS, 1)
 
         def change(connection: Connection, table: Table) -> None:
-            columns_id = self._ids.take(connection, IdKind.COLUMNS, 1)[0]
-            rows.write_columns(connection, table, decide(table), columns_id, self._user, cascade=cascade)
+            rows.write_columns(connection, table, decide(table), self._user, self._ids.take, cascade=cascade)
 
         return self._alter(table_name(name), LockType.EXCLUSIVE, change, agent_info)
 
@@ -431,27 +423,42 @@ class CatalogDdl(Catalog):
 
             def operation(connection: Connection) -> Table:
                 table = self._locked(connection, key, before)
-                with self.events.altering_table(connection, table.id, write_id=write_id):
-                    change(connection, table)
-                    rows.advance_write_id(connection, table.id, write_id)
-                return self.get_tables_in(connection, [key])[0]
+                change(connection, table)
+                rows.advance_write_id(connection, table, write_id)
+                return self._altered(connection, table, key, write_id)
 
             return ddl.commit(operation)
 
+    def _write_table(self, connection: Connection, before: Table, after: Table) -> None:
+        rows.write_table(connection, before, after, self._user, self._ids.take)
+
+    def _altered(self, connection: Connection, before: Table, key: TableName, write_id: int | None) -> Table:
+        """The table as it has become, which is told."""
+        after = self.get_tables_in(connection, [key])[0]
+        self.events.table_altered(connection, before, after, write_id=write_id)
+        return after
+
+    def _whole(self, connection: Connection, partition: Partition) -> WholePartition:
+        return read_partitions_by_id(connection, [partition.id])[partition.id]
+
     def _partition_change(
         self, connection: Connection, table: Table, partition: Partition, asked: PartitionAlteration
-    ) -> tuple[PartitionObject, PartitionChange]:
+    ) -> tuple[WholePartition, PartitionChange]:
         """What becomes of a partition, and what it is now."""
-        before = read_partition_objects(connection, [partition.id])[partition.id]
+        before = self._whole(connection, partition)
         change = change_partition(table, before, asked)
-        if change.location != before.storage.location and not self._may_share():
-            other = read_sharer_of_partition(connection, change.location, table.id, partition.id)
-            if other is not None:
-                raise InvalidArgumentsError(
-                    f"partition {partition.name} of {table.qualified_name} cannot lie at {change.location}: it would "
-                    f"share files with {other}; choose a directory of its own"
-                )
+        if change.is_moved(before) and not self._may_share():
+            self._require_own_place(connection, table, replace(partition, location=change.after.storage.location or ""))
         return before, change
+
+    def _require_own_place(self, connection: Connection, table: Table, part: Partition) -> None:
+        """Decision 10: a partition shares its directory with nothing."""
+        other = read_sharer_of_partition(connection, part.location, table.id, part.id)
+        if other is not None:
+            raise InvalidArgumentsError(
+                f"partition {part.name} of {table.qualified_name} cannot lie at {part.location}: it would share files "
+                f"with {other}; choose a directory of its own"
+            )
 
     def _locked(self, connection: Connection, key: TableName, before: Table) -> Table:
         """The table as it is now, its row locked; not another one that took its name meanwhile."""

@@ -9,36 +9,36 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, delete, func, insert, select, update
+from sqlalchemy import and_, func, select
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.format.paths import join
 from airflow_hive_acid.metastore.catalog import alteration
 from airflow_hive_acid.metastore.catalog import alteration_rows as rows
+from airflow_hive_acid.metastore.catalog.definitions import check_property
 from airflow_hive_acid.metastore.catalog.drop import delete_storage, forget_object, locate
 from airflow_hive_acid.metastore.catalog.formats import FORMATS, format_name
-from airflow_hive_acid.metastore.catalog.model import DroppedTable, check_location, check_property
+from airflow_hive_acid.metastore.catalog.model import DroppedTable, check_location
 from airflow_hive_acid.metastore.catalog.partition_alteration import (
     PartitionChange,
     place_of_partition,
 )
-from airflow_hive_acid.metastore.catalog.partition_alteration_rows import write_partition
 from airflow_hive_acid.metastore.catalog.partitions import add_partitions, delete_partitions, find_partitions
 from airflow_hive_acid.metastore.catalog.places import (
     lock_places,
+    read_owner_of,
     read_sharer,
     read_sharer_of_dropped,
-    read_sharer_of_partition,
 )
-from airflow_hive_acid.metastore.catalog.reader import read_database, read_owner_of, read_warehouse
-from airflow_hive_acid.metastore.catalog.thrift.reader import read_partition_objects
+from airflow_hive_acid.metastore.catalog.reader import read_database, read_warehouse
 from airflow_hive_acid.metastore.database.codes import LockType
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import database_name, shorten, table_name
 from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction, partition_lock, table_lock
-from airflow_hive_acid.metastore.schema.hive_catalog import DBS, PARTITIONS, SDS, SERDE_PARAMS, SERDES, TBLS
+from airflow_hive_acid.metastore.schema.hive_catalog import DBS, PARTITIONS, TBLS
 from airflow_hive_acid.metastore.statements.catalog import CatalogDdl
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog.model import Partition, PartitionSpec, Table
+    from airflow_hive_acid.metastore.catalog.model import Partition, PartitionSpec, Storage, Table
     from airflow_hive_acid.metastore.protocol.ddl import DdlFiles
 
 log = logging.getLogger(__name__)
@@ -90,8 +90,8 @@ class CatalogStorage(CatalogDdl):
 
         def change(connection: Connection, table: Table) -> None:
             check_storage(table, serde_properties, serde, stored_as, has_partitions=partitioned)
-            _write_storage(connection, table, serde_properties, serde, stored_as)
-            rows.write_parameters(connection, table, table.properties, self._user)
+            after = replace(table, storage=_stored(table.storage, serde_properties, serde, stored_as))
+            self._write_table(connection, table, after)
 
         shared = serde is None and stored_as is None
         return self._alter(table_name(name), LockType.SHARED_READ if shared else LockType.EXCLUSIVE, change, agent_info)
@@ -136,8 +136,8 @@ class CatalogStorage(CatalogDdl):
                     lock_places(connection)
                     for part in find_partitions(connection, found, [n for n in new if n in places]).values():
                         self._require_own_place(connection, found, part)
-                self.events.partitions_added(connection, found.id, new)
-                rows.advance_write_id(connection, found.id, write_id)
+                self.events.partitions_added(connection, found, new)
+                rows.advance_write_id(connection, found, write_id)
                 return new
 
             wanted = [places.get(part) or join(table.location, part) for part in names if part not in there]
@@ -167,7 +167,7 @@ class CatalogStorage(CatalogDdl):
                 self.require_fenced(connection, key, ddl.txn_id)
                 there = list(find_partitions(connection, found, names).values())
                 ids = [part.id for part in there]
-                self.events.dropping_partitions(connection, found.id, ids)
+                self.events.dropping_partitions(connection, found, ids)
                 delete_storage(connection, delete_partitions(connection, ids))
                 for part in there:
                     forget_object(connection, key.database, key.name, part.name)
@@ -242,15 +242,6 @@ class CatalogStorage(CatalogDdl):
 
         return self._database.read(operation)
 
-    def _require_own_place(self, connection: Connection, table: Table, part: Partition) -> None:
-        """Decision 10: a partition shares its directory with nothing."""
-        other = read_sharer_of_partition(connection, part.location, table.id, part.id)
-        if other is not None:
-            raise InvalidArgumentsError(
-                f"partition {part.name} of {table.qualified_name} cannot lie at {part.location}: it would share files "
-                f"with {other}; choose a directory of its own"
-            )
-
     def touch(self, name: str, spec: PartitionSpec | None = None) -> None:
         """Note that a table or partition was altered, without altering it; takes no lock, as in Hive."""
         key = table_name(name)
@@ -258,16 +249,12 @@ class CatalogStorage(CatalogDdl):
         def operation(connection: Connection) -> None:
             table = self.get_tables_in(connection, [key])[0]
             if spec is None:
-                with self.events.altering_table(connection, table.id, write_id=None):
-                    rows.write_parameters(connection, table, table.properties, self._user)
+                self._write_table(connection, table, table)
+                self._altered(connection, table, key, None)
                 return
-            part = self._partition(connection, table, spec)
-            before = read_partition_objects(connection, [part.id])[part.id]
-            same = PartitionChange(
-                dict(before.parameters), dict(before.storage.serde_parameters), before.storage.location or ""
-            )
-            with self.events.altering_partitions(connection, table.id, [part.id], write_id=None):
-                write_partition(connection, part.id, table, before, same, None, self._user)
+            before = self._whole(connection, self._partition(connection, table, spec))
+            rows.write_partition(connection, table, before, PartitionChange(before), self._user, self._ids.take)
+            self.events.partition_altered(connection, before)
 
         self._change(operation)
 
@@ -301,19 +288,13 @@ def check_storage(
         )
 
 
-def _write_storage(
-    connection: Connection, table: Table, properties: Mapping[str, str], serde: str | None, stored_as: str | None
-) -> None:
-    storage = select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == table.id)
-    serde_id = connection.execute(select(SDS.c.SERDE_ID).where(SDS.c.SD_ID.in_(storage))).scalar_one()
+def _stored(storage: Storage, properties: Mapping[str, str], serde: str | None, stored_as: str | None) -> Storage:
+    """The storage as it is to be read."""
     if stored_as is not None:
         format = FORMATS[stored_as]
-        values = {"INPUT_FORMAT": format.input_format, "OUTPUT_FORMAT": format.output_format}
-        connection.execute(update(SDS).where(SDS.c.SD_ID.in_(storage)).values(values))
+        storage = replace(storage, input_format=format.input_format, output_format=format.output_format)
         serde = format.serde
-    if serde is not None:
-        connection.execute(update(SERDES).where(SERDES.c.SERDE_ID == serde_id).values(SLIB=serde))
-    for key, value in properties.items():
-        of_key = (SERDE_PARAMS.c.SERDE_ID == serde_id) & (SERDE_PARAMS.c.PARAM_KEY == key)
-        connection.execute(delete(SERDE_PARAMS).where(of_key))
-        connection.execute(insert(SERDE_PARAMS), {"SERDE_ID": serde_id, "PARAM_KEY": key, "PARAM_VALUE": value})
+    return replace(
+        storage, serde=(storage.serde[0], serde if serde is not None else storage.serde[1]),
+        serde_properties={**storage.serde_properties, **properties},
+    )  # fmt: skip
