@@ -16,13 +16,19 @@ from sqlalchemy import BindParameter, Integer, String, and_, bindparam, func, li
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format.paths import spellings, spellings_around
+from airflow_hive_acid.metastore.catalog.model import check_location
+from airflow_hive_acid.metastore.catalog.reader import read_database, read_warehouse
 from airflow_hive_acid.metastore.database.database import chunks
+from airflow_hive_acid.metastore.names.objects import database_name
 from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS, DBS, PARTITIONS, SDS, TBLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Select
+
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
+    from airflow_hive_acid.metastore.database.database import Database
 
 SHARED = "hive.acid.shared.locations"
 _CATALOG = "hive"
@@ -312,3 +318,62 @@ def share_files(one: str, other: str) -> bool:
 def _usual(location: str) -> str:
     """What a Hive calls a path of no filesystem may begin with two slashes."""
     return re.sub("/{2,}", "/", location) if location.startswith("/") else location
+
+
+class Places:
+    """What is asked about directories, outside of any change.
+
+    :param database: the metastore database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def roots(self, name: str) -> list[str]:
+        """The directories below which files of a database lie by default: its own two, and the warehouse."""
+        lowered = database_name(name)
+
+        def operation(connection: Connection) -> list[str]:
+            found = read_database(connection, lowered)
+            own = [] if found is None else [found.managed_location, found.location]
+            warehouse = read_warehouse(connection)
+            return list(dict.fromkeys([*own, *([warehouse] if warehouse else [])]))
+
+        return self._database.read(operation)
+
+    def owner_of_location(self, location: str, *, around: bool = True) -> str | None:
+        """A table that lies at or in a directory, or has a partition there; None when there is none.
+
+        :param around: also one whose own directory is around it.
+        """
+        place = check_location(location)
+        return self._database.read(lambda connection: read_owner_of(connection, place, around=around))
+
+    def shared_places(self, locations: Sequence[str], db: str, table: str | None = None) -> dict[str, str]:
+        """Those of a table's directories (or of a database's tables) that others share, and with whom."""
+
+        def operation(connection: Connection) -> dict[str, str]:
+            own = (DBS.c.NAME == db) if table is None else and_(DBS.c.NAME == db, TBLS.c.TBL_NAME == table)
+            found: dict[str, str] = {}
+            for batch in chunks(list(locations), _AT_ONCE):
+                if read_sharer(connection, *batch, others=~own) is not None:
+                    looked = {place: read_sharer(connection, place, others=~own) for place in batch}
+                    found |= {place: other for place, other in looked.items() if other is not None}
+            return found
+
+        return self._database.read(operation)
+
+    def shared_partition_places(self, table: Table, partitions: Sequence[Partition]) -> dict[str, str]:
+        """Those of the directories of some of a table's partitions that anything else shares, and with whom."""
+
+        def operation(connection: Connection) -> dict[str, str]:
+            found: dict[str, str] = {}
+            for batch in chunks(list(partitions), _AT_ONCE):
+                ids = [part.id for part in batch]
+                places = [part.location for part in batch]
+                if read_sharer_of_dropped(connection, *places, table_id=table.id, part_ids=ids) is not None:
+                    looked = {p: read_sharer_of_dropped(connection, p, table_id=table.id, part_ids=ids) for p in places}
+                    found |= {place: other for place, other in looked.items() if other is not None}
+            return found
+
+        return self._database.read(operation)
