@@ -463,7 +463,7 @@ def _insert_buckets(connection: Connection, storages: Sequence[Storage]) -> None
 
 def _change_storages(connection: Connection, changes: Sequence[tuple[Storage, Storage]]) -> None:
     """Everything but the columns."""
-    placed = [(ids_of(before), before, after) for before, after in changes]
+    placed = [(ids_of(before), before, after) for before, after in changes if before != after]
     change_parameters(
         connection, SERDE_PARAMS, "SERDE_ID", [(i.serde, b.serde_properties, a.serde_properties) for i, b, a in placed]
     )
