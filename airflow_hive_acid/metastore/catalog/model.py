@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import table_kinds
@@ -27,8 +27,7 @@ PartitionSpec: TypeAlias = str | Sequence[str | None] | Mapping[str, str | None]
 """A partition name, its values in the order of the partition columns, or its values by column; None is NULL."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSchema:
+class FieldSchema(NamedTuple):
     """A column as Hive's metastore keeps it: name, type, comment."""
 
     name: str

@@ -138,33 +138,37 @@ _OTHER_COLUMNS = (
 )
 
 
-def _details(kind: str, owner: Any, position: Any, name: Any, value: Any, comment: Any = None) -> Any:
+def _details(kind: str, ids: Any, owner: Any, position: Any, name: Any, value: Any, comment: Any = None) -> Any:
     return select(
         literal(kind).label("kind"), owner.label("owner"), cast(position, BigInteger).label("position"),
         cast(name, Text).label("name"), cast(value, Text).label("value"),
         cast(null() if comment is None else comment, Text).label("comment"),
-    ).where(owner.in_(bindparam(f"{kind}_ids", expanding=True)))  # fmt: skip
+    ).where(owner.in_(ids))  # fmt: skip
 
 
-def _parameters(kind: str, source: Any, id_column: str) -> Any:
-    return _details(kind, source.c[id_column], literal(0), source.c.PARAM_KEY, source.c.PARAM_VALUE)
+def _parameters(kind: str, ids: Any, source: Any, id_column: str) -> Any:
+    return _details(kind, ids, source.c[id_column], literal(0), source.c.PARAM_KEY, source.c.PARAM_VALUE)
 
 
 _c, _b, _s, _k = COLUMNS_V2.c, BUCKETING_COLS.c, SORT_COLS.c, PARTITION_KEYS.c
+_OWNERS: Any = bindparam("owners", expanding=True)
+_COLUMN_LISTS: Any = bindparam("column_lists", expanding=True)
+_STORAGES: Any = bindparam("storages", expanding=True)
+_SERDES: Any = bindparam("serdes", expanding=True)
 _STORAGE_DETAILS = (
-    _details("column", _c.CD_ID, _c.INTEGER_IDX, _c.COLUMN_NAME, _c.TYPE_NAME, _c.COMMENT),
-    _details("bucket", _b.SD_ID, _b.INTEGER_IDX, _b.BUCKET_COL_NAME, null()),
-    _details("sort", _s.SD_ID, _s.INTEGER_IDX, _s.COLUMN_NAME, _s.ORDER),
-    _details("skewed", SKEWED_COL_NAMES.c.SD_ID, SKEWED_COL_NAMES.c.INTEGER_IDX, SKEWED_COL_NAMES.c.SKEWED_COL_NAME,
-             null()),
-    _parameters("storage", SD_PARAMS, "SD_ID"),
-    _parameters("serde", SERDE_PARAMS, "SERDE_ID"),
+    _details("column", _COLUMN_LISTS, _c.CD_ID, _c.INTEGER_IDX, _c.COLUMN_NAME, _c.TYPE_NAME, _c.COMMENT),
+    _details("bucket", _STORAGES, _b.SD_ID, _b.INTEGER_IDX, _b.BUCKET_COL_NAME, null()),
+    _details("sort", _STORAGES, _s.SD_ID, _s.INTEGER_IDX, _s.COLUMN_NAME, _s.ORDER),
+    _details("skewed", _STORAGES, SKEWED_COL_NAMES.c.SD_ID, SKEWED_COL_NAMES.c.INTEGER_IDX,
+             SKEWED_COL_NAMES.c.SKEWED_COL_NAME, null()),
+    _parameters("storage", _STORAGES, SD_PARAMS, "SD_ID"),
+    _parameters("serde", _SERDES, SERDE_PARAMS, "SERDE_ID"),
 )  # fmt: skip
 _n = KEY_CONSTRAINTS.c
 _NOT_NULL, _ENABLED = 3, 4
 """Of MConstraint: the kind, and the bit of ENABLE_VALIDATE_RELY that has Hive enforce it."""
 _REQUIRED = (
-    _details("required", _n.PARENT_TBL_ID, _n.PARENT_INTEGER_IDX, _c.COLUMN_NAME, null())
+    _details("required", _OWNERS, _n.PARENT_TBL_ID, _n.PARENT_INTEGER_IDX, _c.COLUMN_NAME, null())
     .join_from(
         KEY_CONSTRAINTS,
         COLUMNS_V2,
@@ -173,10 +177,10 @@ _REQUIRED = (
     .where(_n.CONSTRAINT_TYPE == _NOT_NULL, _n.ENABLE_VALIDATE_RELY >= _ENABLED)
 )
 _SELECT_TABLE_DETAILS = union_all(
-    *_STORAGE_DETAILS, _parameters("property", TABLE_PARAMS, "TBL_ID"),
-    _details("key", _k.TBL_ID, _k.INTEGER_IDX, _k.PKEY_NAME, _k.PKEY_TYPE, _k.PKEY_COMMENT), _REQUIRED,
+    *_STORAGE_DETAILS, _parameters("property", _OWNERS, TABLE_PARAMS, "TBL_ID"),
+    _details("key", _OWNERS, _k.TBL_ID, _k.INTEGER_IDX, _k.PKEY_NAME, _k.PKEY_TYPE, _k.PKEY_COMMENT), _REQUIRED,
 )  # fmt: skip
-_SELECT_PARTITION_DETAILS = union_all(*_STORAGE_DETAILS, _parameters("property", PARTITION_PARAMS, "PART_ID"))
+_SELECT_PARTITION_DETAILS = union_all(*_STORAGE_DETAILS, _parameters("property", _OWNERS, PARTITION_PARAMS, "PART_ID"))
 
 _list = SKEWED_STRING_LIST_VALUES.c
 _SELECT_SKEW = union_all(
@@ -297,7 +301,7 @@ def read_partitions_by_id(connection: Connection, part_ids: Iterable[int]) -> di
     for batch in chunks(sorted(set(part_ids)), _AT_ONCE):
         rows = connection.execute(_PARTITIONS, {"ids": list(batch)}).all()
         if rows:
-            details = _Details(connection, _SELECT_PARTITION_DETAILS, rows, property_ids=batch)
+            details = _Details(connection, _SELECT_PARTITION_DETAILS, rows, batch)
             found |= {row.PART_ID: _partition(row, details) for row in rows}
     return found
 
@@ -353,21 +357,19 @@ def _by_key(
 def _tables(connection: Connection, rows: Sequence[Any]) -> list[Table]:
     if not rows:
         return []
-    ids = [row.TBL_ID for row in rows]
-    details = _Details(connection, _SELECT_TABLE_DETAILS, rows, property_ids=ids, key_ids=ids, required_ids=ids)
+    details = _Details(connection, _SELECT_TABLE_DETAILS, rows, [row.TBL_ID for row in rows])
     return [_table(row, details) for row in rows]
 
 
 class _Details:
     """What belongs to rows of tables or partitions, in the order of its positions."""
 
-    def __init__(self, connection: Connection, statement: Any, rows: Sequence[Any], **ids: Sequence[int]) -> None:
-        storages = sorted({row.SD_ID for row in rows if row.SD_ID is not None})
+    def __init__(self, connection: Connection, statement: Any, rows: Sequence[Any], owners: Sequence[int]) -> None:
         found = connection.execute(statement, {
-            **{name: list(values) for name, values in ids.items()},
-            "column_ids": sorted({row.CD_ID for row in rows if row.CD_ID is not None}),
-            "serde_ids": sorted({row.SERDE_ID for row in rows if row.SERDE_ID is not None}),
-            **{f"{kind}_ids": storages for kind in ("bucket", "sort", "skewed", "storage")},
+            "owners": list(owners),
+            "column_lists": sorted({row.CD_ID for row in rows if row.CD_ID is not None}),
+            "storages": sorted({row.SD_ID for row in rows if row.SD_ID is not None}),
+            "serdes": sorted({row.SERDE_ID for row in rows if row.SERDE_ID is not None}),
         })  # fmt: skip
         self._lists: dict[tuple[str, int], list[Any]] = {}
         for detail in found:
