@@ -296,14 +296,14 @@ def read_tables_by_id(connection: Connection, table_ids: Iterable[int]) -> dict[
 
 
 def read_partitions_by_id(connection: Connection, part_ids: Iterable[int]) -> dict[int, WholePartition]:
-    """Those of the partitions that exist, by their ids."""
+    """Those of the partitions that exist, by their ids and in the order of these: messages list them so."""
     found: dict[int, WholePartition] = {}
     for batch in chunks(sorted(set(part_ids)), _AT_ONCE):
         rows = connection.execute(_PARTITIONS, {"ids": list(batch)}).all()
         if rows:
             details = _Details(connection, _SELECT_PARTITION_DETAILS, rows, batch)
             found |= {row.PART_ID: _partition(row, details) for row in rows}
-    return found
+    return dict(sorted(found.items()))
 
 
 def read_whole_partitions(
