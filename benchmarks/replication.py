@@ -161,15 +161,15 @@ def make_events(client: MetastoreClient, tables: int, count: int, kind: str) -> 
 def alter_all(client: MetastoreClient, names: Sequence[str], turn: str) -> None:
     """An ALTER TABLE of each, as its rows and events are, in one transaction: it is not what is measured."""
     log = client.catalog.events
-    ids = [table.id for table in client.catalog.get_tables(names)]
+    tables = client.catalog.get_tables(names)
     params = TABLE_PARAMS.c
 
     def operation(connection: sa.Connection) -> None:
-        for table_id in ids:
-            with log.altering_table(connection, table_id):
-                connection.execute(sa.delete(TABLE_PARAMS).where(params.TBL_ID == table_id, params.PARAM_KEY == "turn"))
-                row = {"TBL_ID": table_id, "PARAM_KEY": "turn", "PARAM_VALUE": turn}
-                connection.execute(sa.insert(TABLE_PARAMS), row)
+        for table in tables:
+            connection.execute(sa.delete(TABLE_PARAMS).where(params.TBL_ID == table.id, params.PARAM_KEY == "turn"))
+            row = {"TBL_ID": table.id, "PARAM_KEY": "turn", "PARAM_VALUE": turn}
+            connection.execute(sa.insert(TABLE_PARAMS), row)
+            log.table_altered(connection, table, replace(table, properties={**table.properties, "turn": turn}))
 
     client.database.run(log.finishing(operation))
 

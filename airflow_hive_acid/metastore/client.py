@@ -21,7 +21,7 @@ from airflow_hive_acid.metastore.protocol.lock_wait import abort_reason, wait_un
 from airflow_hive_acid.metastore.protocol.table_uses import TableUse, table_uses
 from airflow_hive_acid.metastore.protocol.transaction import Begun, ReaderSnapshot, Transaction, read_document
 from airflow_hive_acid.metastore.replica.verbs import Replica
-from airflow_hive_acid.metastore.statements.storage import CatalogStorage
+from airflow_hive_acid.metastore.statements.catalog import HiveCatalog
 from airflow_hive_acid.metastore.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class MetastoreClient(Verbs):
     """
 
     @cached_property
-    def catalog(self) -> CatalogStorage:
+    def catalog(self) -> HiveCatalog:
         """Databases, tables and partitions."""
-        return CatalogStorage(self)
+        return HiveCatalog(self)
 
     @cached_property
     def cache(self) -> CachedCatalog:

@@ -17,7 +17,7 @@ from airflow_hive_acid.engine.tables.lookup import Creation
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
-from airflow_hive_acid.metastore.catalog import normalise_type, preview
+from airflow_hive_acid.metastore.catalog import new_table, normalise_type
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.txns import forget
 from airflow_hive_acid.sql.model.statements import ColumnDefinition
@@ -62,7 +62,7 @@ def creating(context: Context, definition: TableDefinition) -> Iterator[Table]:
     settle_warehouse(context)
     require_place(context, definition)
     planned = context.client.catalog.plan_table(definition)
-    table = preview(planned)
+    table = new_table(planned)
     context.tables.creations[table.qualified_name] = Creation(replace(definition, location=planned.location), table)
     try:
         yield table

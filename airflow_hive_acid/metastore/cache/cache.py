@@ -476,8 +476,7 @@ def _copy(entry: TableEntry) -> Table:
     return replace(
         table,
         properties=dict(table.properties),
-        comments=dict(table.comments),
-        serde_properties=dict(table.serde_properties),
+        storage=replace(table.storage, serde_properties=dict(table.serde_properties)),
     )
 
 

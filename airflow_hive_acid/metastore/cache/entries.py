@@ -165,7 +165,7 @@ def require_list(table: Table, table_id: int | None, reader: ValidWriteIdList | 
 
 def bytes_of_table(table: Table) -> int:
     """Bytes of a table's columns and texts."""
-    columns = (*table.columns, *table.partition_columns)
+    columns = (*table.storage.columns, *table.partition_keys)
     texts = sum(_TEXT_BYTES * 2 + _NUMBER_BYTES + len(c.name) + len(c.type) for c in columns)
     maps = sum(map(_bytes_of_texts, (table.properties, table.comments, table.serde_properties)))
     return sys.getsizeof(table) + 500 + len(table.location) + texts + maps

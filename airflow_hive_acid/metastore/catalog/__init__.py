@@ -1,6 +1,6 @@
-"""Databases, tables and partitions: their model, their rows, and the verbs that read and change them.
+"""Databases, tables and partitions: one model, one reader, one writer, and the verbs on top of them.
 
-:mod:`.thrift` has their text, as dumps and messages hold it.
+:mod:`.thrift` makes their text of the model, as dumps and messages hold it, and reads it back.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.catalog.alteration_rows import without_column_statistics
+    from airflow_hive_acid.metastore.catalog.alteration import without_column_statistics
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
+    from airflow_hive_acid.metastore.catalog.definitions import new_table
     from airflow_hive_acid.metastore.catalog.drop import check_droppable, delete_storage, forget_object
     from airflow_hive_acid.metastore.catalog.formats import KEYWORDS
     from airflow_hive_acid.metastore.catalog.model import (
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
         DroppedTable,
         Partition,
         PartitionSpec,
+        Storage,
         Table,
         TableDefinition,
+        WholePartition,
         check_location,
     )
     from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
     from airflow_hive_acid.metastore.catalog.partition_conditions import And, Compare, Condition, In, Or
     from airflow_hive_acid.metastore.catalog.partitions import delete_partitions, find_partitions, named_by
-    from airflow_hive_acid.metastore.catalog.places import lock_places, require_own_place
+    from airflow_hive_acid.metastore.catalog.places import lock_places, read_owned, read_owner_of, require_own_place
     from airflow_hive_acid.metastore.catalog.privileges import (
         Entries,
         Entry,
@@ -45,36 +48,30 @@ if TYPE_CHECKING:
         remove_entry,
         securables,
     )
-    from airflow_hive_acid.metastore.catalog.reader import no_such_table, read_owned, read_owner_of, require_database
-    from airflow_hive_acid.metastore.catalog.rows import preview
-    from airflow_hive_acid.metastore.catalog.thrift.objects import (
-        DatabaseObject,
-        PartitionObject,
-        Storage,
-        TableObject,
-        partition_text,
-        table_text,
+    from airflow_hive_acid.metastore.catalog.reader import (
+        no_such_table,
+        read_all_partitions,
+        read_partitions_of,
+        read_tables,
+        read_whole_partitions,
+        require_database,
+        sharing_columns,
     )
     from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
+    from airflow_hive_acid.metastore.catalog.thrift.text import partition_text, table_text
     from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
-    from airflow_hive_acid.metastore.catalog.thrift.writer import (
-        ObjectRows,
-        PartitionWrite,
-        StoredPartition,
-        TableWrite,
-        without_skew,
-    )
     from airflow_hive_acid.metastore.catalog.types import check_partition_value, normalise_type
+    from airflow_hive_acid.metastore.catalog.writer import CatalogWriter, PartitionWrite, TableWrite, without_skew
 else:
     __getattr__ = lazily(
         __name__,
         {
             "And": "partition_conditions",
             "Catalog": "catalog",
+            "CatalogWriter": "writer",
             "Compare": "partition_conditions",
             "Condition": "partition_conditions",
             "Database": "model",
-            "DatabaseObject": "thrift.objects",
             "DroppedTable": "model",
             "EXTERNAL_TABLE": "model",
             "Entries": "privileges",
@@ -83,26 +80,23 @@ else:
             "KEYWORDS": "formats",
             "MANAGED_TABLE": "model",
             "Member": "privileges",
-            "ObjectRows": "thrift.writer",
             "Or": "partition_conditions",
             "Owner": "privileges",
             "Partition": "model",
             "PartitionAlteration": "partition_alteration",
-            "PartitionObject": "thrift.objects",
             "PartitionSpec": "model",
-            "PartitionWrite": "thrift.writer",
+            "PartitionWrite": "writer",
             "Principal": "privileges",
             "Privilege": "privileges",
             "Privileges": "privileges",
             "Role": "privileges",
             "Securable": "privileges",
-            "Storage": "thrift.objects",
-            "StoredPartition": "thrift.writer",
+            "Storage": "model",
             "Table": "model",
             "TableDefinition": "model",
-            "TableObject": "thrift.objects",
-            "TableWrite": "thrift.writer",
+            "TableWrite": "writer",
             "Value": "privileges",
+            "WholePartition": "model",
             "Write": "thrift.write_events",
             "check_droppable": "drop",
             "check_location": "model",
@@ -118,19 +112,24 @@ else:
             "parse_database": "thrift.parser",
             "parse_partition": "thrift.parser",
             "parse_table": "thrift.parser",
-            "partition_text": "thrift.objects",
-            "preview": "rows",
+            "partition_text": "thrift.text",
+            "new_table": "definitions",
             "put_entry": "privileges",
-            "read_owned": "reader",
-            "read_owner_of": "reader",
+            "read_all_partitions": "reader",
+            "read_owned": "places",
+            "read_owner_of": "places",
+            "read_partitions_of": "reader",
             "read_privileges": "privileges",
+            "read_tables": "reader",
+            "read_whole_partitions": "reader",
             "remove_entry": "privileges",
             "require_database": "reader",
             "require_own_place": "places",
             "securables": "privileges",
-            "table_text": "thrift.objects",
-            "without_column_statistics": "alteration_rows",
-            "without_skew": "thrift.writer",
+            "sharing_columns": "reader",
+            "table_text": "thrift.text",
+            "without_column_statistics": "alteration",
+            "without_skew": "writer",
         },
     )
 
@@ -140,21 +139,19 @@ __all__ = [
     "MANAGED_TABLE",
     "And",
     "Catalog",
+    "CatalogWriter",
     "Compare",
     "Condition",
     "Database",
-    "DatabaseObject",
     "DroppedTable",
     "Entries",
     "Entry",
     "In",
     "Member",
-    "ObjectRows",
     "Or",
     "Owner",
     "Partition",
     "PartitionAlteration",
-    "PartitionObject",
     "PartitionSpec",
     "PartitionWrite",
     "Principal",
@@ -163,12 +160,11 @@ __all__ = [
     "Role",
     "Securable",
     "Storage",
-    "StoredPartition",
     "Table",
     "TableDefinition",
-    "TableObject",
     "TableWrite",
     "Value",
+    "WholePartition",
     "Write",
     "check_droppable",
     "check_location",
@@ -179,21 +175,26 @@ __all__ = [
     "forget_object",
     "lock_places",
     "named_by",
+    "new_table",
     "no_such_table",
     "normalise_type",
     "parse_database",
     "parse_partition",
     "parse_table",
     "partition_text",
-    "preview",
     "put_entry",
+    "read_all_partitions",
     "read_owned",
     "read_owner_of",
+    "read_partitions_of",
     "read_privileges",
+    "read_tables",
+    "read_whole_partitions",
     "remove_entry",
     "require_database",
     "require_own_place",
     "securables",
+    "sharing_columns",
     "table_text",
     "without_column_statistics",
     "without_skew",

@@ -7,14 +7,16 @@ widened and added at the end, but neither dropped nor moved (Hive's rules for OR
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.table_kinds import TRANSACTIONAL, TRANSACTIONAL_PROPERTIES
-from airflow_hive_acid.metastore.catalog.model import EXTERNAL_TABLE, MANAGED_TABLE, check_columns, check_property
-from airflow_hive_acid.metastore.catalog.rows import ORC_INPUT
+from airflow_hive_acid.metastore.catalog.definitions import check_columns, check_property
+from airflow_hive_acid.metastore.catalog.formats import ORC
+from airflow_hive_acid.metastore.catalog.model import EXTERNAL_TABLE, MANAGED_TABLE, FieldSchema
 from airflow_hive_acid.metastore.names.objects import shorten
 from airflow_hive_acid.metastore.txns.statistics import STATISTICS_ACCURATE
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_hive_acid.format.jobs import Column
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.model import Storage, Table
 
 CONVERSION_SEED = 10_000_000
 """Write ids of a converted table start above it, as in Hive: what was there before is write id 0."""
@@ -56,6 +58,15 @@ class ColumnChange:
     comments: dict[str, str]
     renamed: dict[str, str] = field(default_factory=dict)
     outdated: frozenset[str] = frozenset()
+
+    def made_of(self, storage: Storage) -> Storage:
+        """The storage with these columns."""
+        return replace(
+            storage,
+            columns=tuple(FieldSchema(c.name, c.type, self.comments.get(c.name)) for c in self.columns),
+            bucket_columns=tuple(self.renamed.get(name, name) for name in storage.bucket_columns),
+            sort_columns=tuple((self.renamed.get(name, name), order) for name, order in storage.sort_columns),
+        )
 
 
 def change_properties(
@@ -124,6 +135,19 @@ def change_column(table: Table, name: str, column: Column, comment: str | None =
     if (said := moved if comment is None else comment) is not None:
         comments[column.name.lower()] = said
     return _checked(table, columns, comments)
+
+
+def without_column_statistics(properties: Mapping[str, str]) -> dict[str, str]:
+    """The parameters, their statistics exact for the number of rows at most, as Hive leaves them."""
+    kept = dict(properties)
+    stated = kept.pop(STATISTICS_ACCURATE, None)
+    try:
+        exact = json.loads(stated) if stated else {}
+    except json.JSONDecodeError:
+        exact = {}
+    if isinstance(exact, dict) and exact.get("BASIC_STATS") == "true":
+        kept[STATISTICS_ACCURATE] = json.dumps({"BASIC_STATS": "true"}, separators=(",", ":"))
+    return kept
 
 
 def _checked(table: Table, columns: tuple[Column, ...], comments: Mapping[str, str]) -> ColumnChange:
@@ -215,7 +239,7 @@ def _transactional_rules(table: Table, properties: dict[str, str]) -> PropertyCh
         )
     kind = properties.setdefault(TRANSACTIONAL_PROPERTIES, "default").lower()
     _require_kind(where, kind)
-    if kind == "default" and table.input_format != ORC_INPUT:
+    if kind == "default" and table.input_format != ORC.input_format:
         raise InvalidArgumentsError(
             f"{where} is no ORC table: full ACID needs ORC. Set 'transactional_properties'='insert_only', or copy it"
         )

@@ -1,4 +1,4 @@
-"""The rows ALTER changes: parameters, columns, statistics and the catalog's write id.
+"""The rows ALTER changes besides those that say what a table or partition is: statistics and the catalog's write id.
 
 New columns get a descriptor of their own (CDS), as in Hive; the table's partitions, which share the old one, follow it,
 because columns of ACID files are found by position in the table's list. Descriptors that nothing uses any more go.
@@ -6,16 +6,18 @@ because columns of ACID files are found by position in the table's list. Descrip
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, case, delete, select, update
 
-from airflow_hive_acid.metastore.catalog.descriptors import (
+from airflow_hive_acid.metastore.catalog.alteration import without_column_statistics
+from airflow_hive_acid.metastore.catalog.writer import (
     change_parameters,
     delete_unused_columns,
-    described,
-    insert_columns,
+    ids_of,
+    update_partitions,
+    update_tables,
 )
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.schema.hive_catalog import (
@@ -27,7 +29,6 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
     SDS,
     SORT_COLS,
     TAB_COL_STATS,
-    TABLE_PARAMS,
     TBLS,
 )
 from airflow_hive_acid.metastore.txns.statistics import STATISTICS_ACCURATE
@@ -38,14 +39,18 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_hive_acid.metastore.catalog.alteration import ColumnChange
-    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.catalog.model import Table, WholePartition
+    from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionChange
+    from airflow_hive_acid.metastore.catalog.writer import TakeIds
 
-_ADVANCE = (
-    update(TBLS)
-    .where(TBLS.c.TBL_ID == bindparam("id"))
+
+def _advance(rows: Any, key: Any) -> Any:
     # Never back: a statement that shared the table with a writer may commit after one with a higher id.
-    .values(WRITE_ID=case((TBLS.c.WRITE_ID > bindparam("new"), TBLS.c.WRITE_ID), else_=bindparam("new")))
-)
+    highest = case((rows.c.WRITE_ID > bindparam("new"), rows.c.WRITE_ID), else_=bindparam("new"))
+    return update(rows).where(key == bindparam("id")).values(WRITE_ID=highest)
+
+
+_ADVANCE_TABLE, _ADVANCE_PARTITION = _advance(TBLS, TBLS.c.TBL_ID), _advance(PARTITIONS, PARTITIONS.c.PART_ID)
 
 
 def lock_table_row(connection: Connection, table_id: int) -> None:
@@ -53,49 +58,64 @@ def lock_table_row(connection: Connection, table_id: int) -> None:
     connection.execute(select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == table_id).with_for_update())
 
 
-def write_parameters(connection: Connection, table: Table, properties: Mapping[str, str], user: str) -> None:
-    """Replace a table's parameters, and note who changed it and when."""
-    modified = str(now_ms(connection) // 1000)
-    wanted = {
-        **properties, "last_modified_by": user, "last_modified_time": modified, "transient_lastDdlTime": modified,
-    }  # fmt: skip
-    change_parameters(connection, TABLE_PARAMS, "TBL_ID", [(table.id, table.properties, wanted)])
+def advance_write_id(connection: Connection, table: Table, write_id: int | None, part: int | None = None) -> None:
+    """Note the write id of the change in the catalog; nothing for tables without.
+
+    :param part: id of the partition that was changed.
+    """
+    if write_id is None:
+        return
+    connection.execute(_ADVANCE_TABLE, {"id": table.id, "new": write_id})
+    if part is not None:
+        connection.execute(_ADVANCE_PARTITION, {"id": part, "new": write_id})
 
 
-def set_type(connection: Connection, table: Table, type: str) -> None:
-    """Make a managed table of an external one, or the other way round."""
-    if type != table.type:
-        connection.execute(update(TBLS).where(TBLS.c.TBL_ID == table.id).values(TBL_TYPE=type))
+def write_table(connection: Connection, before: Table, after: Table, user: str, take_ids: TakeIds) -> Table:
+    """Make a table what it shall be, and note who changed it and when.
 
-
-def advance_write_id(connection: Connection, table_id: int, write_id: int | None) -> None:
-    """Note the write id of the change in the catalog; nothing for tables without."""
-    if write_id is not None:
-        connection.execute(_ADVANCE, {"id": table_id, "new": write_id})
+    :return: the table with the ids of its rows.
+    """
+    noted = replace(after, properties=_noted(connection, after.properties, user))
+    return update_tables(connection, [(before, noted, False)], take_ids)[0]
 
 
 def write_columns(
-    connection: Connection, table: Table, change: ColumnChange, columns_id: int, user: str, *, cascade: bool
+    connection: Connection, table: Table, change: ColumnChange, user: str, take_ids: TakeIds, *, cascade: bool
 ) -> None:
     """Give a table other columns.
 
-    :param columns_id: id of the new descriptor.
     :param cascade: let the partitions follow; otherwise they keep theirs, as Hive's RESTRICT.
     """
-    insert_columns(connection, {columns_id: described(change.columns, change.comments)})
-    partitions = select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.TBL_ID == table.id)
-    of_table = SDS.c.SD_ID.in_(select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == table.id))
-    storage = of_table | SDS.c.SD_ID.in_(partitions) if cascade else of_table
-    old = list(connection.execute(select(SDS.c.CD_ID).distinct().where(storage)).scalars())
-    connection.execute(update(SDS).where(storage).values(CD_ID=columns_id))
-    delete_unused_columns(connection, old)
-    for before, after in change.renamed.items():
+    properties = without_column_statistics(table.properties)
+    after = replace(table, storage=change.made_of(table.storage), properties=properties)
+    written = write_table(connection, table, after, user, take_ids)
+    storages = SDS.c.SD_ID.in_(select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.TBL_ID == table.id))
+    if cascade and table.partition_keys:
+        old = list(connection.execute(select(SDS.c.CD_ID).distinct().where(storages)).scalars())
+        connection.execute(update(SDS).where(storages).values(CD_ID=ids_of(written.storage).columns))
+        delete_unused_columns(connection, old)
+    for old_name, new_name in change.renamed.items() if table.partition_keys else ():
         for target, column in ((BUCKETING_COLS, "BUCKET_COL_NAME"), (SORT_COLS, "COLUMN_NAME")):
-            named: Any = target.c[column] == before
-            everywhere = select(SDS.c.SD_ID).where(of_table | SDS.c.SD_ID.in_(partitions))
-            connection.execute(update(target).where(target.c.SD_ID.in_(everywhere), named).values({column: after}))
+            named: Any = target.c[column] == old_name
+            of_partitions = select(SDS.c.SD_ID).where(storages)
+            connection.execute(
+                update(target).where(target.c.SD_ID.in_(of_partitions), named).values({column: new_name})
+            )
     _forget_column_statistics(connection, table, change)
-    write_parameters(connection, table, without_column_statistics(table.properties), user)
+
+
+def write_partition(
+    connection: Connection, table: Table, before: WholePartition, change: PartitionChange, user: str, take_ids: TakeIds
+) -> None:
+    """Give a partition what was decided, and note who changed it and when."""
+    of_partition = PART_COL_STATS.c.PART_ID == before.id
+    if change.is_moved(before):
+        connection.execute(delete(PART_COL_STATS).where(of_partition))
+    elif change.outdated:
+        named = PART_COL_STATS.c.COLUMN_NAME.in_(sorted(change.outdated))
+        connection.execute(delete(PART_COL_STATS).where(of_partition, named))
+    after = replace(change.after, properties=_noted(connection, change.after.properties, user))
+    update_partitions(connection, [(table, before, after)], take_ids)
 
 
 def write_database_parameters(
@@ -103,6 +123,13 @@ def write_database_parameters(
 ) -> None:
     """Replace a database's parameters."""
     change_parameters(connection, DATABASE_PARAMS, "DB_ID", [(database_id, before, after)])
+
+
+def _noted(connection: Connection, properties: Mapping[str, str], user: str) -> dict[str, str]:
+    modified = str(now_ms(connection) // 1000)
+    return {
+        **properties, "last_modified_by": user, "last_modified_time": modified, "transient_lastDdlTime": modified,
+    }  # fmt: skip
 
 
 def _forget_column_statistics(connection: Connection, table: Table, change: ColumnChange) -> None:
@@ -124,16 +151,3 @@ def _forget_column_statistics(connection: Connection, table: Table, change: Colu
             PARTITION_PARAMS.c.PART_ID.in_(of_partitions), PARTITION_PARAMS.c.PARAM_KEY == STATISTICS_ACCURATE
         )
     )
-
-
-def without_column_statistics(properties: Mapping[str, str]) -> dict[str, str]:
-    """The parameters, their statistics exact for the number of rows at most, as Hive leaves them."""
-    kept = dict(properties)
-    stated = kept.pop(STATISTICS_ACCURATE, None)
-    try:
-        exact = json.loads(stated) if stated else {}
-    except json.JSONDecodeError:
-        exact = {}
-    if isinstance(exact, dict) and exact.get("BASIC_STATS") == "true":
-        kept[STATISTICS_ACCURATE] = json.dumps({"BASIC_STATS": "true"}, separators=(",", ":"))
-    return kept

@@ -9,17 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
-from airflow_hive_acid.metastore.catalog.base import CatalogBase
+from airflow_hive_acid.metastore.catalog.definitions import check_definition, new_table, table_type
 from airflow_hive_acid.metastore.catalog.drop import (
     check_droppable,
     delete_database,
     delete_storage,
     delete_table,
     forget_object,
+    locate,
     lock_and_locate,
 )
 from airflow_hive_acid.metastore.catalog.ids import IdKind
@@ -31,7 +32,6 @@ from airflow_hive_acid.metastore.catalog.model import (
     PartitionSpec,
     Table,
     TableDefinition,
-    check_definition,
     check_location,
 )
 from airflow_hive_acid.metastore.catalog.partitions import (
@@ -53,21 +53,32 @@ from airflow_hive_acid.metastore.catalog.reader import (
     read_warehouse,
     require_database,
 )
-from airflow_hive_acid.metastore.catalog.rows import insert_database, insert_table, table_type
+from airflow_hive_acid.metastore.catalog.writer import insert_database, insert_tables
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.names.objects import TableName, database_name, table_name
-from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, CTLGS, DBS
+from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, CTLGS, DBS, PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from sqlalchemy import Connection
 
+    from airflow_hive_acid.metastore.catalog.changes import CatalogChanges
     from airflow_hive_acid.metastore.catalog.partition_conditions import PartitionFilter
 
 
-class Catalog(CatalogBase):
-    """Databases, tables and partitions of one metastore."""
+class Catalog:
+    """Databases, tables and partitions of one metastore.
+
+    :param changes: how they are changed.
+    """
+
+    def __init__(self, changes: CatalogChanges) -> None:
+        self.changes = changes
+        self.events = changes.events
+        self.ids = changes.ids
+        self.require_fenced = changes.require_fenced
+        self._database = changes.database
 
     # --- databases ------------------------------------------------------------------------------------------------
 
@@ -88,12 +99,12 @@ class Catalog(CatalogBase):
                 connection.execute(update(CTLGS).where(CTLGS.c.NAME == CATALOG).values(LOCATION_URI=wanted))
                 warehouse = wanted
             if read_database(connection, "default") is None:
-                new_id = self._ids.take(connection, IdKind.DATABASE, 1)[0]
+                new_id = self.ids.take(connection, IdKind.DATABASE, 1)[0]
                 owner = ("public", "ROLE")
                 insert_database(connection, new_id, "default", (warehouse, None), owner, "Default Hive database")
             return warehouse
 
-        return self._run(operation, IdKind.DATABASE)
+        return self.changes.run(operation, IdKind.DATABASE)
 
     def warehouse(self) -> str | None:
         """The directory below which managed tables go, None while nobody has said."""
@@ -118,16 +129,17 @@ class Catalog(CatalogBase):
                 raise AlreadyExistsError(f"database {lowered} exists already, at {found.location}")
             where = given or f"{self._external_root(connection)}/{lowered}.db"
             managed = managed_default(connection, lowered)
-            if not self._may_share():
+            if not self.changes.may_share():
                 lock_places(connection)
                 for place in dict.fromkeys((where, managed or where)):
                     require_no_table(connection, f"database {lowered}", place)
-            new_id = self._ids.take(connection, IdKind.DATABASE, 1)[0]
-            insert_database(connection, new_id, lowered, (where, managed), (self._user, "USER"), description)
-            self.events.database_created(connection, lowered)
-            return require_database(connection, lowered)
+            new_id = self.ids.take(connection, IdKind.DATABASE, 1)[0]
+            insert_database(connection, new_id, lowered, (where, managed), (self.changes.user, "USER"), description)
+            created = require_database(connection, lowered)
+            self.events.database_created(connection, created)
+            return created
 
-        return self._run(operation, IdKind.DATABASE)
+        return self.changes.run(operation, IdKind.DATABASE)
 
     def plan_database(self, name: str, location: str | None = None) -> tuple[str, str]:
         """The directories that a new database would have, its own and that of its managed tables; nothing is created.
@@ -140,7 +152,7 @@ class Catalog(CatalogBase):
         def operation(connection: Connection) -> tuple[str, str]:
             managed = managed_default(connection, lowered)
             where = given or f"{self._external_root(connection)}/{lowered}.db"
-            if not self._may_share():
+            if not self.changes.may_share():
                 for place in dict.fromkeys((where, managed or where)):
                     require_no_table(connection, f"database {lowered}", place)
             return where, managed or where
@@ -177,7 +189,7 @@ class Catalog(CatalogBase):
                 return []
             return self.drop_database_in(connection, lowered, cascade=cascade)
 
-        return self._change(operation)
+        return self.changes.run(operation)
 
     def drop_database_in(
         self, connection: Connection, name: str, *, cascade: bool = False, besides: int | None = None
@@ -189,7 +201,7 @@ class Catalog(CatalogBase):
         check_droppable(name, tables, cascade=cascade)
         dropped = [self.drop_table_in(connection, TableName(name, table), besides=besides) for table in tables]
         forget_object(connection, name)
-        self.events.dropping_database(connection, found.name)
+        self.events.dropping_database(connection, found)
         delete_database(connection, found.id)
         return dropped
 
@@ -209,7 +221,7 @@ class Catalog(CatalogBase):
             if location is None:
                 location = self._default_location(require_database(connection, checked.db), checked)
             try:
-                if not self._may_share():
+                if not self.changes.may_share():
                     require_own_place(connection, f"table {key}", location)
             except InvalidArgumentsError:
                 if key not in read_tables(connection, [key]):  # a table that is there already has its place
@@ -227,48 +239,43 @@ class Catalog(CatalogBase):
         """
         check_definition(definition)  # before anything is used up
         self.reserve_table_ids()
-        return self._change(lambda connection: self.create_table_in(connection, definition, if_not_exists))
+        return self.changes.run(lambda connection: self.create_table_in(connection, definition, if_not_exists))
 
     def reserve_table_ids(self) -> None:
         """Fetch the ids of one table, before the transaction that creates it."""
         for kind in (IdKind.TABLE, IdKind.STORAGE, IdKind.COLUMNS, IdKind.SERDE):
-            self._ids.reserve(kind, 1)
+            self.ids.reserve(kind, 1)
 
     def create_table_in(
         self, connection: Connection, definition: TableDefinition, if_not_exists: bool = False
     ) -> Table:  # fmt: skip
         """The same inside a transaction; its events are written by whoever ends it."""
-        checked = check_definition(replace(definition, owner=definition.owner or self._user))
+        checked = check_definition(replace(definition, owner=definition.owner or self.changes.user))
         key = TableName(checked.db, checked.name)
         database = require_database(connection, checked.db)
         existing = read_tables(connection, [key]).get(key)
         if existing is not None:
             return self._existing(existing, if_not_exists)
         location = checked.location or self._default_location(database, checked)
-        if not self._may_share():
+        if not self.changes.may_share():
             lock_places(connection)
             existing = read_tables(connection, [key]).get(key)  # whoever had the lock may have made it
             if existing is not None:
                 return self._existing(existing, if_not_exists)
             require_own_place(connection, f"table {key}", location)
-        ids = {
-            name: self._ids.take(connection, kind, 1)[0]
-            for name, kind in (
-                ("table", IdKind.TABLE), ("storage", IdKind.STORAGE), ("columns", IdKind.COLUMNS),
-                ("serde", IdKind.SERDE),
-            )
-        }  # fmt: skip
+        wanted = new_table(replace(checked, location=location), created=now_ms(connection) // 1000)
         try:
             with connection.begin_nested():
-                insert_table(connection, checked, {**ids, "db": database.id}, location, now_ms(connection) // 1000)
+                insert_tables(connection, [wanted], {checked.db: database.id}, self.ids.take)
         except IntegrityError:
             # Somebody else was faster; whatever else it might be is raised by the next lines.
             existing = read_tables(connection, [key]).get(key)
             if existing is None:
                 raise
             return self._existing(existing, if_not_exists)
-        self.events.table_created(connection, ids["table"])
-        return read_tables(connection, [key])[key]
+        created = read_tables(connection, [key])[key]
+        self.events.table_created(connection, created)
+        return created
 
     def get_table(self, name: str) -> Table:
         """A table by ``db.table``.
@@ -327,7 +334,17 @@ class Catalog(CatalogBase):
                 return None
             return self.drop_table_in(connection, key, purge=purge)
 
-        return self._change(operation)
+        return self.changes.run(operation)
+
+    def plan_drop(self, names: Iterable[str], *, purge: bool = False) -> list[DroppedTable]:
+        """What dropping tables would leave to remove; nothing is dropped."""
+        keys = [table_name(name) for name in names]
+
+        def operation(connection: Connection) -> list[DroppedTable]:
+            tables = self.get_tables_in(connection, keys)
+            return [DroppedTable(t, locate(connection, t), purge or t.owns_files) for t in tables]
+
+        return self._database.read(operation)
 
     # --- partitions -----------------------------------------------------------------------------------------------
 
@@ -350,6 +367,17 @@ class Catalog(CatalogBase):
 
         return self._database.read(operation)
 
+    def count_partitions(self, name: str) -> int:
+        """How many partitions a table has; none is read."""
+        key = table_name(name)
+
+        def operation(connection: Connection) -> int:
+            table = self.get_tables_in(connection, [key])[0]
+            counted = select(func.count()).select_from(PARTITIONS).where(PARTITIONS.c.TBL_ID == table.id)
+            return int(connection.execute(counted).scalar_one())
+
+        return self._database.read(operation)
+
     def get_partition(self, name: str, spec: PartitionSpec) -> Partition:
         """One partition, by name or values.
 
@@ -359,7 +387,7 @@ class Catalog(CatalogBase):
 
         def operation(connection: Connection) -> Partition:
             table = self.get_tables_in(connection, [key])[0]
-            return self._partition(connection, table, spec)
+            return self.partition_in(connection, table, spec)
 
         return self._database.read(operation)
 
@@ -398,12 +426,12 @@ class Catalog(CatalogBase):
         def operation(connection: Connection) -> list[str]:
             return self.add_partitions_in(connection, key, wanted, if_not_exists=if_not_exists)
 
-        return self._change(operation)
+        return self.changes.run(operation)
 
     def reserve_partition_ids(self, count: int) -> None:
         """Fetch the ids of so many partitions, before the transaction that adds them."""
         for kind in (IdKind.PARTITION, IdKind.STORAGE, IdKind.SERDE):
-            self._ids.reserve(kind, count)
+            self.ids.reserve(kind, count)
 
     def add_partitions_in(
         self,
@@ -422,9 +450,9 @@ class Catalog(CatalogBase):
         table = self.get_tables_in(connection, [key])[0]
         names = [table.partition_name(spec) for spec in partitions]
         new = add_partitions(
-            connection, table, names, write_id=write_id, if_not_exists=if_not_exists, take_ids=self._ids.take
+            connection, table, names, write_id=write_id, if_not_exists=if_not_exists, take_ids=self.ids.take
         )
-        self.events.partitions_added(connection, table.id, new)
+        self.events.partitions_added(connection, table, new)
         return new
 
     def drop_partition(self, name: str, spec: PartitionSpec, *, if_exists: bool = False) -> Partition | None:
@@ -439,14 +467,14 @@ class Catalog(CatalogBase):
             found = find_partitions(connection, table, [table.partition_name(spec)])
             if if_exists and not found:
                 return None
-            partition = self._partition(connection, table, spec)
+            partition = self.partition_in(connection, table, spec)
             self.require_fenced(connection, key)
-            self.events.dropping_partitions(connection, table.id, [partition.id])
+            self.events.dropping_partitions(connection, table, [partition.id])
             delete_storage(connection, delete_partitions(connection, [partition.id]))
             forget_object(connection, table.db, table.name, partition.name)
             return partition
 
-        return self._change(operation)
+        return self.changes.run(operation)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -480,12 +508,16 @@ class Catalog(CatalogBase):
         table = self.get_tables_in(connection, [key])[0]
         self.require_fenced(connection, key, besides)
         locations = lock_and_locate(connection, table)
-        self.events.dropping_table(connection, table.id)
+        self.events.dropping_table(connection, table)
         delete_table(connection, table.id)
         forget_object(connection, *key)
         return DroppedTable(table, locations, purge or table.owns_files)
 
-    def _partition(self, connection: Connection, table: Table, spec: PartitionSpec) -> Partition:
+    def partition_in(self, connection: Connection, table: Table, spec: PartitionSpec) -> Partition:
+        """One partition, inside a transaction.
+
+        :raises NoSuchObjectError: when the table has no such partition.
+        """
         name = table.partition_name(spec)
         found = find_partitions(connection, table, [name])
         if name not in found:

@@ -13,8 +13,8 @@ from sqlalchemy import delete, exists, select
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import is_escaped_twice
-from airflow_hive_acid.metastore.catalog.descriptors import delete_unused_columns
 from airflow_hive_acid.metastore.catalog.partitions import delete_partitions
+from airflow_hive_acid.metastore.catalog.writer import delete_unused_columns
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.names.partitions import unambiguous_spellings

@@ -1,40 +1,93 @@
-"""Databases, tables and partitions as values, and the rules for making new ones.
+"""Databases, tables and partitions as values: all that Hive's metastore knows of them, as its rows hold it.
 
-Names are stored in lower case. What a table definition may say follows Hive: a transactional table is managed and, for
-full ACID, ORC; anything else in ORC becomes an external table that Hive purges on drop.
+What is read from the rows is what is written to them and what Thrift's text is made of: one model. Names are stored in
+lower case.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import table_kinds
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name, partition_name
 from airflow_hive_acid.format.paths import parse_location
-from airflow_hive_acid.metastore.catalog.formats import FORMATS, format_name
-from airflow_hive_acid.metastore.catalog.types import check_partition_value, is_primitive, normalise_type
-from airflow_hive_acid.metastore.names.objects import MAX_PARTITION, shorten, table_name
+from airflow_hive_acid.metastore.catalog.formats import format_name
+from airflow_hive_acid.metastore.catalog.types import check_partition_value
+from airflow_hive_acid.metastore.names.objects import MAX_PARTITION, shorten
 
 MANAGED_TABLE = "MANAGED_TABLE"
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
-_VIRTUAL_COLUMNS = frozenset({"row__id", "input__file__name", "block__offset__inside__file", "row__is__deleted"})
-_BAD_IN_COLUMNS = re.compile(r"[\x00-\x1f\x7f.:,;`'\"/\\<>()]")
 
 PartitionSpec: TypeAlias = str | Sequence[str | None] | Mapping[str, str | None]
 """A partition name, its values in the order of the partition columns, or its values by column; None is NULL."""
 
 
+class FieldSchema(NamedTuple):
+    """A column as Hive's metastore keeps it: name, type, comment."""
+
+    name: str
+    type: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """Skewed columns, their skewed values, and where those lie."""
+
+    columns: tuple[str, ...] = ()
+    values: tuple[tuple[str, ...], ...] = ()
+    locations: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageIds:
+    """The rows that hold a storage: of SDS, CDS and SERDES."""
+
+    storage: int
+    columns: int
+    serde: int
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How and where the files of a table or partition lie: a StorageDescriptor with its SerDeInfo.
+
+    :param columns: data columns, without the partition columns.
+    :param serde: name and class of what reads and writes its rows, with ``serde_properties``.
+    :param bucket_count: -1 when it is not bucketed.
+    :param sort_columns: column and order, 1 ascending and 0 descending.
+    :param ids: where it was read; no part of what it is.
+    """
+
+    columns: tuple[FieldSchema, ...]
+    location: str | None
+    input_format: str | None
+    output_format: str | None
+    serde: tuple[str | None, str | None]
+    serde_properties: Mapping[str, str] = field(default_factory=dict)
+    bucket_count: int = -1
+    bucket_columns: tuple[str, ...] = ()
+    sort_columns: tuple[tuple[str, int], ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    skew: Skew = field(default_factory=Skew)
+    compressed: bool = False
+    subdirectories: bool = False
+    ids: StorageIds | None = field(default=None, compare=False, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A database of the catalog.
+    """A database of the catalog; its id is 0 in a text.
 
     :param location: where its external tables go by default.
     :param managed_location: where its managed tables go by default.
+    :param own_managed_location: that, when the database itself says so.
+    :param created: seconds since 1970.
     """
 
     name: str
@@ -44,37 +97,91 @@ class Database:
     owner: str | None = None
     description: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
+    own_managed_location: str | None = None
+    owner_type: str | None = None
+    created: int | None = None
+    type: str = "NATIVE"
+    connector: str | None = None
+    remote_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
-    """A table of the catalog.
+    """A table or view of the catalog.
 
-    :param columns: data columns, without the partition columns.
-    :param bucket_count: -1 when the table is not bucketed.
-    :param sort_columns: of SORTED BY, with whether the order is ascending.
+    :param created: seconds since 1970.
+    :param partition_keys: its partition columns.
     :param write_id: write id of the last change the catalog knows of (TBLS.WRITE_ID).
-    :param comments: comments of columns that have one.
-    :param serde: class that reads and writes rows of its files, with ``serde_properties``.
+    :param required: columns that are declared NOT NULL, where Hive enforces it; of constraints only that is read.
     """
 
     db: str
     name: str
     id: int
-    location: str
-    columns: tuple[Column, ...]
-    partition_columns: tuple[Column, ...]
-    properties: dict[str, str]
     owner: str | None
+    owner_type: str | None
+    created: int
+    last_access: int
+    retention: int
+    storage: Storage
+    partition_keys: tuple[FieldSchema, ...]
+    properties: dict[str, str]
     type: str
-    bucket_columns: tuple[str, ...] = ()
-    bucket_count: int = -1
-    sort_columns: tuple[tuple[str, bool], ...] = ()
-    input_format: str | None = None
     write_id: int = 0
-    comments: dict[str, str] = field(default_factory=dict)
-    serde: str | None = None
-    serde_properties: dict[str, str] = field(default_factory=dict)
+    view_original: str | None = None
+    view_expanded: str | None = None
+    rewrite_enabled: bool = False
+    required: frozenset[str] = frozenset()
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Data columns, without the partition columns."""
+        return tuple(Column(c.name, c.type, c.name in self.required) for c in self.storage.columns)
+
+    @cached_property
+    def partition_columns(self) -> tuple[Column, ...]:
+        """Partition columns."""
+        return tuple(Column(c.name, c.type) for c in self.partition_keys)
+
+    @cached_property
+    def comments(self) -> dict[str, str]:
+        """Comments of columns that have one."""
+        return {c.name: c.comment for c in (*self.storage.columns, *self.partition_keys) if c.comment}
+
+    @property
+    def location(self) -> str:
+        """URI of its directory, empty for a view."""
+        return self.storage.location or ""
+
+    @property
+    def bucket_columns(self) -> tuple[str, ...]:
+        """Columns of CLUSTERED BY."""
+        return self.storage.bucket_columns
+
+    @property
+    def bucket_count(self) -> int:
+        """-1 when the table is not bucketed."""
+        return self.storage.bucket_count
+
+    @property
+    def sort_columns(self) -> tuple[tuple[str, bool], ...]:
+        """Columns of SORTED BY, with whether the order is ascending."""
+        return tuple((name, order == 1) for name, order in self.storage.sort_columns)
+
+    @property
+    def input_format(self) -> str | None:
+        """Class that reads its files."""
+        return self.storage.input_format
+
+    @property
+    def serde(self) -> str | None:
+        """Class that reads and writes rows of its files."""
+        return self.storage.serde[1]
+
+    @property
+    def serde_properties(self) -> Mapping[str, str]:
+        """What that class is told."""
+        return self.storage.serde_properties
 
     @property
     def qualified_name(self) -> str:
@@ -154,7 +261,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition of the catalog.
+    """What lists of partitions hold: as little as readers need, for there may be 100,000 of them.
 
     :param name: Hive's name, ``k1=v1/k2=v2`` with escaped values.
     :param values: the values as the catalog holds them; NULL is ``__HIVE_DEFAULT_PARTITION__``.
@@ -167,6 +274,26 @@ class Partition:
     id: int = 0
     write_id: int = 0
     input_format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WholePartition:
+    """A partition with all that belongs to it; its id is 0 in a text.
+
+    :param name: its PART_NAME.
+    :param created: seconds since 1970.
+    """
+
+    db: str
+    table: str
+    name: str
+    values: tuple[str, ...]
+    created: int
+    last_access: int
+    storage: Storage
+    properties: dict[str, str]
+    write_id: int = 0
+    id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,144 +346,3 @@ def check_location(location: str) -> str:
     if parsed.authority:
         return f"{parsed.scheme}://{parsed.authority}{path}".rstrip("/")
     return f"{parsed.scheme}:{path}"
-
-
-def check_definition(definition: TableDefinition) -> TableDefinition:
-    """The definition in the catalog's spelling.
-
-    :raises InvalidArgumentsError: naming the first thing that cannot be.
-    """
-    db, name = table_name(f"{definition.db}.{definition.name}")
-    where = f"table {db}.{name}"
-    columns, keys = check_columns(where, definition.columns, definition.partition_columns)
-    for key in keys:
-        if not is_primitive(key.type):
-            raise InvalidArgumentsError(f"{where}: partition column {key.name} cannot be of type {key.type}")
-        if len(key.name) > 128:
-            raise InvalidArgumentsError(f"{where}: the partition column {key.name[:40]}… is longer than 128 characters")
-    buckets = _check_buckets(where, definition, columns)
-    properties = _check_properties(where, definition)
-    return TableDefinition(
-        db=db,
-        name=name,
-        columns=columns,
-        partition_columns=keys,
-        properties=properties,
-        location=None if definition.location is None else check_location(definition.location),
-        owner=definition.owner,
-        bucket_columns=buckets,
-        bucket_count=definition.bucket_count if buckets else -1,
-        sort_columns=_check_sorting(where, definition, columns, properties),
-        comments={key.lower(): value for key, value in definition.comments.items()},
-        external=definition.external,
-        stored_as=definition.stored_as.lower(),
-    )
-
-
-def check_columns(
-    where: str, data: Sequence[Column], partition: Sequence[Column]
-) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Data and partition columns in the catalog's spelling.
-
-    :raises InvalidArgumentsError: naming the first that cannot be.
-    """
-    columns = tuple(Column(_column_name(where, c.name), normalise_type(c.type)) for c in data)
-    keys = tuple(Column(_column_name(where, c.name), normalise_type(c.type)) for c in partition)
-    if not columns:
-        raise InvalidArgumentsError(f"{where} needs at least one column that is not a partition column")
-    seen: set[str] = set()
-    for column in (*columns, *keys):
-        if column.name in seen:
-            raise InvalidArgumentsError(f"{where} names the column {column.name} twice")
-        seen.add(column.name)
-    return columns, keys
-
-
-def check_property(where: str, key: str, value: str, longest: int = 256) -> None:
-    """Refuse a property that its table could not hold.
-
-    :raises InvalidArgumentsError: naming it.
-    """
-    if not key or len(key) > longest or "\0" in key or "\0" in value:
-        raise InvalidArgumentsError(
-            f"{where}: the property {shorten(repr(key))} cannot be stored; 1 to {longest} characters without NUL are"
-        )
-
-
-def _check_buckets(where: str, definition: TableDefinition, columns: tuple[Column, ...]) -> tuple[str, ...]:
-    buckets = tuple(column.lower() for column in definition.bucket_columns)
-    if bool(buckets) != (definition.bucket_count > 0):
-        raise InvalidArgumentsError(f"{where}: CLUSTERED BY needs columns and a number of buckets")
-    if definition.bucket_count > 4096:
-        raise InvalidArgumentsError(f"{where}: {definition.bucket_count} buckets; at most 4096")
-    names = {column.name for column in columns}
-    for bucket in buckets:
-        if bucket not in names:
-            raise InvalidArgumentsError(f"{where} is clustered by {bucket}, which is none of its columns")
-    return buckets
-
-
-def _check_sorting(
-    where: str, definition: TableDefinition, columns: tuple[Column, ...], properties: Mapping[str, str]
-) -> tuple[tuple[str, bool], ...]:
-    """The order inside of buckets; Hive's TransactionalValidationListener refuses it where rows have ids."""
-    order = tuple((name.lower(), ascending) for name, ascending in definition.sort_columns)
-    if not order:
-        return ()
-    if not definition.bucket_columns:
-        raise InvalidArgumentsError(f"{where}: SORTED BY is the order inside of buckets and needs CLUSTERED BY")
-    known = {column.name for column in columns}
-    names = [name for name, _ in order]
-    if unknown := [name for name in names if name not in known]:
-        raise InvalidArgumentsError(f"{where} is sorted by {unknown[0]}, which is none of its columns")
-    if len(set(names)) < len(names):
-        raise InvalidArgumentsError(f"{where}: SORTED BY names a column twice")
-    if table_kinds.table_kind(properties) is table_kinds.TableKind.FULL:
-        raise InvalidArgumentsError(
-            f"{where} cannot support full ACID functionality since it is sorted; rows with ids lie in the order of "
-            "these. Leave SORTED BY out, or set 'transactional_properties'='insert_only'"
-        )
-    return order
-
-
-def _check_properties(where: str, definition: TableDefinition) -> dict[str, str]:
-    properties: dict[str, str] = {}
-    for key, value in definition.properties.items():
-        check_property(where, key, value)
-        known = key.lower() in ("transactional", "transactional_properties")
-        properties[key.lower() if known else key] = value.lower() if known else value
-    stored_as = definition.stored_as.lower()
-    if stored_as not in FORMATS:
-        words = ", ".join(f.keyword for f in FORMATS.values())
-        raise InvalidArgumentsError(f"{where}: STORED AS {definition.stored_as} is not supported; formats are {words}")
-    transactional = properties.setdefault("transactional", "false" if definition.external else "true")
-    if transactional not in ("true", "false"):
-        raise InvalidArgumentsError(f"{where}: transactional is 'true' or 'false', not {transactional!r}")
-    if definition.external and transactional == "true":
-        raise InvalidArgumentsError(f"{where}: an external table cannot be transactional; leave out EXTERNAL")
-    if transactional == "false":
-        properties.pop("transactional_properties", None)
-        return properties
-    # As Hive does for managed tables: full ACID where the format allows it.
-    kind = properties.setdefault("transactional_properties", "default" if stored_as == "orc" else "insert_only")
-    if kind not in ("default", "insert_only"):
-        raise InvalidArgumentsError(f"{where}: transactional_properties is 'default' or 'insert_only', not {kind!r}")
-    if kind == "default" and stored_as != "orc":
-        raise InvalidArgumentsError(
-            f"{where}: the table must be stored using an ACID compliant format (such as ORC); STORED AS "
-            f"{FORMATS[stored_as].keyword} is for insert-only tables ('transactional_properties'='insert_only') "
-            "and for plain ones"
-        )
-    return properties
-
-
-def _column_name(where: str, name: str) -> str:
-    lowered = name.lower()
-    if not lowered.strip() or lowered != lowered.strip() or len(lowered) > 767 or _BAD_IN_COLUMNS.search(lowered):
-        raise InvalidArgumentsError(
-            f"{where}: {shorten(repr(name))} is no column name; 1 to 767 characters without control characters, "
-            "quotes, brackets, slashes and the signs . : , ; are"
-        )
-    if lowered in _VIRTUAL_COLUMNS:
-        raise InvalidArgumentsError(f"{where}: {lowered} is the name of a virtual column of Hive")
-    return lowered

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden, parse_directory
 from airflow_hive_acid.metastore.catalog import alteration
-from airflow_hive_acid.metastore.catalog.formats import FORMATS, StorageFormat
-from airflow_hive_acid.metastore.catalog.model import check_location, check_property
+from airflow_hive_acid.metastore.catalog.definitions import check_property
+from airflow_hive_acid.metastore.catalog.formats import FORMATS
+from airflow_hive_acid.metastore.catalog.model import check_location
 from airflow_hive_acid.metastore.names.objects import shorten
+from airflow_hive_acid.metastore.txns.statistics import STATISTICS_ACCURATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_hive_acid.metastore.catalog.model import Table
-    from airflow_hive_acid.metastore.catalog.thrift.objects import PartitionObject
+    from airflow_hive_acid.format.jobs import Column
+    from airflow_hive_acid.metastore.catalog.formats import StorageFormat
+    from airflow_hive_acid.metastore.catalog.model import Storage, Table, WholePartition
 
 _OF_TABLE = frozenset({"transactional", "transactional_properties", "external", "bucketing_version"})
 
@@ -64,19 +66,19 @@ class PartitionAlteration:
 class PartitionChange:
     """What becomes of a partition.
 
-    :param columns: None when they stay.
-    :param location: where it lies afterwards.
-    :param format: what it is stored as afterwards; None when that stays.
+    :param after: what it is afterwards, without who changed it and when.
+    :param outdated: the columns whose statistics say nothing any more.
     """
 
-    properties: dict[str, str]
-    serde_properties: dict[str, str]
-    location: str
-    columns: alteration.ColumnChange | None = None
-    format: StorageFormat | None = None
+    after: WholePartition
+    outdated: frozenset[str] = frozenset()
+
+    def is_moved(self, before: WholePartition) -> bool:
+        """Whether it lies in another directory afterwards."""
+        return self.after.storage.location != before.storage.location
 
 
-def change_partition(table: Table, partition: PartitionObject, asked: PartitionAlteration) -> PartitionChange:
+def change_partition(table: Table, partition: WholePartition, asked: PartitionAlteration) -> PartitionChange:
     """ALTER TABLE … PARTITION.
 
     :raises InvalidArgumentsError: naming what cannot be, the rule and the remedy.
@@ -85,19 +87,34 @@ def change_partition(table: Table, partition: PartitionObject, asked: PartitionA
     where = f"partition {partition.name} of {table.qualified_name}"
     if asked == PartitionAlteration():
         raise InvalidArgumentsError(f"nothing is said about what becomes of {where}")
-    serde = dict(partition.storage.serde_parameters)
     for key, value in asked.serde_properties.items():
         check_property(where, key, value)
-        serde[key] = value
-    return PartitionChange(
-        _properties(where, partition.parameters, asked),
-        serde,
-        partition.storage.location or ""
-        if asked.location is None
-        else place_of_partition(table, partition.name, asked.location),
-        None if asked.columns is None else _columns(table, partition, asked),
-        _format(table, where, asked),
+    properties = _properties(where, partition.properties, asked)
+    storage = replace(
+        partition.storage, serde_properties={**partition.storage.serde_properties, **asked.serde_properties}
     )
+    if asked.location is not None:
+        storage = replace(storage, location=place_of_partition(table, partition.name, asked.location))
+        if storage.location != partition.storage.location:
+            # What they say was true of other files; Hive keeps them and answers from them.
+            properties.pop(STATISTICS_ACCURATE, None)
+    columns = None if asked.columns is None else _columns(table, partition, asked)
+    if columns is not None:
+        storage = _like_table(table, columns.made_of(storage))
+        properties = alteration.without_column_statistics(properties)
+    if (known := _format(table, where, asked)) is not None:
+        storage = replace(
+            storage, input_format=known.input_format, output_format=known.output_format,
+            serde=(storage.serde[0], known.serde),
+        )  # fmt: skip
+    outdated = frozenset[str]() if columns is None else columns.outdated
+    return PartitionChange(replace(partition, properties=properties, storage=storage), outdated)
+
+
+def _like_table(table: Table, storage: Storage) -> Storage:
+    """Columns equal to the table's are the table's, an empty comment being none."""
+    said, own = ([(c.name, c.type, c.comment or None) for c in s.columns] for s in (storage, table.storage))
+    return replace(storage, columns=table.storage.columns) if said == own else storage
 
 
 def _format(table: Table, where: str, asked: PartitionAlteration) -> StorageFormat | None:
@@ -129,13 +146,12 @@ def _properties(where: str, before: Mapping[str, str], asked: PartitionAlteratio
     return properties
 
 
-def _columns(table: Table, partition: PartitionObject, asked: PartitionAlteration) -> alteration.ColumnChange:
+def _columns(table: Table, partition: WholePartition, asked: PartitionAlteration) -> alteration.ColumnChange:
     """By the rules of a table's columns, seen from what the partition has."""
     own = replace(
         table,
         name=f"{table.name} partition {partition.name}",
-        columns=tuple(Column(c.name, c.type) for c in partition.storage.columns),
-        comments={c.name: c.comment for c in partition.storage.columns if c.comment},
+        storage=replace(table.storage, columns=partition.storage.columns),
     )
     return alteration.replace_columns(own, asked.columns or (), asked.comments)
 

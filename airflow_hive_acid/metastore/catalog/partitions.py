@@ -7,22 +7,24 @@ loading the others; what is listed is read in the order of its names, page by pa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, bindparam, delete, false, or_, select
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name, partition_name
 from airflow_hive_acid.format.paths import join
-from airflow_hive_acid.metastore.catalog.ids import IdKind, allocate_ids
-from airflow_hive_acid.metastore.catalog.model import Partition, PartitionSpec, Table
+from airflow_hive_acid.metastore.catalog.definitions import empty_statistics
+from airflow_hive_acid.metastore.catalog.ids import allocate_ids
+from airflow_hive_acid.metastore.catalog.model import Partition, PartitionSpec, Skew, Table, WholePartition
 from airflow_hive_acid.metastore.catalog.partition_conditions import Condition, PartitionFilter, columns_of, to_sql
-from airflow_hive_acid.metastore.catalog.rows import empty_statistics, insert_partitions
+from airflow_hive_acid.metastore.catalog.reader import read_tables_by_id
+from airflow_hive_acid.metastore.catalog.writer import insert_partitions
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.names.partitions import resolve
 from airflow_hive_acid.metastore.schema.hive_catalog import (
-    BUCKETING_COLS,
     PART_COL_PRIVS,
     PART_COL_STATS,
     PART_PRIVS,
@@ -30,19 +32,17 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
     PARTITION_PARAMS,
     PARTITIONS,
     SDS,
-    SERDES,
     TBLS,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sqlalchemy import Connection, Select
     from sqlalchemy.sql.selectable import NamedFromClause
 
+    from airflow_hive_acid.metastore.catalog.writer import TakeIds
     from airflow_hive_acid.metastore.database.database import Database
-
-TakeIds: TypeAlias = "Callable[[Connection, IdKind, int], Sequence[int]]"
 
 _BATCH = 1000
 _SELECT_PARTITIONS = select(
@@ -57,19 +57,7 @@ _SELECT_PROPERTIES = select(PARTITION_PARAMS.c.PARAM_KEY, PARTITION_PARAMS.c.PAR
 _SELECT_EXISTING = select(PARTITIONS.c.PART_NAME).where(
     PARTITIONS.c.TBL_ID == bindparam("table"), PARTITIONS.c.PART_NAME.in_(bindparam("names", expanding=True))
 )
-_SELECT_STORAGE = (
-    select(TBLS.c.TBL_ID, SDS.c.SD_ID, SDS.c.CD_ID, SDS.c.NUM_BUCKETS, SDS.c.INPUT_FORMAT, SDS.c.OUTPUT_FORMAT,
-           SERDES.c.SLIB)
-    .join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
-    .join(SERDES, SERDES.c.SERDE_ID == SDS.c.SERDE_ID)
-    .where(TBLS.c.TBL_ID == bindparam("table"))
-)  # fmt: skip
 _LOCK_TABLE = select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == bindparam("table")).with_for_update()
-_SELECT_BUCKETS = (
-    select(BUCKETING_COLS.c.BUCKET_COL_NAME)
-    .where(BUCKETING_COLS.c.SD_ID == bindparam("storage"))
-    .order_by(BUCKETING_COLS.c.INTEGER_IDX)
-)
 
 
 def read_partitions(
@@ -152,25 +140,23 @@ def add_partitions(
         raise AlreadyExistsError(f"partition {there} of {table.qualified_name} exists already; nothing was added")
     if not missing:
         return []
-    storage = dict(connection.execute(_SELECT_STORAGE, {"table": table.id}).mappings().one())
-    storage["BUCKETS"] = list(connection.execute(_SELECT_BUCKETS, {"storage": storage["SD_ID"]}).scalars())
-    storage["SORTS"] = table.sort_columns
+    # As it is now: nobody can change it any more.
+    current = read_tables_by_id(connection, [table.id])[table.id]
+    storage = replace(current.storage, serde_properties={}, properties={}, skew=Skew(), ids=None)
     created = now_ms(connection) // 1000
-    parameters = {"transient_lastDdlTime": str(created)}
+    properties = {"transient_lastDdlTime": str(created)}
     if write_id is None and empty:
-        parameters |= empty_statistics(table.columns)
+        properties |= empty_statistics(table.columns)
     places = locations or {}
     for batch in chunks(missing, _BATCH):
-        ids = take_ids(connection, IdKind.PARTITION, len(batch))
-        partitions = [
-            Partition(name, tuple(value for _, value in parse_partition_name(name)),
-                      places.get(name) or join(table.location, name), part_id, write_id or 0)
-            for name, part_id in zip(batch, ids, strict=True)
+        new = [
+            WholePartition(
+                table.db, table.name, name, tuple(value for _, value in parse_partition_name(name)), created, 0,
+                replace(storage, location=places.get(name) or join(table.location, name)), properties, write_id or 0,
+            )
+            for name in batch
         ]  # fmt: skip
-        insert_partitions(
-            connection, partitions, take_ids(connection, IdKind.STORAGE, len(batch)),
-            take_ids(connection, IdKind.SERDE, len(batch)), storage, parameters,
-        )  # fmt: skip
+        insert_partitions(connection, [(current, partition) for partition in new], take_ids)
     return missing
 
 

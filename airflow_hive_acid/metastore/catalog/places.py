@@ -16,16 +16,25 @@ from sqlalchemy import BindParameter, Integer, String, and_, bindparam, func, li
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format.paths import spellings, spellings_around
+from airflow_hive_acid.metastore.catalog.model import check_location
+from airflow_hive_acid.metastore.catalog.reader import read_database, read_warehouse
+from airflow_hive_acid.metastore.database.database import chunks
+from airflow_hive_acid.metastore.names.objects import database_name
 from airflow_hive_acid.metastore.schema.hive_catalog import CTLGS, DBS, PARTITIONS, SDS, TBLS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Select
+
+    from airflow_hive_acid.metastore.catalog.model import Partition, Table
+    from airflow_hive_acid.metastore.database.database import Database
 
 SHARED = "hive.acid.shared.locations"
 _CATALOG = "hive"
 _BESIDES = "besides"
+_AT_ONCE = 50
+"""Directories whose insides are looked for by one statement."""
 
 
 def lock_places(connection: Connection) -> None:
@@ -108,13 +117,37 @@ def read_sharer_of_partition(connection: Connection, location: str, table_id: in
 def read_owner(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
     """A table whose own directory fulfils conditions, as ``db.table``."""
     row = connection.execute(_TABLES.where(*conditions).limit(1)).first()
-    return None if row is None else f"{row[0]}.{row[1]}"
+    return None if row is None else f"{row.DB_NAME}.{row.TBL_NAME}"
+
+
+def read_owner_of(connection: Connection, location: str, *, around: bool) -> str | None:
+    """A table that owns a directory or something inside it; with ``around`` also one whose directory contains it."""
+    if not location:
+        return None
+    owns = shares_files(SDS.c.LOCATION, location, around=around, inside=True)
+    for statement in (_TABLES, _PARTITIONS):
+        row = connection.execute(statement.where(owns).limit(1)).first()
+        if row is not None:
+            return f"{row.DB_NAME}.{row.TBL_NAME}"
+    return None
+
+
+def read_owned(connection: Connection, locations: Iterable[str]) -> set[str]:
+    """Those of many directories in which, around which, or inside of which a table has files."""
+    owned: set[str] = set()
+    for batch in chunks(sorted(set(locations)), _AT_ONCE):
+        owns = shares_files(SDS.c.LOCATION, *batch, around=True, inside=True)
+        for owners in (TBLS, PARTITIONS):
+            of_one = select(SDS.c.LOCATION).join(owners, owners.c.SD_ID == SDS.c.SD_ID).where(owns)
+            for place in connection.execute(of_one).scalars():
+                owned |= {location for location in batch if share_files(place, location)}
+    return owned
 
 
 def _read_partition(connection: Connection, *conditions: ColumnElement[bool]) -> str | None:
     """A partition whose directory fulfils conditions, as text."""
     row = connection.execute(_PARTITIONS.where(*conditions).limit(1)).first()
-    return None if row is None else f"partition {row[2]} of {row[0]}.{row[1]}"
+    return None if row is None else f"partition {row.PART_NAME} of {row.DB_NAME}.{row.TBL_NAME}"
 
 
 def _database_in(connection: Connection, location: str) -> str | None:
@@ -131,10 +164,10 @@ def _read_other(connection: Connection, location: str, besides: int | None) -> s
     given = {**spelled.parameters(), _BESIDES: -1 if besides is None else besides}
     row = connection.execute(of_table, given).first()
     if row is not None:
-        return f"table {row[0]}.{row[1]}"
+        return f"table {row.DB_NAME}.{row.TBL_NAME}"
     row = connection.execute(of_partition, given).first()
     if row is not None:
-        return f"partition {row[2]} of {row[0]}.{row[1]}"
+        return f"partition {row.PART_NAME} of {row.DB_NAME}.{row.TBL_NAME}"
     return _database_in(connection, location)
 
 
@@ -164,10 +197,12 @@ def _questions_of_homes(shape: _Shape) -> tuple[Select[Any], Select[Any]]:
 
 
 _TABLES = (
-    select(DBS.c.NAME, TBLS.c.TBL_NAME).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+    select(DBS.c.NAME.label("DB_NAME"), TBLS.c.TBL_NAME)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
 )
 _PARTITIONS = (
-    select(DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
+    select(DBS.c.NAME.label("DB_NAME"), TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME)
     .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
     .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
     .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
@@ -283,3 +318,62 @@ def share_files(one: str, other: str) -> bool:
 def _usual(location: str) -> str:
     """What a Hive calls a path of no filesystem may begin with two slashes."""
     return re.sub("/{2,}", "/", location) if location.startswith("/") else location
+
+
+class Places:
+    """What is asked about directories, outside of any change.
+
+    :param database: the metastore database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def roots(self, name: str) -> list[str]:
+        """The directories below which files of a database lie by default: its own two, and the warehouse."""
+        lowered = database_name(name)
+
+        def operation(connection: Connection) -> list[str]:
+            found = read_database(connection, lowered)
+            own = [] if found is None else [found.managed_location, found.location]
+            warehouse = read_warehouse(connection)
+            return list(dict.fromkeys([*own, *([warehouse] if warehouse else [])]))
+
+        return self._database.read(operation)
+
+    def owner_of_location(self, location: str, *, around: bool = True) -> str | None:
+        """A table that lies at or in a directory, or has a partition there; None when there is none.
+
+        :param around: also one whose own directory is around it.
+        """
+        place = check_location(location)
+        return self._database.read(lambda connection: read_owner_of(connection, place, around=around))
+
+    def shared_places(self, locations: Sequence[str], db: str, table: str | None = None) -> dict[str, str]:
+        """Those of a table's directories (or of a database's tables) that others share, and with whom."""
+
+        def operation(connection: Connection) -> dict[str, str]:
+            own = (DBS.c.NAME == db) if table is None else and_(DBS.c.NAME == db, TBLS.c.TBL_NAME == table)
+            found: dict[str, str] = {}
+            for batch in chunks(list(locations), _AT_ONCE):
+                if read_sharer(connection, *batch, others=~own) is not None:
+                    looked = {place: read_sharer(connection, place, others=~own) for place in batch}
+                    found |= {place: other for place, other in looked.items() if other is not None}
+            return found
+
+        return self._database.read(operation)
+
+    def shared_partition_places(self, table: Table, partitions: Sequence[Partition]) -> dict[str, str]:
+        """Those of the directories of some of a table's partitions that anything else shares, and with whom."""
+
+        def operation(connection: Connection) -> dict[str, str]:
+            found: dict[str, str] = {}
+            for batch in chunks(list(partitions), _AT_ONCE):
+                ids = [part.id for part in batch]
+                places = [part.location for part in batch]
+                if read_sharer_of_dropped(connection, *places, table_id=table.id, part_ids=ids) is not None:
+                    looked = {p: read_sharer_of_dropped(connection, p, table_id=table.id, part_ids=ids) for p in places}
+                    found |= {place: other for place, other in looked.items() if other is not None}
+            return found
+
+        return self._database.read(operation)

@@ -1,4 +1,4 @@
-"""Reading databases and tables from the catalog: any number of tables in two statements.
+"""Reading databases, tables and partitions whole: any number of tables or partitions in two statements per 200.
 
 What Hive wrote is taken as it is: views, foreign formats and types we could not create ourselves included.
 """
@@ -8,13 +8,34 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Text, and_, bindparam, cast, literal, null, select, tuple_, union_all
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    exists,
+    literal,
+    null,
+    select,
+    tuple_,
+    union_all,
+)
 
 from airflow_hive_acid.errors import NoSuchObjectError
-from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.metastore.catalog.model import Database, Table
-from airflow_hive_acid.metastore.catalog.places import share_files, shares_files
+from airflow_hive_acid.format.partitions import parse_partition_name
+from airflow_hive_acid.metastore.catalog.model import (
+    Database,
+    FieldSchema,
+    Skew,
+    Storage,
+    StorageIds,
+    Table,
+    WholePartition,
+)
 from airflow_hive_acid.metastore.database.database import chunks
+from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.schema.hive_catalog import (
     BUCKETING_COLS,
     CATALOG,
@@ -24,10 +45,16 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
     DBS,
     KEY_CONSTRAINTS,
     PARTITION_KEYS,
+    PARTITION_PARAMS,
     PARTITIONS,
+    SD_PARAMS,
     SDS,
     SERDE_PARAMS,
     SERDES,
+    SKEWED_COL_NAMES,
+    SKEWED_COL_VALUE_LOC_MAP,
+    SKEWED_STRING_LIST_VALUES,
+    SKEWED_VALUES,
     SORT_COLS,
     TABLE_PARAMS,
     TBLS,
@@ -36,14 +63,12 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
 UNSET_LOCATION = "TBD"
 """What Hive's scripts put where the warehouse directory will stand."""
-_TABLES_AT_ONCE = 200
+_AT_ONCE = 200
 _NAMES_FOR_SUGGESTIONS = 2000
-_PLACES = 50
-"""Directories whose insides are looked for by one statement."""
 
 _SELECT_DATABASE = select(DBS).where(DBS.c.NAME == bindparam("name"), DBS.c.CTLG_NAME == CATALOG)
 _SELECT_DATABASE_NAMES = select(DBS.c.NAME).where(DBS.c.CTLG_NAME == CATALOG).order_by(DBS.c.NAME)
@@ -69,36 +94,81 @@ _SELECT_DATABASES_OF = (
     .order_by(DBS.c.NAME)
     .limit(3)
 )
-_SELECT_TABLES = (
-    select(
-        DBS.c.NAME.label("DB_NAME"), TBLS.c.TBL_ID, TBLS.c.TBL_NAME, TBLS.c.TBL_TYPE, TBLS.c.OWNER, TBLS.c.WRITE_ID,
-        TBLS.c.SD_ID, SDS.c.CD_ID, SDS.c.LOCATION, SDS.c.NUM_BUCKETS, SDS.c.INPUT_FORMAT,
-        SDS.c.SERDE_ID, SERDES.c.SLIB,
-    )
+_STORAGE = (
+    SDS.c.SD_ID, SDS.c.CD_ID, SDS.c.LOCATION, SDS.c.INPUT_FORMAT, SDS.c.OUTPUT_FORMAT, SDS.c.NUM_BUCKETS,
+    SDS.c.IS_COMPRESSED, SDS.c.IS_STOREDASSUBDIRECTORIES, SERDES.c.SERDE_ID, SERDES.c.NAME.label("SERDE_NAME"),
+    SERDES.c.SLIB,
+)  # fmt: skip
+_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
+_NAMES: BindParameter[Any] = bindparam("names", expanding=True)
+_NAMED = and_(DBS.c.CTLG_NAME == CATALOG, tuple_(DBS.c.NAME, TBLS.c.TBL_NAME).in_(_NAMES))
+_TABLES = (
+    select(TBLS, DBS.c.NAME.label("DB_NAME"), *_STORAGE)
     .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
     .outerjoin(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
     .outerjoin(SERDES, SERDES.c.SERDE_ID == SDS.c.SERDE_ID)
+)
+_TABLES_BY_NAME = _TABLES.where(_NAMED)
+_TABLES_BY_ID = _TABLES.where(TBLS.c.TBL_ID.in_(_IDS))
+_TABLE_IDS = select(TBLS.c.TBL_ID).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID).where(_NAMED)
+_LOCK_TABLES = select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID.in_(_IDS)).order_by(TBLS.c.TBL_ID).with_for_update()
+_PARTITIONS = (
+    select(PARTITIONS, DBS.c.NAME.label("DB_NAME"), TBLS.c.TBL_NAME, *_STORAGE)
+    .join(TBLS, TBLS.c.TBL_ID == PARTITIONS.c.TBL_ID)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .outerjoin(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+    .outerjoin(SERDES, SERDES.c.SERDE_ID == SDS.c.SERDE_ID)
+    .where(PARTITIONS.c.PART_ID.in_(_IDS))
+)
+_PARTITION_KEYS_OF = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.PART_ID)
+_PARTITIONS_NAMED = _PARTITION_KEYS_OF.where(tuple_(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).in_(_NAMES))
+_PARTITIONS_OF = _PARTITION_KEYS_OF.where(PARTITIONS.c.TBL_ID.in_(_IDS))
+_OF_TABLE, _OF_PARTITION = SDS.alias("of_table"), SDS.alias("of_partition")
+_OTHER_COLUMNS = (
+    select(TBLS.c.TBL_ID)
+    .join(_OF_TABLE, _OF_TABLE.c.SD_ID == TBLS.c.SD_ID)
     .where(
-        DBS.c.CTLG_NAME == CATALOG,
-        tuple_(DBS.c.NAME, TBLS.c.TBL_NAME).in_(bindparam("names", expanding=True)),
+        TBLS.c.TBL_ID.in_(_IDS),
+        exists().where(
+            PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID,
+            _OF_PARTITION.c.SD_ID == PARTITIONS.c.SD_ID,
+            _OF_PARTITION.c.CD_ID != _OF_TABLE.c.CD_ID,
+        ),
     )
-)  # fmt: skip
+)
 
 
-def _details(kind: str, owner: Any, index: Any, name: Any, value: Any, comment: Any, ids: str) -> Any:
+def _details(kind: str, ids: Any, owner: Any, position: Any, name: Any, value: Any, comment: Any = None) -> Any:
     return select(
-        literal(kind).label("kind"), owner.label("owner"), index.label("position"), cast(name, Text).label("name"),
-        cast(value, Text).label("value"), cast(comment, Text).label("comment"),
-    ).where(owner.in_(bindparam(ids, expanding=True)))  # fmt: skip
+        literal(kind).label("kind"), owner.label("owner"), cast(position, BigInteger).label("position"),
+        cast(name, Text).label("name"), cast(value, Text).label("value"),
+        cast(null() if comment is None else comment, Text).label("comment"),
+    ).where(owner.in_(ids))  # fmt: skip
 
 
-_k, _c, _b, _s, _p = PARTITION_KEYS.c, COLUMNS_V2.c, BUCKETING_COLS.c, SORT_COLS.c, TABLE_PARAMS.c
-_d = SERDE_PARAMS.c
+def _parameters(kind: str, ids: Any, source: Any, id_column: str) -> Any:
+    return _details(kind, ids, source.c[id_column], literal(0), source.c.PARAM_KEY, source.c.PARAM_VALUE)
+
+
+_c, _b, _s, _k = COLUMNS_V2.c, BUCKETING_COLS.c, SORT_COLS.c, PARTITION_KEYS.c
+_OWNERS: Any = bindparam("owners", expanding=True)
+_COLUMN_LISTS: Any = bindparam("column_lists", expanding=True)
+_STORAGES: Any = bindparam("storages", expanding=True)
+_SERDES: Any = bindparam("serdes", expanding=True)
+_STORAGE_DETAILS = (
+    _details("column", _COLUMN_LISTS, _c.CD_ID, _c.INTEGER_IDX, _c.COLUMN_NAME, _c.TYPE_NAME, _c.COMMENT),
+    _details("bucket", _STORAGES, _b.SD_ID, _b.INTEGER_IDX, _b.BUCKET_COL_NAME, null()),
+    _details("sort", _STORAGES, _s.SD_ID, _s.INTEGER_IDX, _s.COLUMN_NAME, _s.ORDER),
+    _details("skewed", _STORAGES, SKEWED_COL_NAMES.c.SD_ID, SKEWED_COL_NAMES.c.INTEGER_IDX,
+             SKEWED_COL_NAMES.c.SKEWED_COL_NAME, null()),
+    _parameters("storage", _STORAGES, SD_PARAMS, "SD_ID"),
+    _parameters("serde", _SERDES, SERDE_PARAMS, "SERDE_ID"),
+)  # fmt: skip
 _n = KEY_CONSTRAINTS.c
 _NOT_NULL, _ENABLED = 3, 4
 """Of MConstraint: the kind, and the bit of ENABLE_VALIDATE_RELY that has Hive enforce it."""
 _REQUIRED = (
-    _details("required", _n.PARENT_TBL_ID, _n.PARENT_INTEGER_IDX, _c.COLUMN_NAME, null(), null(), "table_ids")
+    _details("required", _OWNERS, _n.PARENT_TBL_ID, _n.PARENT_INTEGER_IDX, _c.COLUMN_NAME, null())
     .join_from(
         KEY_CONSTRAINTS,
         COLUMNS_V2,
@@ -106,32 +176,47 @@ _REQUIRED = (
     )
     .where(_n.CONSTRAINT_TYPE == _NOT_NULL, _n.ENABLE_VALIDATE_RELY >= _ENABLED)
 )
-_SELECT_DETAILS = union_all(
-    _details("column", _c.CD_ID, _c.INTEGER_IDX, _c.COLUMN_NAME, _c.TYPE_NAME, _c.COMMENT, "column_ids"),
-    _details("key", _k.TBL_ID, _k.INTEGER_IDX, _k.PKEY_NAME, _k.PKEY_TYPE, _k.PKEY_COMMENT, "table_ids"),
-    _details("bucket", _b.SD_ID, _b.INTEGER_IDX, _b.BUCKET_COL_NAME, null(), null(), "storage_ids"),
-    _details("sort", _s.SD_ID, _s.INTEGER_IDX, _s.COLUMN_NAME, _s.ORDER, null(), "storage_ids"),
-    _details("property", _p.TBL_ID, literal(0), _p.PARAM_KEY, _p.PARAM_VALUE, null(), "table_ids"),
-    _details("serde", _d.SERDE_ID, literal(0), _d.PARAM_KEY, _d.PARAM_VALUE, null(), "serde_ids"),
-    _REQUIRED,
-)
+_SELECT_TABLE_DETAILS = union_all(
+    *_STORAGE_DETAILS, _parameters("property", _OWNERS, TABLE_PARAMS, "TBL_ID"),
+    _details("key", _OWNERS, _k.TBL_ID, _k.INTEGER_IDX, _k.PKEY_NAME, _k.PKEY_TYPE, _k.PKEY_COMMENT), _REQUIRED,
+)  # fmt: skip
+_SELECT_PARTITION_DETAILS = union_all(*_STORAGE_DETAILS, _parameters("property", _OWNERS, PARTITION_PARAMS, "PART_ID"))
+
+_list = SKEWED_STRING_LIST_VALUES.c
+_SELECT_SKEW = union_all(
+    select(SKEWED_VALUES.c.SD_ID_OID.label("owner"), SKEWED_VALUES.c.INTEGER_IDX.label("entry"),
+           _list.INTEGER_IDX.label("position"), _list.STRING_LIST_VALUE.label("value"),
+           cast(null(), Text).label("location"))
+    .join(SKEWED_STRING_LIST_VALUES, _list.STRING_LIST_ID == SKEWED_VALUES.c.STRING_LIST_ID_EID)
+    .where(SKEWED_VALUES.c.SD_ID_OID.in_(_IDS)),
+    select(SKEWED_COL_VALUE_LOC_MAP.c.SD_ID, SKEWED_COL_VALUE_LOC_MAP.c.STRING_LIST_ID_KID, _list.INTEGER_IDX,
+           _list.STRING_LIST_VALUE, cast(SKEWED_COL_VALUE_LOC_MAP.c.LOCATION, Text))
+    .join(SKEWED_STRING_LIST_VALUES, _list.STRING_LIST_ID == SKEWED_COL_VALUE_LOC_MAP.c.STRING_LIST_ID_KID)
+    .where(SKEWED_COL_VALUE_LOC_MAP.c.SD_ID.in_(_IDS)),
+)  # fmt: skip
 
 
 def read_database(connection: Connection, name: str) -> Database | None:
     """A database by its lower-case name."""
-    row = connection.execute(_SELECT_DATABASE, {"name": name}).mappings().first()
+    row = connection.execute(_SELECT_DATABASE, {"name": name}).first()
     if row is None:
         return None
-    properties = connection.execute(_SELECT_DATABASE_PARAMS, {"id": row["DB_ID"]})
-    location = str(row["DB_LOCATION_URI"])
+    properties = connection.execute(_SELECT_DATABASE_PARAMS, {"id": row.DB_ID})
+    own = row.DB_MANAGED_LOCATION_URI
     return Database(
-        name=str(row["NAME"]),
-        id=int(row["DB_ID"]),
-        location=location,
-        managed_location=row["DB_MANAGED_LOCATION_URI"] or managed_default(connection, name) or location,
-        owner=row["OWNER_NAME"],
-        description=row["DESC"],
-        properties={str(key): str(value or "") for key, value in properties},
+        name=row.NAME,
+        id=row.DB_ID,
+        location=row.DB_LOCATION_URI,
+        managed_location=own or managed_default(connection, name) or row.DB_LOCATION_URI,
+        owner=row.OWNER_NAME,
+        description=row.DESC,
+        properties={key: value or "" for key, value in properties},
+        own_managed_location=own,
+        owner_type=row.OWNER_TYPE,
+        created=row.CREATE_TIME,
+        type=row.TYPE or "NATIVE",
+        connector=row.DATACONNECTOR_NAME,
+        remote_name=row.REMOTE_DBNAME,
     )
 
 
@@ -142,7 +227,7 @@ def require_database(connection: Connection, name: str) -> Database:
     """
     found = read_database(connection, name)
     if found is None:
-        names = [str(row[0]) for row in connection.execute(_SELECT_DATABASE_NAMES)]
+        names = read_database_names(connection)
         raise NoSuchObjectError(f"there is no database {name}{_suggest(name, names)}")
     return found
 
@@ -174,51 +259,77 @@ def read_database_properties(connection: Connection, names: Sequence[str]) -> di
 
 def read_database_names(connection: Connection) -> list[str]:
     """All databases, sorted."""
-    return [str(row[0]) for row in connection.execute(_SELECT_DATABASE_NAMES)]
+    return list(connection.execute(_SELECT_DATABASE_NAMES).scalars())
 
 
 def read_table_names(connection: Connection, db: str) -> list[str]:
     """All tables and views of a database, sorted."""
-    return [str(row[0]) for row in connection.execute(_SELECT_TABLE_NAMES, {"db": db})]
+    return list(connection.execute(_SELECT_TABLE_NAMES, {"db": db}).scalars())
 
 
-def read_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Table]:
-    """Those of the tables that exist, by lower-case ``(db, table)``."""
-    found: dict[tuple[str, str], Table] = {}
-    for batch in chunks(list(dict.fromkeys(names)), _TABLES_AT_ONCE):
-        rows: Sequence[Any] = connection.execute(_SELECT_TABLES, {"names": list(batch)}).all()
-        if rows:
-            details = _by_owner(connection, rows)
-            found |= {(row.DB_NAME, row.TBL_NAME): _table(row, details) for row in rows}
+def read_tables(
+    connection: Connection, names: Iterable[tuple[str, str]], *, lock: bool = False
+) -> dict[TableName, Table]:
+    """Those of the tables that exist, by lower-case ``(db, table)``.
+
+    :param lock: let nobody else change them until the transaction ends.
+    """
+    found: dict[TableName, Table] = {}
+    batches = list(chunks(list(dict.fromkeys(names)), _AT_ONCE))
+    if lock:
+        ids = [i for batch in batches for i in connection.execute(_TABLE_IDS, {"names": list(batch)}).scalars()]
+        for part in chunks(sorted(ids), _AT_ONCE):
+            connection.execute(_LOCK_TABLES, {"ids": list(part)})
+    for batch in batches:
+        tables = _tables(connection, connection.execute(_TABLES_BY_NAME, {"names": list(batch)}).all())
+        found |= {TableName(table.db, table.name): table for table in tables}
     return found
 
 
-def read_owner_of(connection: Connection, location: str, *, around: bool) -> str | None:
-    """A table that owns a directory or something inside it; with ``around`` also one whose directory contains it."""
-    if not location:
-        return None
-    owns = shares_files(SDS.c.LOCATION, location, around=around, inside=True)
-    of_table = select(DBS.c.NAME, TBLS.c.TBL_NAME).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-    for statement in (
-        of_table.join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID),
-        of_table.join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID),
-    ):
-        row = connection.execute(statement.where(owns).limit(1)).first()
-        if row is not None:
-            return f"{row[0]}.{row[1]}"
-    return None
+def read_tables_by_id(connection: Connection, table_ids: Iterable[int]) -> dict[int, Table]:
+    """Those of the tables that exist, by their ids."""
+    found: dict[int, Table] = {}
+    for batch in chunks(sorted(set(table_ids)), _AT_ONCE):
+        tables = _tables(connection, connection.execute(_TABLES_BY_ID, {"ids": list(batch)}).all())
+        found |= {table.id: table for table in tables}
+    return found
 
 
-def read_owned(connection: Connection, locations: Iterable[str]) -> set[str]:
-    """Those of many directories in which, around which, or inside of which a table has files."""
-    owned: set[str] = set()
-    for batch in chunks(sorted(set(locations)), _PLACES):
-        owns = shares_files(SDS.c.LOCATION, *batch, around=True, inside=True)
-        for owners in (TBLS, PARTITIONS):
-            of_one = select(SDS.c.LOCATION).join(owners, owners.c.SD_ID == SDS.c.SD_ID).where(owns)
-            for place in connection.execute(of_one).scalars():
-                owned |= {location for location in batch if share_files(place, location)}
-    return owned
+def read_partitions_by_id(connection: Connection, part_ids: Iterable[int]) -> dict[int, WholePartition]:
+    """Those of the partitions that exist, by their ids and in the order of these: messages list them so."""
+    found: dict[int, WholePartition] = {}
+    for batch in chunks(sorted(set(part_ids)), _AT_ONCE):
+        rows = connection.execute(_PARTITIONS, {"ids": list(batch)}).all()
+        if rows:
+            details = _Details(connection, _SELECT_PARTITION_DETAILS, rows, batch)
+            found |= {row.PART_ID: _partition(row, details) for row in rows}
+    return dict(sorted(found.items()))
+
+
+def read_whole_partitions(
+    connection: Connection, wanted: Iterable[tuple[int, str]]
+) -> dict[tuple[int, str], WholePartition]:
+    """Those of the partitions that exist, by table id and name."""
+    return _by_key(connection, _PARTITIONS_NAMED, "names", wanted)
+
+
+def read_all_partitions(connection: Connection, table_ids: Iterable[int]) -> dict[tuple[int, str], WholePartition]:
+    """All partitions of several tables, by table id and name."""
+    return _by_key(connection, _PARTITIONS_OF, "ids", table_ids)
+
+
+def read_partitions_of(connection: Connection, table_id: int) -> dict[str, WholePartition]:
+    """All partitions of a table, by name."""
+    return {name: found for (_, name), found in read_all_partitions(connection, [table_id]).items()}
+
+
+def sharing_columns(connection: Connection, table_ids: Iterable[int]) -> set[int]:
+    """Those of the tables all of whose partitions have the columns of the table, not lists of their own."""
+    ids = set(table_ids)
+    other: set[int] = set()
+    for batch in chunks(sorted(ids), _AT_ONCE):
+        other.update(connection.execute(_OTHER_COLUMNS, {"ids": list(batch)}).scalars())
+    return ids - other
 
 
 def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectError:
@@ -233,43 +344,124 @@ def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectErr
     return NoSuchObjectError(f"there is no table {db}.{name}{_suggest(name, tables, same)}")
 
 
-def _by_owner(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str, int], list[Row[Any]]]:
-    details: dict[tuple[str, int], list[Row[Any]]] = {}
-    found = connection.execute(_SELECT_DETAILS, {
-        "table_ids": [row.TBL_ID for row in rows],
-        "storage_ids": [row.SD_ID for row in rows if row.SD_ID is not None],
-        "column_ids": [row.CD_ID for row in rows if row.CD_ID is not None],
-        "serde_ids": [row.SERDE_ID for row in rows if row.SERDE_ID is not None],
-    })  # fmt: skip
-    for detail in found:
-        details.setdefault((detail.kind, detail.owner), []).append(detail)
-    for group in details.values():
-        group.sort(key=lambda detail: detail.position)
-    return details
+def _by_key(
+    connection: Connection, statement: Any, parameter: str, wanted: Iterable[Any]
+) -> dict[tuple[int, str], WholePartition]:
+    keys: dict[int, tuple[int, str]] = {}
+    for batch in chunks(sorted(set(wanted)), _AT_ONCE):
+        rows = connection.execute(statement, {parameter: list(batch)})
+        keys |= {row.PART_ID: (row.TBL_ID, row.PART_NAME) for row in rows}
+    return {keys[i]: found for i, found in read_partitions_by_id(connection, keys).items()}
 
 
-def _table(row: Any, details: dict[tuple[str, int], list[Row[Any]]]) -> Table:
-    columns = details.get(("column", row.CD_ID), [])
-    keys = details.get(("key", row.TBL_ID), [])
-    required = {d.name for d in details.get(("required", row.TBL_ID), [])}
+def _tables(connection: Connection, rows: Sequence[Any]) -> list[Table]:
+    if not rows:
+        return []
+    details = _Details(connection, _SELECT_TABLE_DETAILS, rows, [row.TBL_ID for row in rows])
+    return [_table(row, details) for row in rows]
+
+
+class _Details:
+    """What belongs to rows of tables or partitions, in the order of its positions."""
+
+    def __init__(self, connection: Connection, statement: Any, rows: Sequence[Any], owners: Sequence[int]) -> None:
+        found = connection.execute(statement, {
+            "owners": list(owners),
+            "column_lists": sorted({row.CD_ID for row in rows if row.CD_ID is not None}),
+            "storages": sorted({row.SD_ID for row in rows if row.SD_ID is not None}),
+            "serdes": sorted({row.SERDE_ID for row in rows if row.SERDE_ID is not None}),
+        })  # fmt: skip
+        self._lists: dict[tuple[str, int], list[Any]] = {}
+        for detail in found:
+            self._lists.setdefault((detail.kind, detail.owner), []).append(detail)
+        for details in self._lists.values():
+            details.sort(key=lambda detail: detail.position)
+        skewed = [owner for kind, owner in self._lists if kind == "skewed"]
+        self._skew: dict[int, Skew] = _read_skew(connection, self, skewed) if skewed else {}
+
+    def names(self, kind: str, owner: int | None) -> tuple[str, ...]:
+        return tuple(detail.name for detail in self.of(kind, owner))
+
+    def map(self, kind: str, owner: int | None) -> dict[str, str]:
+        return {detail.name: detail.value or "" for detail in self.of(kind, owner)}
+
+    def columns(self, kind: str, owner: int | None) -> tuple[FieldSchema, ...]:
+        return tuple(FieldSchema(d.name, d.value, d.comment) for d in self.of(kind, owner))
+
+    def of(self, kind: str, owner: int | None) -> list[Any]:
+        return [] if owner is None else self._lists.get((kind, owner), [])
+
+    def storage(self, row: Any) -> Storage:
+        return Storage(
+            columns=self.columns("column", row.CD_ID),
+            location=row.LOCATION,
+            input_format=row.INPUT_FORMAT,
+            output_format=row.OUTPUT_FORMAT,
+            serde=(row.SERDE_NAME, row.SLIB),
+            serde_properties=self.map("serde", row.SERDE_ID),
+            bucket_count=-1 if row.NUM_BUCKETS is None else row.NUM_BUCKETS,
+            bucket_columns=self.names("bucket", row.SD_ID),
+            sort_columns=tuple((d.name, int(d.value)) for d in self.of("sort", row.SD_ID)),
+            properties=self.map("storage", row.SD_ID),
+            skew=self._skew.get(row.SD_ID, Skew()),
+            compressed=bool(row.IS_COMPRESSED),
+            subdirectories=bool(row.IS_STOREDASSUBDIRECTORIES),
+            ids=None if row.SD_ID is None else StorageIds(row.SD_ID, row.CD_ID, row.SERDE_ID),
+        )
+
+
+def _read_skew(connection: Connection, details: _Details, storage_ids: Sequence[int]) -> dict[int, Skew]:
+    lists: dict[tuple[int, int, str | None], list[Any]] = {}
+    for row in connection.execute(_SELECT_SKEW, {"ids": list(storage_ids)}):
+        lists.setdefault((row.owner, row.entry, row.location), []).append(row)
+    values: dict[int, list[tuple[str, ...]]] = {}
+    locations: dict[int, dict[tuple[str, ...], str]] = {}
+    for (owner, _, location), rows in sorted(lists.items(), key=lambda item: item[0][:2]):
+        entry = tuple(row.value for row in sorted(rows, key=lambda row: row.position))
+        if location is None:
+            values.setdefault(owner, []).append(entry)
+        else:
+            locations.setdefault(owner, {})[entry] = location
+    return {
+        owner: Skew(details.names("skewed", owner), tuple(values.get(owner, ())), locations.get(owner, {}))
+        for owner in storage_ids
+    }
+
+
+def _table(row: Any, details: _Details) -> Table:
     return Table(
         db=row.DB_NAME,
         name=row.TBL_NAME,
         id=row.TBL_ID,
-        location=row.LOCATION or "",
-        columns=tuple(Column(d.name, d.value, d.name in required) for d in columns),
-        partition_columns=tuple(Column(d.name, d.value) for d in keys),
-        properties={d.name: d.value or "" for d in details.get(("property", row.TBL_ID), [])},
         owner=row.OWNER,
+        owner_type=row.OWNER_TYPE,
+        created=row.CREATE_TIME,
+        last_access=row.LAST_ACCESS_TIME,
+        retention=row.RETENTION,
+        storage=details.storage(row),
+        partition_keys=details.columns("key", row.TBL_ID),
+        properties=details.map("property", row.TBL_ID),
         type=row.TBL_TYPE,
-        bucket_columns=tuple(d.name for d in details.get(("bucket", row.SD_ID), [])),
-        bucket_count=row.NUM_BUCKETS if row.NUM_BUCKETS is not None else -1,
-        sort_columns=tuple((d.name, d.value == "1") for d in details.get(("sort", row.SD_ID), [])),
-        input_format=row.INPUT_FORMAT,
         write_id=row.WRITE_ID or 0,
-        comments={d.name: d.comment for d in (*columns, *keys) if d.comment},
-        serde=row.SLIB,
-        serde_properties={d.name: d.value or "" for d in details.get(("serde", row.SERDE_ID), [])},
+        view_original=row.VIEW_ORIGINAL_TEXT,
+        view_expanded=row.VIEW_EXPANDED_TEXT,
+        rewrite_enabled=bool(row.IS_REWRITE_ENABLED),
+        required=frozenset(details.names("required", row.TBL_ID)),
+    )
+
+
+def _partition(row: Any, details: _Details) -> WholePartition:
+    return WholePartition(
+        db=row.DB_NAME,
+        table=row.TBL_NAME,
+        name=row.PART_NAME,
+        values=tuple(value for _, value in parse_partition_name(row.PART_NAME)),
+        created=row.CREATE_TIME,
+        last_access=row.LAST_ACCESS_TIME,
+        storage=details.storage(row),
+        properties=details.map("property", row.PART_ID),
+        write_id=row.WRITE_ID or 0,
+        id=row.PART_ID,
     )
 
 

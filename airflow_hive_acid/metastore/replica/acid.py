@@ -22,6 +22,7 @@ from airflow_hive_acid.errors import ReplicaDivergedError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.catalog.drop import delete_storage, forget_object
 from airflow_hive_acid.metastore.catalog.partitions import add_partitions, delete_partitions, find_partitions
+from airflow_hive_acid.metastore.catalog.reader import read_tables_by_id
 from airflow_hive_acid.metastore.catalog.thrift.events import CatalogEvents
 from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
 from airflow_hive_acid.metastore.compaction.model import Resource
@@ -417,16 +418,19 @@ class _Owners:
 
 
 def _change_partitions(connection: Connection, client: Verbs, table: TableAdvance, sync_txn: int) -> None:
+    if not table.added and not table.gone:
+        return
     catalog = CatalogEvents(client.notifications)
+    now = read_tables_by_id(connection, [table.table.id])[table.table.id]
     if table.added:
         new = add_partitions(
             connection, table.table, table.added, write_id=table.write_ids.high_watermark or None, empty=False
         )
-        catalog.partitions_added(connection, table.table.id, new)
+        catalog.partitions_added(connection, now, new)
     if not table.gone:
         return
     there = find_partitions(connection, table.table, list(table.gone))
-    catalog.dropping_partitions(connection, table.table.id, [p.id for p in there.values()])
+    catalog.dropping_partitions(connection, now, [p.id for p in there.values()])
     delete_storage(connection, delete_partitions(connection, [p.id for p in there.values()]))
     for partition in there.values():
         forget_object(connection, *table.name, partition.name)

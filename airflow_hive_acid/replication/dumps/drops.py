@@ -19,10 +19,11 @@ from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.catalog import (
     MANAGED_TABLE,
-    ObjectRows,
     delete_partitions,
     delete_storage,
     forget_object,
+    read_tables,
+    read_whole_partitions,
 )
 from airflow_hive_acid.metastore.database import LockType
 from airflow_hive_acid.metastore.names import TableName, table_name
@@ -34,7 +35,6 @@ from airflow_hive_acid.replication.dumps.dropped_directories import (
     remove_dropped,
     unmark,
 )
-from airflow_hive_acid.replication.dumps.exports import table_of
 from airflow_hive_acid.replication.dumps.fences import fence_dead_jobs_of
 from airflow_hive_acid.replication.dumps.state_ids import ObjectState, may_drop
 from airflow_hive_acid.replication.presence import require_place
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog import PartitionSpec, StoredPartition, TableObject
+    from airflow_hive_acid.metastore.catalog import PartitionSpec, Table, WholePartition
     from airflow_hive_acid.replication.dumps.state_ids import Verdict
     from airflow_hive_acid.replication.site import Site
 
@@ -129,26 +129,23 @@ def drop_partitions(
     :param tell: called inside the commit with the result that it has.
     """
     name = table_name(table)
-    found = site.client.database.read(lambda connection: _tables(site).find_tables(connection, [name]).get(name))
+    found = site.client.database.read(lambda connection: read_tables(connection, [name]).get(name))
     if found is None:
         return DropResult(str(name), event_id, kept=((str(name), "there is no such table"),))
-    shape = table_of(found)
-    names = sorted({shape.partition_name(spec) for spec in partitions})
-    doomed, kept = site.client.database.read(
-        lambda connection: _judge_partitions(site, connection, found, names, event_id)
-    )
+    names = sorted({found.partition_name(spec) for spec in partitions})
+    doomed, kept = site.client.database.read(lambda connection: _judge_partitions(connection, found, names, event_id))
     finish_drops(site, [(name, part) for part, _ in kept])
     if not doomed:
         return DropResult(str(name), event_id, kept=kept)
     site.client.pins.require_unpinned([str(name)], "dropping partitions of it")
-    locks = [partition_lock(name, stored.object.name, LockType.EXCLUSIVE) for stored in doomed]
+    locks = [partition_lock(name, stored.name, LockType.EXCLUSIVE) for stored in doomed]
     agent = site.agent_info(f"drop partitions of {name} for replication")
     with ddl_transaction(site.client, locks, agent_info=agent) as ddl:
         fence_dead_jobs_of(site, name)
-        shared = _shared_partitions(site, name, [s.object.name for s in doomed]) if _files_go(found) else {}
+        shared = _shared_partitions(site, name, [s.name for s in doomed]) if _files_go(found) else {}
 
-        def result_of(gone: Sequence[StoredPartition], stayed: Sequence[tuple[str, str]]) -> DropResult:
-            went = tuple(stored.object.name for stored in gone)
+        def result_of(gone: Sequence[WholePartition], stayed: Sequence[tuple[str, str]]) -> DropResult:
+            went = tuple(stored.name for stored in gone)
             return DropResult(str(name), event_id, went, tuple(k for k in (*kept, *stayed) if k[0] not in went))
 
         def change(connection: Connection) -> DropResult:
@@ -157,29 +154,29 @@ def drop_partitions(
             tell(done := result_of(gone, stayed))
             return done
 
-        def take_out(connection: Connection) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
+        def take_out(connection: Connection) -> tuple[list[WholePartition], tuple[tuple[str, str], ...]]:
             site.require_allowed(connection)
-            now = _tables(site).find_tables(connection, [name], lock=True).get(name)
+            now = read_tables(connection, [name], lock=True).get(name)
             if now is None:
                 return [], ((str(name), "there is no such table"),)
-            going, staying = _judge_partitions(site, connection, now, [s.object.name for s in doomed], event_id)
+            going, staying = _judge_partitions(connection, now, [s.name for s in doomed], event_id)
             ids = [stored.id for stored in going]
             site.client.catalog.require_fenced(connection, name, ddl.txn_id)
-            site.client.catalog.events.dropping_partitions(connection, now.id, ids)
+            site.client.catalog.events.dropping_partitions(connection, now, ids)
             delete_storage(connection, delete_partitions(connection, ids))
             for stored in going:
-                forget_object(connection, *name, stored.object.name)
+                forget_object(connection, *name, stored.name)
             return going, staying
 
-        left: list[StoredPartition] = []
+        left: list[WholePartition] = []
         going = {
-            f"{name}/{stored.object.name}": place
+            f"{name}/{stored.name}": place
             for stored in doomed
-            if _files_go(found) and (place := stored.object.storage.location) and place not in shared
+            if _files_go(found) and (place := stored.storage.location) and place not in shared
         }
         with _marked(site, going, event_id) as gone:
             result = ddl.commit(change)
-            gone.update(f"{name}/{stored.object.name}" for stored in left)
+            gone.update(f"{name}/{stored.name}" for stored in left)
     in_threads(lambda part: remove_dropped(site, going[part], part), sorted(going.keys() & gone), "drops")
     return result
 
@@ -233,16 +230,16 @@ def kept_drops(site: Site, drops: Sequence[tuple[TableName, str | None, int]]) -
     """
 
     def operation(connection: Connection) -> list[str | None]:
-        tables = _tables(site).find_tables(connection, {name for name, _, _ in drops})
+        tables = read_tables(connection, {name for name, _, _ in drops})
         parts = [(tables[name].id, part) for name, part, _ in drops if part is not None and name in tables]
-        found = _tables(site).find_partitions(connection, parts)
+        found = read_whole_partitions(connection, parts)
         reasons: list[str | None] = []
         for name, part, event_id in drops:
             table = tables.get(name)
-            parameters = None if table is None else table.parameters
+            parameters = None if table is None else table.properties
             if part is not None and table is not None:
                 stored = found.get((table.id, part))
-                parameters = None if stored is None else stored.object.parameters
+                parameters = None if stored is None else stored.properties
             verdict = may_drop(ObjectState.of(parameters, part or str(name)), event_id)
             reasons.append(None if verdict.accepted else verdict.reason)
         return reasons
@@ -252,26 +249,22 @@ def kept_drops(site: Site, drops: Sequence[tuple[TableName, str | None, int]]) -
     return reasons
 
 
-def _tables(site: Site) -> ObjectRows:
-    return ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
-
-
 def _judge(
     site: Site, connection: Connection, name: TableName, event_id: int, *, lock: bool = False
-) -> tuple[TableObject | None, Verdict]:
-    found = _tables(site).find_tables(connection, [name], lock=lock).get(name)
-    held = ObjectState.of(None if found is None else found.parameters, str(name))
+) -> tuple[Table | None, Verdict]:
+    found = read_tables(connection, [name], lock=lock).get(name)
+    held = ObjectState.of(None if found is None else found.properties, str(name))
     return found, may_drop(held, event_id)
 
 
 def _judge_partitions(
-    site: Site, connection: Connection, table: TableObject, names: Sequence[str], event_id: int
-) -> tuple[list[StoredPartition], tuple[tuple[str, str], ...]]:
-    found = _tables(site).find_partitions(connection, [(table.id, name) for name in names])
+    connection: Connection, table: Table, names: Sequence[str], event_id: int
+) -> tuple[list[WholePartition], tuple[tuple[str, str], ...]]:
+    found = read_whole_partitions(connection, [(table.id, name) for name in names])
     going, kept = [], []
     for name in names:
         stored = found.get((table.id, name))
-        verdict = may_drop(ObjectState.of(None if stored is None else stored.object.parameters, name), event_id)
+        verdict = may_drop(ObjectState.of(None if stored is None else stored.properties, name), event_id)
         if stored is not None and verdict.accepted:
             going.append(stored)
         else:
@@ -279,9 +272,9 @@ def _judge_partitions(
     return going, tuple(kept)
 
 
-def _files_go(table: TableObject) -> bool:
-    purge = {key.lower(): value for key, value in table.parameters.items()}.get("external.table.purge", "")
-    return is_transactional(table.parameters) or table.type == MANAGED_TABLE or purge.lower() == "true"
+def _files_go(table: Table) -> bool:
+    purge = {key.lower(): value for key, value in table.properties.items()}.get("external.table.purge", "")
+    return is_transactional(table.properties) or table.type == MANAGED_TABLE or purge.lower() == "true"
 
 
 def going_with(site: Site, name: TableName) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from airflow_hive_acid.filesystem import Filesystem
-    from airflow_hive_acid.metastore.catalog import PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog import Table, WholePartition
 
 METADATA, FILE_LIST, COMPLETE, BEGUN, DATA = "_metadata", "_file_list", "_COMPLETE", "_BEGUN", "data"
 METADATA_VERSION = "0.2"
@@ -87,11 +87,11 @@ class Dump:
     :param missing: partitions that were asked for and do not exist any more.
     """
 
-    table: TableObject | None
+    table: Table | None
     scope: Scope = Scope.NONE
     state_id: int | None = None
     event_id: str | None = None
-    partitions: tuple[PartitionObject, ...] = ()
+    partitions: tuple[WholePartition, ...] = ()
     whole_table: bool = True
     shared_columns: bool = False
     files: tuple[DumpFile, ...] = ()
@@ -175,7 +175,7 @@ def _check_texts(dump: Dump) -> None:
             raise CorruptDumpError(f"{METADATA}: {what} must be text, not {value!r:.100}; export again")
 
 
-def _check_names(dump: Dump, table: TableObject) -> None:
+def _check_names(dump: Dump, table: Table) -> None:
     try:
         name = table_name(f"{table.db}.{table.name}")
     except HiveAcidError as error:

@@ -19,7 +19,16 @@ from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import IMPORT_PREFIX, STAGING_PREFIX, is_hidden
 from airflow_hive_acid.format.table_kinds import is_transactional
-from airflow_hive_acid.metastore.catalog import ObjectRows, lock_places, read_owned, require_database
+from airflow_hive_acid.metastore.catalog import (
+    CatalogWriter,
+    lock_places,
+    read_all_partitions,
+    read_owned,
+    read_tables,
+    read_whole_partitions,
+    require_database,
+    sharing_columns,
+)
 from airflow_hive_acid.metastore.database import LockType, now_ms
 from airflow_hive_acid.metastore.protocol import ddl_transaction, table_lock
 from airflow_hive_acid.metastore.txns import tables_with_unfenced_jobs
@@ -34,7 +43,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog import StoredPartition, TableObject
+    from airflow_hive_acid.metastore.catalog import Table, WholePartition
     from airflow_hive_acid.metastore.names import TableName
     from airflow_hive_acid.replication.site import Site
 
@@ -58,26 +67,24 @@ def open_exports(site: Site, wanted: Mapping[TableName, Sequence[str]]) -> Itera
     listed = [str(name) for name in names]
     with site.client.open_snapshot(listed, plain=listed, agent_info=f"export {len(names)} tables"):
         dumps = site.client.database.read(
-            lambda connection: _read(connection, _rows(site), {name: wanted[name] for name in names}, state)
+            lambda connection: _read(connection, {name: wanted[name] for name in names}, state)
         )
         yield {name: tagged(dump) for name, dump in _with_files(site, dumps).items()}
 
 
-def _read(
-    connection: Connection, rows: ObjectRows, wanted: Mapping[TableName, Sequence[str]], state: int
-) -> dict[TableName, Dump]:
+def _read(connection: Connection, wanted: Mapping[TableName, Sequence[str]], state: int) -> dict[TableName, Dump]:
     found = {
-        name: table for name, table in rows.find_tables(connection, wanted).items()
-        if not is_transactional(table.parameters) and table.type != MATERIALIZED_VIEW
+        name: table for name, table in read_tables(connection, wanted).items()
+        if not is_transactional(table.properties) and table.type != MATERIALIZED_VIEW
         and (table.partition_columns or not wanted[name])
     }  # fmt: skip
     partitioned = {name: table for name, table in found.items() if table.partition_columns}
-    sharing = rows.sharing_columns(connection, [table.id for table in partitioned.values()])
-    stored = rows.all_partitions(connection, [table.id for name, table in partitioned.items() if not wanted[name]])
-    stored |= rows.find_partitions(
+    sharing = sharing_columns(connection, [table.id for table in partitioned.values()])
+    stored = read_all_partitions(connection, [table.id for name, table in partitioned.items() if not wanted[name]])
+    stored |= read_whole_partitions(
         connection, [(t.id, part) for name, t in partitioned.items() for part in wanted[name]]
     )
-    by_table: dict[int, dict[str, StoredPartition]] = {}
+    by_table: dict[int, dict[str, WholePartition]] = {}
     for (table_id, part), one in stored.items():
         by_table.setdefault(table_id, {})[part] = one
     dumps = {}
@@ -86,7 +93,7 @@ def _read(
         dumps[name] = Dump(
             table, Scope.ALL, state, whole_table=not wanted[name],
             shared_columns=bool(table.partition_columns) and table.id in sharing,
-            partitions=tuple(parts[part].object for part in sorted(parts)),
+            partitions=tuple(parts[part] for part in sorted(parts)),
             missing=tuple(part for part in wanted[name] if part not in parts),
         )  # fmt: skip
     return dumps
@@ -164,12 +171,11 @@ class _Import:
 
     def _plan(self, connection: Connection, *, lock: bool = False) -> dict[TableName, ImportPlan]:
         """The plans of those that only add what is new."""
-        rows = _rows(self.site)
-        tables = rows.find_tables(connection, self.dumps, lock=lock)
+        tables = read_tables(connection, self.dumps, lock=lock)
         whole = [tables[name].id for name, dump in self.dumps.items() if name in tables and dump.whole_table]
         wanted = [(tables[n].id, p.name) for n, dump in self.dumps.items() if n in tables for p in dump.partitions]
-        stored = rows.all_partitions(connection, whole) | rows.find_partitions(connection, wanted)
-        by_table: dict[int, dict[str, StoredPartition]] = {}
+        stored = read_all_partitions(connection, whole) | read_whole_partitions(connection, wanted)
+        by_table: dict[int, dict[str, WholePartition]] = {}
         for (table_id, part), one in stored.items():
             by_table.setdefault(table_id, {})[part] = one
         databases = {
@@ -212,7 +218,7 @@ class _Import:
 
         return {name: plan for name, plan in plans.items() if is_free(plan)}
 
-    def _change(self, connection: Connection, rows: ObjectRows, plans: Mapping[TableName, ImportPlan]) -> None:
+    def _change(self, connection: Connection, rows: CatalogWriter, plans: Mapping[TableName, ImportPlan]) -> None:
         """Inside the commit: the catalog changes as planned, or nothing does."""
         self.site.require_allowed(connection)
         now = self._plan(connection, lock=True)
@@ -224,17 +230,17 @@ class _Import:
             lock_places(connection)
             for place in read_owned(connection, new):
                 raise InvalidArgumentsError(f"{place} of {new[place]} was given to another table just now; try again")
-        tables: dict[TableName, TableObject] = dict(
+        tables: dict[TableName, Table] = dict(
             rows.write_tables(connection, [plan.table for plan in now.values() if plan.table is not None])
         )
-        tables |= rows.find_tables(connection, now.keys() - tables.keys())
+        tables |= read_tables(connection, now.keys() - tables.keys())
         rows.write_partitions(
             connection, [(tables[name], plan.partitions) for name, plan in now.items() if plan.partitions]
         )
 
 
-def _rows(site: Site) -> ObjectRows:
-    return ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
+def _rows(site: Site) -> CatalogWriter:
+    return CatalogWriter(site.client.database, site.client.notifications, site.client.catalog.ids)
 
 
 def _only_adds(plan: ImportPlan) -> bool:

@@ -18,11 +18,19 @@ from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, 
 from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
-from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import is_hidden
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name
 from airflow_hive_acid.format.table_kinds import is_transactional
-from airflow_hive_acid.metastore.catalog import ObjectRows, Table, check_location, no_such_table, read_owner_of
+from airflow_hive_acid.metastore.catalog import (
+    Table,
+    check_location,
+    no_such_table,
+    read_owner_of,
+    read_partitions_of,
+    read_tables,
+    read_whole_partitions,
+    sharing_columns,
+)
 from airflow_hive_acid.metastore.names import TableName, table_name
 from airflow_hive_acid.replication.dumps.copiers import copy
 from airflow_hive_acid.replication.dumps.copies import FileCopy
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.filesystem import FileInfo
     from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
-    from airflow_hive_acid.metastore.catalog import PartitionObject, PartitionSpec, StoredPartition, TableObject
+    from airflow_hive_acid.metastore.catalog import PartitionSpec, Table, WholePartition
     from airflow_hive_acid.replication.site import Site
 
 MATERIALIZED_VIEW = "MATERIALIZED_VIEW"
@@ -76,22 +84,21 @@ def export_metadata(
     :param event_ids: of the events that asked for them, one for each, or none.
     """
     state = site.client.notifications.current_event_id()
-    rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
     asked = event_ids or [""] * len(tables)
 
     def operation(connection: Connection) -> list[Dump]:
         names = [table_name(table) for table, _ in tables]
-        found = rows.find_tables(connection, names)
+        found = read_tables(connection, names)
         partitioned = [table.id for table in found.values() if table.partition_columns]
         known = _Known(
-            rows.sharing_columns(connection, partitioned),
-            rows.find_partitions(connection, _wanted(names, tables, found)),
+            sharing_columns(connection, partitioned),
+            read_whole_partitions(connection, _wanted(names, tables, found)),
         )
         dumps = []
         for name, (_, specs), event_id in zip(names, tables, asked, strict=True):
             dump = Dump(found.get(name), Scope.METADATA, state, event_id or None, whole_table=specs is None)
             if dump.table is not None:
-                dump = _with_partitions(connection, rows, dump, dump.table, specs, known)
+                dump = _with_partitions(connection, dump, dump.table, specs, known)
             dumps.append(tagged(dump))
         return dumps
 
@@ -128,7 +135,7 @@ def open_export(
     agent = f"export {name}"
     with site.client.open_snapshot([table], plain=plain, agent_info=agent) as snapshot:
         dump = _read(site, name, partitions, Dump(None, scope, state, event_id, whole_table=partitions is None))
-        if dump.table is not None and is_transactional(dump.table.parameters) != known.is_transactional:
+        if dump.table is not None and is_transactional(dump.table.properties) != known.is_transactional:
             raise InvalidArgumentsError(f"{name} was made anew or converted just now; export again")
         if dump.table is not None:
             lists = snapshot.snapshot[str(name)] if known.is_transactional else None
@@ -219,13 +226,13 @@ class _Known:
     """
 
     sharing: set[int]
-    partitions: Mapping[tuple[int, str], StoredPartition]
+    partitions: Mapping[tuple[int, str], WholePartition]
 
 
 def _wanted(
     names: Sequence[TableName],
     tables: Sequence[tuple[str, Sequence[PartitionSpec] | None]],
-    found: Mapping[TableName, TableObject],
+    found: Mapping[TableName, Table],
 ) -> list[tuple[int, str]]:
     """Table id and name of the partitions that are asked for by all of their values."""
     return [
@@ -237,26 +244,24 @@ def _wanted(
 
 
 def _read(site: Site, name: TableName, partitions: Sequence[PartitionSpec] | None, dump: Dump) -> Dump:
-    rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
 
     def operation(connection: Connection) -> Dump:
-        table = rows.find_tables(connection, [name]).get(name)
+        table = read_tables(connection, [name]).get(name)
         if table is None:
             if dump.scope is Scope.NONE:
                 raise no_such_table(connection, *name)
             return dump
         wanted = _wanted([name], [(str(name), partitions)], {name: table})
-        known = _Known(rows.sharing_columns(connection, [table.id]), rows.find_partitions(connection, wanted))
-        return _with_partitions(connection, rows, replace(dump, table=table), table, partitions, known)
+        known = _Known(sharing_columns(connection, [table.id]), read_whole_partitions(connection, wanted))
+        return _with_partitions(connection, replace(dump, table=table), table, partitions, known)
 
     return site.client.database.read(operation)
 
 
 def _with_partitions(
     connection: Connection,
-    rows: ObjectRows,
     dump: Dump,
-    table: TableObject,
+    table: Table,
     specs: Sequence[PartitionSpec] | None,
     known: _Known,
 ) -> Dump:
@@ -272,32 +277,31 @@ def _with_partitions(
     if specs is None:
         if dump.scope is Scope.METADATA:
             return replace(dump, shared_columns=shared)
-        found = rows.partitions_of(connection, table.id)
-        return replace(dump, shared_columns=shared, partitions=_sorted(p.object for p in found.values()))
+        found = read_partitions_of(connection, table.id)
+        return replace(dump, shared_columns=shared, partitions=_sorted(found.values()))
     complete, partial = _partition_names(table, specs)
     found = {n: known.partitions[table.id, n] for n in complete if (table.id, n) in known.partitions}
     missing = tuple(n for n in complete if n not in found)
     if partial:
-        everything = rows.partitions_of(connection, table.id)
+        everything = read_partitions_of(connection, table.id)
         for wanted in partial:
             matching = {n: p for n, p in everything.items() if wanted.items() <= dict(parse_partition_name(n)).items()}
             found |= matching
             missing += () if matching else (json.dumps(wanted),)
     if missing and dump.scope is Scope.NONE:
         raise NoSuchObjectError(f"{table.db}.{table.name} has no partition {missing[0]}")
-    partitions = _sorted(p.object for p in found.values())
+    partitions = _sorted(found.values())
     return replace(dump, shared_columns=shared, partitions=partitions, missing=missing)
 
 
-def _sorted(partitions: Iterable[PartitionObject]) -> tuple[PartitionObject, ...]:
+def _sorted(partitions: Iterable[WholePartition]) -> tuple[WholePartition, ...]:
     return tuple(sorted(partitions, key=lambda partition: partition.name))
 
 
-def _partition_names(table: TableObject, specs: Sequence[PartitionSpec]) -> tuple[list[str], list[dict[str, str]]]:
+def _partition_names(table: Table, specs: Sequence[PartitionSpec]) -> tuple[list[str], list[dict[str, str]]]:
     """Names of the partitions that are specified completely, and the values of those that are not."""
     complete: list[str] = []
     partial: list[dict[str, str]] = []
-    shape = table_of(table)
     for spec in specs:
         if isinstance(spec, Mapping) and len(spec) < len(table.partition_columns):
             values = {key.lower(): value or DEFAULT_PARTITION for key, value in spec.items()}
@@ -305,19 +309,8 @@ def _partition_names(table: TableObject, specs: Sequence[PartitionSpec]) -> tupl
                 raise InvalidArgumentsError(f"{min(unknown)} is no partition column of {table.db}.{table.name}")
             partial.append(values)
         else:
-            complete.append(shape.partition_name(spec))
+            complete.append(table.partition_name(spec))
     return list(dict.fromkeys(complete)), partial
-
-
-def table_of(found: TableObject) -> Table:
-    """As much of a table as the names of its partitions need."""
-    return Table(
-        db=found.db, name=found.name, id=found.id, location=found.storage.location or "",
-        columns=tuple(Column(c.name, c.type) for c in found.storage.columns),
-        partition_columns=tuple(Column(c.name, c.type) for c in found.partition_columns),
-        properties=dict(found.parameters), owner=found.owner, type=found.type,
-        input_format=found.storage.input_format, serde=found.storage.serde[1],
-    )  # fmt: skip
 
 
 def tagged(dump: Dump) -> Dump:
@@ -331,8 +324,8 @@ def tagged(dump: Dump) -> Dump:
 
     return replace(
         dump,
-        table=replace(dump.table, parameters=clean(dump.table.parameters)),
-        partitions=tuple(replace(p, parameters=clean(p.parameters)) for p in dump.partitions),
+        table=replace(dump.table, properties=clean(dump.table.properties)),
+        partitions=tuple(replace(p, properties=clean(p.properties)) for p in dump.partitions),
     )
 
 

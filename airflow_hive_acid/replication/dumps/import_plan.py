@@ -18,8 +18,8 @@ from airflow_hive_acid.metastore.catalog import (
     EXTERNAL_TABLE,
     MANAGED_TABLE,
     PartitionWrite,
-    StoredPartition,
     TableWrite,
+    WholePartition,
     check_location,
     without_column_statistics,
     without_skew,
@@ -32,7 +32,7 @@ from airflow_hive_acid.replication.dumps.state_ids import METADATA_STATE_ID, STA
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_hive_acid.metastore.catalog import Database, PartitionObject, Storage, TableObject
+    from airflow_hive_acid.metastore.catalog import Database, Storage, Table, WholePartition
     from airflow_hive_acid.metastore.names import TableName
 
 VIEW = "VIRTUAL_VIEW"
@@ -69,8 +69,8 @@ class Existing:
     :param partitions: those that the dump may be about; all of them when it is of the whole table.
     """
 
-    table: TableObject | None = None
-    partitions: Mapping[str, StoredPartition] | None = None
+    table: Table | None = None
+    partitions: Mapping[str, WholePartition] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class ImportPlan:
     table: TableWrite | None = None
     partitions: tuple[PartitionWrite, ...] = ()
     places: tuple[tuple[str, str], ...] = ()
-    dropped: tuple[StoredPartition, ...] = ()
+    dropped: tuple[WholePartition, ...] = ()
     unchanged: tuple[tuple[str, str], ...] = ()
     in_place: bool = False
 
@@ -125,7 +125,7 @@ def plan_import(dump: Dump, asked: Asked, existing: Existing, database: Database
     in_place = (
         dump.scope is Scope.NONE and asked.external and asked.location is None and existing.table is None
         and asked.dump_uri is not None
-        and not is_transactional(source.parameters)
+        and not is_transactional(source.properties)
     )  # fmt: skip
     if in_place:
         location = check_location(f"{asked.dump_uri}/" + ("" if source.partition_columns else DATA))
@@ -150,7 +150,7 @@ def outline(plan: ImportPlan) -> tuple[object, ...]:
 
 
 def _plan_metadata(
-    plan: ImportPlan, dump: Dump, existing: Existing, chosen: tuple[PartitionObject, ...], now: int
+    plan: ImportPlan, dump: Dump, existing: Existing, chosen: tuple[WholePartition, ...], now: int
 ) -> ImportPlan:
     state = _state(dump)
     held = _held(existing.table, str(plan.name))
@@ -162,7 +162,7 @@ def _plan_metadata(
         after = replace(
             _table_after(dump, plan, before, now),
             type=before.type, write_id=before.write_id,
-            parameters=_changed_parameters(before.parameters, _source(dump).parameters, held, state, now),
+            properties=_changed_parameters(before.properties, _source(dump).properties, held, state, now),
         )  # fmt: skip
         return replace(plan, reason=verdict.reason, table=TableWrite(after, before, dump.shared_columns))
     if before is None:
@@ -170,25 +170,25 @@ def _plan_metadata(
     writes, unchanged = [], []
     for part in chosen:
         stored = (existing.partitions or {}).get(part.name)
-        held = _held(None if stored is None else stored.object, part.name)
+        held = _held(stored, part.name)
         verdict = may_import(held, state, metadata_only=True)
         if stored is None or not verdict.accepted:
             unchanged.append((part.name, verdict.reason))
             continue
-        parameters = _changed_parameters(stored.object.parameters, part.parameters, held, state, now)
-        place = stored.object.storage.location
-        after_part = _partition_after(part, plan.name, place, stored.object.created, parameters)
-        writes.append(PartitionWrite(replace(after_part, write_id=stored.object.write_id), stored))
+        parameters = _changed_parameters(stored.properties, part.properties, held, state, now)
+        place = stored.storage.location
+        after_part = _partition_after(part, plan.name, place, stored.created, parameters)
+        writes.append(PartitionWrite(replace(after_part, write_id=stored.write_id), stored))
     return replace(plan, reason="metadata of partitions", partitions=tuple(writes), unchanged=tuple(unchanged))
 
 
 def _plan_replication(
-    plan: ImportPlan, dump: Dump, asked: Asked, existing: Existing, chosen: tuple[PartitionObject, ...], now: int
+    plan: ImportPlan, dump: Dump, asked: Asked, existing: Existing, chosen: tuple[WholePartition, ...], now: int
 ) -> ImportPlan:
     state = _state(dump)
     source, before = _source(dump), existing.table
     verdict = may_import(_held(before, str(plan.name)), state)
-    if before is not None and is_transactional(before.parameters):
+    if before is not None and is_transactional(before.properties):
         if not verdict.accepted:
             return replace(plan, reason=verdict.reason)
         raise InvalidArgumentsError(
@@ -208,7 +208,7 @@ def _plan_replication(
     known = existing.partitions or {}
     for part in chosen:
         stored = known.get(part.name)
-        held = _held(None if stored is None else stored.object, part.name)
+        held = _held(stored, part.name)
         accepted = may_import(held, state)
         if not accepted.accepted:
             unchanged.append((part.name, accepted.reason))
@@ -216,12 +216,12 @@ def _plan_replication(
         write = _partition_write(part, plan, stored, held, state, now)
         writes.append(write)
         places.append((part.name, str(write.after.storage.location)))
-    dropped: list[StoredPartition] = []
+    dropped: list[WholePartition] = []
     if dump.whole_table and table is not None and before is not None and asked.partitions is None:
         there = {part.name for part in dump.partitions}
         dropped = [
             stored for part, stored in sorted(known.items())
-            if part not in there and may_drop(_held(stored.object, part), state).accepted
+            if part not in there and may_drop(_held(stored, part), state).accepted
         ]  # fmt: skip
     reason = verdict.reason if dump.whole_table or before is None else "partitions"
     return replace(
@@ -231,7 +231,7 @@ def _plan_replication(
 
 
 def _plan_plain(
-    plan: ImportPlan, dump: Dump, asked: Asked, existing: Existing, chosen: tuple[PartitionObject, ...], now: int
+    plan: ImportPlan, dump: Dump, asked: Asked, existing: Existing, chosen: tuple[WholePartition, ...], now: int
 ) -> ImportPlan:
     """IMPORT outside of replication: nothing that is there is changed."""
     source, before = _source(dump), existing.table
@@ -260,31 +260,31 @@ def _plan_plain(
 # --- objects ------------------------------------------------------------------------------------------------------
 
 
-def _after_data(dump: Dump, plan: ImportPlan, before: TableObject | None, asked: Asked, now: int) -> TableObject:
+def _after_data(dump: Dump, plan: ImportPlan, before: Table | None, asked: Asked, now: int) -> Table:
     """The table of an import with data."""
     held = _held(before, str(plan.name))
     if before is not None and held.metadata_id is not None and held.metadata_id >= _state(dump):
         # Its metadata is newer already, and never goes back.
-        parameters = {**before.parameters, STATE_ID: str(dump.state_id)}
-        return replace(before, parameters=_inexact(parameters))
+        parameters = {**before.properties, STATE_ID: str(dump.state_id)}
+        return replace(before, properties=_inexact(parameters))
     after = _table_after(dump, plan, before, now)
-    parameters = _tagged(after.parameters, dump, now)
+    parameters = _tagged(after.properties, dump, now)
     if before is None and not dump.whole_table and dump.state_id is not None:
         # Its other partitions are not here: an import of the whole table, and a drop, are newer than that.
         parameters[STATE_ID] = "0"
     if before is not None:
-        return replace(after, type=before.type, parameters={**parameters, **_kind_of(before.parameters)})
+        return replace(after, type=before.type, properties={**parameters, **_kind_of(before.properties)})
     if asked.external and not is_transactional(parameters):
         parameters = {k: v for k, v in parameters.items() if k not in (_TRANSLATED, _PURGE)} | {"EXTERNAL": "TRUE"}
-        return replace(after, type=EXTERNAL_TABLE, parameters=parameters)
+        return replace(after, type=EXTERNAL_TABLE, properties=parameters)
     if after.type == MANAGED_TABLE and not is_transactional(parameters):
         # As Hive's metastore translates it: its files still go with it.
         parameters |= {"EXTERNAL": "TRUE", _TRANSLATED: "TRUE", _PURGE: "TRUE"}
-        return replace(after, type=EXTERNAL_TABLE, parameters=parameters)
-    return replace(after, parameters=parameters)
+        return replace(after, type=EXTERNAL_TABLE, properties=parameters)
+    return replace(after, properties=parameters)
 
 
-def _table_after(dump: Dump, plan: ImportPlan, before: TableObject | None, now: int) -> TableObject:
+def _table_after(dump: Dump, plan: ImportPlan, before: Table | None, now: int) -> Table:
     """The source's table under the name and in the place it has here."""
     source = _source(dump)
     if before is not None:
@@ -299,30 +299,30 @@ def _table_after(dump: Dump, plan: ImportPlan, before: TableObject | None, now: 
 
 
 def _partition_write(
-    part: PartitionObject,
+    part: WholePartition,
     plan: ImportPlan,
-    stored: StoredPartition | None,
+    stored: WholePartition | None,
     held: ObjectState,
     state: int | None,
     now: int,
 ) -> PartitionWrite:
-    place = None if stored is None else stored.object.storage.location
+    place = None if stored is None else stored.storage.location
     place = place or paths.join(plan.location, part.name)
     if stored is not None and state is not None and held.metadata_id is not None and held.metadata_id >= state:
-        parameters = _inexact({**stored.object.parameters, STATE_ID: str(state)})
-        return PartitionWrite(replace(stored.object, parameters=parameters), stored)
-    parameters = _clean(part.parameters, now) | ({} if state is None else {STATE_ID: str(state)})
-    created = now if stored is None else stored.object.created
+        parameters = _inexact({**stored.properties, STATE_ID: str(state)})
+        return PartitionWrite(replace(stored, properties=parameters), stored)
+    parameters = _clean(part.properties, now) | ({} if state is None else {STATE_ID: str(state)})
+    created = now if stored is None else stored.created
     return PartitionWrite(
         _partition_after(part, plan.name, place, created, without_column_statistics(parameters)), stored
     )
 
 
 def _partition_after(
-    part: PartitionObject, name: TableName, place: str | None, created: int, parameters: dict[str, str]
-) -> PartitionObject:
+    part: WholePartition, name: TableName, place: str | None, created: int, parameters: dict[str, str]
+) -> WholePartition:
     return replace(
-        part, db=name.database, table=name.name, created=created, last_access=0, parameters=parameters,
+        part, db=name.database, table=name.name, created=created, last_access=0, properties=parameters,
         storage=_moved(part.storage, place),
     )  # fmt: skip
 
@@ -372,8 +372,8 @@ def _check_writable(dump: Dump, database: Database, name: TableName) -> None:
         )
 
 
-def _check_request(dump: Dump, asked: Asked, source: TableObject, name: TableName, existing: Existing) -> None:
-    if asked.external and is_transactional(source.parameters):
+def _check_request(dump: Dump, asked: Asked, source: Table, name: TableName, existing: Existing) -> None:
+    if asked.external and is_transactional(source.properties):
         raise InvalidArgumentsError(f"{name} is an ACID table, which cannot be external; leave out EXTERNAL")
     if asked.location is not None and existing.table is not None:
         held = existing.table.storage.location
@@ -387,7 +387,7 @@ def _check_request(dump: Dump, asked: Asked, source: TableObject, name: TableNam
         raise InvalidArgumentsError(f"the dump is of {source.db}.{source.name}, which is not partitioned")
 
 
-def _check_kind(before: TableObject, source: TableObject, asked: Asked) -> None:
+def _check_kind(before: Table, source: Table, asked: Asked) -> None:
     name = f"{before.db}.{before.name}"
     ours, theirs = kind_of(before), kind_of(source)
     if ours != theirs:
@@ -401,7 +401,7 @@ def _check_kind(before: TableObject, source: TableObject, asked: Asked) -> None:
         raise InvalidArgumentsError(f"{name} is partitioned by {keys} here, by {wanted} in the dump: another table")
 
 
-def kind_of(table: TableObject) -> str:
+def kind_of(table: Table) -> str:
     """What a table is, as far as imports do not mix it."""
     if table.type == VIEW:
         return "a view"
@@ -409,10 +409,10 @@ def kind_of(table: TableObject) -> str:
         TableKind.PLAIN: "a table without transactions",
         TableKind.INSERT_ONLY: "an insert-only ACID table",
         TableKind.FULL: "a full ACID table",
-    }[table_kind(table.parameters)]
+    }[table_kind(table.properties)]
 
 
-def _chosen(dump: Dump, asked: Asked, name: TableName) -> tuple[PartitionObject, ...]:
+def _chosen(dump: Dump, asked: Asked, name: TableName) -> tuple[WholePartition, ...]:
     if asked.partitions is None:
         return dump.partitions
     by_name = {part.name: part for part in dump.partitions}
@@ -422,23 +422,21 @@ def _chosen(dump: Dump, asked: Asked, name: TableName) -> tuple[PartitionObject,
     return tuple(by_name[part] for part in dict.fromkeys(asked.partitions) if part in by_name)
 
 
-def _location(
-    asked: Asked, before: TableObject | None, database: Database, source: TableObject, name: TableName
-) -> str:
+def _location(asked: Asked, before: Table | None, database: Database, source: Table, name: TableName) -> str:
     if before is not None:
         return before.storage.location or ""
     if asked.location is not None:
         return check_location(asked.location)
-    external = source.type == EXTERNAL_TABLE and source.parameters.get(_TRANSLATED, "").lower() != "true"
+    external = source.type == EXTERNAL_TABLE and source.properties.get(_TRANSLATED, "").lower() != "true"
     if external and asked.external_root is not None and source.storage.location:
         segments = paths.parse_location(source.storage.location).segments
         return paths.join(check_location(asked.external_root), *segments)
-    managed = is_transactional(source.parameters)
+    managed = is_transactional(source.properties)
     return paths.join(database.managed_location if managed else database.location, name.name)
 
 
-def _held(found: TableObject | PartitionObject | None, name: str) -> ObjectState:
-    return ObjectState.of(None if found is None else found.parameters, name)
+def _held(found: Table | WholePartition | None, name: str) -> ObjectState:
+    return ObjectState.of(None if found is None else found.properties, name)
 
 
 def _state(dump: Dump) -> int:
@@ -447,7 +445,7 @@ def _state(dump: Dump) -> int:
     return dump.state_id
 
 
-def _source(dump: Dump) -> TableObject:
+def _source(dump: Dump) -> Table:
     if dump.table is None:
         raise AssertionError("a dump of nothing is not planned")
     return dump.table

@@ -54,6 +54,6 @@ def result_of(plan: ImportPlan, dump: Dump, files: int = 0, bytes_: int = 0, reu
         action = "created" if plan.table.before is None else "replaced"
     return ImportResult(
         str(plan.name), dump.state_id, action, reason, tuple(w.after.name for w in plan.partitions),
-        tuple(name for name, _ in plan.unchanged), tuple(stored.object.name for stored in plan.dropped), files, bytes_,
+        tuple(name for name, _ in plan.unchanged), tuple(stored.name for stored in plan.dropped), files, bytes_,
         reused,
     )  # fmt: skip

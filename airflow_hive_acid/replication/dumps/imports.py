@@ -46,12 +46,15 @@ from airflow_hive_acid.format.names import (
 )
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.catalog import (
-    ObjectRows,
+    CatalogWriter,
     delete_partitions,
     delete_storage,
     forget_object,
     lock_places,
     read_owner_of,
+    read_partitions_of,
+    read_tables,
+    read_whole_partitions,
     require_database,
     require_own_place,
 )
@@ -140,7 +143,7 @@ def import_metadata_in(
     if any(dump.scope is not Scope.METADATA for dump in dumps):
         raise InvalidArgumentsError("import_metadata takes dumps of metadata only; use import_dump for the others")
     asked = [Asked(table=name) for name in names] or [_NOTHING] * len(dumps)
-    rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
+    rows = CatalogWriter(site.client.database, site.client.notifications, site.client.catalog.ids)
     results: list[ImportResult | None] = [None] * len(dumps)
     now = now_ms(connection) // 1000
     waiting = list(range(len(dumps)))
@@ -191,7 +194,7 @@ def target_of(dump: Dump, asked: Asked) -> TableName | None:
 
 def _import_round(
     connection: Connection,
-    rows: ObjectRows,
+    rows: CatalogWriter,
     site: Site,
     items: Sequence[tuple[int, Dump, Asked]],
     results: list[ImportResult | None],
@@ -203,9 +206,9 @@ def _import_round(
             results[index] = import_dump(site, dump, site.filesystem, asked)
     live = [(i, d, a, n) for i, d, a in items if not d.is_noop and (n := target_of(d, a)) is not None]
     databases = {db: require_database(connection, db) for db in sorted({name.database for *_, name in live})}
-    tables = rows.find_tables(connection, [name for *_, name in live], lock=True)
+    tables = read_tables(connection, [name for *_, name in live], lock=True)
     wanted = [(tables[name].id, part.name) for _, dump, _, name in live if name in tables for part in dump.partitions]
-    found = rows.find_partitions(connection, wanted)
+    found = read_whole_partitions(connection, wanted)
     plans = []
     for index, dump, asked, name in live:
         table = tables.get(name)
@@ -215,7 +218,7 @@ def _import_round(
         plan = plan_import(dump, asked, Existing(table, parts), databases[name.database], now)
         plans.append(plan)
         results[index] = result_of(plan, dump)
-    rows.write_tables(connection, [plan.table for plan in plans if plan.table is not None])
+    tables |= rows.write_tables(connection, [plan.table for plan in plans if plan.table is not None])
     rows.write_partitions(connection, [(tables[plan.name], plan.partitions) for plan in plans if plan.partitions])
 
 
@@ -232,7 +235,7 @@ class _Import:
         self._dump = dump
         self._source = source
         self._asked = asked
-        self._rows = ObjectRows(site.client.database, site.client.notifications, site.client.catalog.ids)
+        self._rows = CatalogWriter(site.client.database, site.client.notifications, site.client.catalog.ids)
         name = target_of(dump, asked)
         if name is None:
             raise AssertionError("a dump without a table")
@@ -295,13 +298,13 @@ class _Import:
 
     def _plan(self, connection: Connection, *, lock: bool = False) -> ImportPlan:
         database = require_database(connection, self._name.database)
-        table = self._rows.find_tables(connection, [self._name], lock=lock).get(self._name)
+        table = read_tables(connection, [self._name], lock=lock).get(self._name)
         if table is None:
             existing = Existing()
         elif self._dump.whole_table and table.partition_columns:
-            existing = Existing(table, self._rows.partitions_of(connection, table.id))
+            existing = Existing(table, read_partitions_of(connection, table.id))
         else:
-            found = self._rows.find_partitions(connection, [(table.id, p.name) for p in self._dump.partitions])
+            found = read_whole_partitions(connection, [(table.id, p.name) for p in self._dump.partitions])
             existing = Existing(table, {name: stored for (_, name), stored in found.items()})
         return plan_import(self._dump, self._asked, existing, database, now_ms(connection) // 1000)
 
@@ -463,15 +466,15 @@ class _Import:
             lock_places(connection)
             require_own_place(connection, f"table {self._name}", place)
         tables = self._rows.write_tables(connection, [] if now.table is None else [now.table])
-        table = tables.get(self._name) or self._rows.find_tables(connection, [self._name])[self._name]
+        table = tables.get(self._name) or read_tables(connection, [self._name])[self._name]
         if now.partitions:
             self._rows.write_partitions(connection, [(table, now.partitions)])
         ids = [stored.id for stored in now.dropped]
         if ids:
-            self._client.catalog.events.dropping_partitions(connection, table.id, ids)
+            self._client.catalog.events.dropping_partitions(connection, table, ids)
             delete_storage(connection, delete_partitions(connection, ids))
             for stored in now.dropped:
-                forget_object(connection, *self._name, stored.object.name)
+                forget_object(connection, *self._name, stored.name)
         if self._dump.write_ids is not None and now.table is not None and now.table.before is None:
             self._set_write_ids(connection, committing, aborted_txns)
 
@@ -487,7 +490,7 @@ class _Import:
 
     def _remove_dropped(self, plan: ImportPlan) -> None:
         for stored in plan.dropped:
-            place = stored.object.storage.location
+            place = stored.storage.location
             if place and paths.is_inside(plan.location, place):
                 self._filesystem.delete(place, inside=plan.location)
 

@@ -24,7 +24,7 @@ from airflow_hive_acid.replication.events.event import TXN_KINDS, EventKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from airflow_hive_acid.metastore.catalog import PartitionObject
+    from airflow_hive_acid.metastore.catalog import WholePartition
     from airflow_hive_acid.metastore.names import TableName
     from airflow_hive_acid.replication.events.event import ReplicationEvent
 
@@ -92,7 +92,7 @@ class _Slot:
 
     event: ReplicationEvent
     ids: set[int]
-    partitions: dict[str, PartitionObject | None] = field(default_factory=dict)
+    partitions: dict[str, WholePartition | None] = field(default_factory=dict)
 
     def result(self) -> CollapsedEvent:
         event = self.event
@@ -184,7 +184,7 @@ class _Table:
         ids = partition.absorb() | {event.event_id}
         self.partitions[name] = _Partition(drop=_Slot(event, ids, {name: None}))
 
-    def partition_data(self, name: str, event: ReplicationEvent, found: PartitionObject | None) -> None:
+    def partition_data(self, name: str, event: ReplicationEvent, found: WholePartition | None) -> None:
         if self._absorbed(event):
             return
         partition = self.partitions.setdefault(name, _Partition())
@@ -198,7 +198,7 @@ class _Table:
             partition.metadata = None
         partition.data = _Slot(kept, ids, {name: found})
 
-    def partition_metadata(self, name: str, event: ReplicationEvent, found: PartitionObject | None) -> None:
+    def partition_metadata(self, name: str, event: ReplicationEvent, found: WholePartition | None) -> None:
         if self._absorbed(event):
             return
         partition = self.partitions.setdefault(name, _Partition())

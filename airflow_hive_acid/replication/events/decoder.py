@@ -22,7 +22,7 @@ from airflow_hive_acid.replication.events.event import EventKind, ReplicationEve
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from airflow_hive_acid.metastore.catalog import TableObject
+    from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.notifications import LoggedEvent
 
 _SUFFIX = "_EVENT"
@@ -117,9 +117,9 @@ def promised_kind(name: str) -> EventKind | None:
     return None if known is None else known[0]
 
 
-def is_acid(table: TableObject) -> bool:
+def is_acid(table: Table) -> bool:
     """Whether a table is one of Hive's ACID system (``transactional``)."""
-    return is_transactional(table.parameters)
+    return is_transactional(table.properties)
 
 
 def _bare(logged: LoggedEvent) -> ReplicationEvent:
@@ -171,7 +171,7 @@ def _alter_table(bare: ReplicationEvent, message: Mapping[str, Any]) -> _Fields:
         "transactional": is_acid(after), "was_transactional": is_acid(before),
         "truncated": _is_true(message.get("isTruncateOp")),
         "moved": before.storage.location != after.storage.location
-        or _other_files(before.parameters, after.parameters),
+        or _other_files(before.properties, after.properties),
     }  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def _alter_partition(bare: ReplicationEvent, message: Mapping[str, Any]) -> _Fie
         **fields, "partitions": (after.name,), "partitions_before": () if after.name == before.name else (before.name,),
         "partition_objects": (after,), "truncated": _is_true(message.get("isTruncateOp")),
         "moved": before.storage.location != after.storage.location
-        or _other_files(before.parameters, after.parameters),
+        or _other_files(before.properties, after.properties),
     }  # fmt: skip
 
 
@@ -282,7 +282,7 @@ def _partitions(bare: ReplicationEvent, message: Mapping[str, Any]) -> _Fields:
     return {**fields, "partitions": names, "partition_objects": objects}
 
 
-def _names(table: TableObject, listed: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def _names(table: Table, listed: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     names = []
     for pairs in listed:
         values = {str(column).lower(): str(value) for column, value in pairs.items()}

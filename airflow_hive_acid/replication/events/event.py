@@ -16,7 +16,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError, ReplicationGapError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from airflow_hive_acid.metastore.catalog import DatabaseObject, PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog import Database, Table, WholePartition
     from airflow_hive_acid.metastore.names import TableName
     from airflow_hive_acid.metastore.notifications import LoggedEvent
 
@@ -114,10 +114,10 @@ class ReplicationEvent:
     moved: bool = False
     replace: bool = False
     files: tuple[str, ...] = ()
-    database_object: DatabaseObject | None = field(default=None, compare=False)
-    table_object: TableObject | None = field(default=None, compare=False)
-    table_before_object: TableObject | None = field(default=None, compare=False)
-    partition_objects: tuple[PartitionObject, ...] = field(default=(), compare=False)
+    database_object: Database | None = field(default=None, compare=False)
+    table_object: Table | None = field(default=None, compare=False)
+    table_before_object: Table | None = field(default=None, compare=False)
+    partition_objects: tuple[WholePartition, ...] = field(default=(), compare=False)
     problem: str | None = None
 
     @property

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.catalog import Catalog
+from airflow_hive_acid.metastore.catalog.changes import CatalogChanges
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.database.database import Database
 from airflow_hive_acid.metastore.schema.types import METADATA
@@ -66,7 +67,7 @@ VOLATILE = re.compile(r"_ID(_\d)?$|^CREATE_TIME$")
 def catalog(hive: Hive) -> Iterator[Catalog]:
     """Our catalog on Hive's metastore, with a database of ours and one of Hive's."""
     database = Database(hive.metastore_url)
-    catalog = Catalog(database)
+    catalog = Catalog(CatalogChanges(database))
     hive.run("create database theirs")
     catalog.create_database("ours")
     for ours, theirs in DEFINITIONS.values():

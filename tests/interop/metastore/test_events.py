@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
+from airflow_hive_acid.metastore.catalog.reader import read_partitions_by_id, read_tables_by_id, require_database
+from airflow_hive_acid.metastore.catalog.thrift import messages
 from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
 from airflow_hive_acid.metastore.database.codes import TxnType
 from airflow_hive_acid.metastore.names.objects import TableName
@@ -42,24 +44,27 @@ def tell(client: MetastoreClient) -> None:
     database = catalog.create_database("told", description=COMMENT)
 
     def alter_database(connection: sa.Connection) -> None:
-        with log.altering_database(connection, "told"):
-            connection.execute(sa.update(DBS).where(DBS.c.DB_ID == database.id).values(OWNER_NAME="another"))
+        connection.execute(sa.update(DBS).where(DBS.c.DB_ID == database.id).values(OWNER_NAME="another"))
+        log.database_altered(connection, database, require_database(connection, "told"))
 
     client.database.run(log.finishing(alter_database))
     table = catalog.create_table(TABLE)
 
     def alter_table(connection: sa.Connection) -> None:
-        with log.altering_table(connection, table.id, write_id=4, truncated=True):
-            row = {"TBL_ID": table.id, "PARAM_KEY": "added", "PARAM_VALUE": "later"}
-            connection.execute(sa.insert(TABLE_PARAMS), row)
+        row = {"TBL_ID": table.id, "PARAM_KEY": "added", "PARAM_VALUE": "later"}
+        connection.execute(sa.insert(TABLE_PARAMS), row)
+        altered = read_tables_by_id(connection, [table.id])[table.id]
+        event = messages.alter_table(table, altered, write_id=4, truncated=True)
+        client.notifications.later(connection, [event])
 
     client.database.run(log.finishing(alter_table))
     catalog.add_partitions("told.t", [("a/b", "1"), ("c", "2")])
     ids = [p.id for p in catalog.list_partitions("told.t")]
 
     def alter_partitions(connection: sa.Connection) -> None:
-        with log.altering_partitions(connection, table.id, ids[:1]), log.altering_partitions(connection, table.id, ids):
-            pass
+        parts = list(read_partitions_by_id(connection, ids).values())
+        client.notifications.later(connection, messages.alter_partitions(table, parts))
+        log.partition_altered(connection, parts[0])
 
     client.database.run(log.finishing(alter_partitions))
     with client.transaction({"told.t": "insert"}, partitioned=["told.t"]) as txn:

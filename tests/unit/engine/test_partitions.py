@@ -12,6 +12,7 @@ from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, Partition, Table
 from airflow_hive_acid.metastore.catalog.partition_conditions import And, Compare, In, Or
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL, PartitionFilter, partition_filter
+from tests.tables import flat_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ COLUMNS = (("k", "string"), ("n", "int"))
 
 def table_of(*columns: tuple[str, str]) -> Table:
     keys = tuple(Column(name, kind) for name, kind in columns)
-    return Table("db", "t", 1, "file:/w/t", (Column("a", "int"),), keys, {}, None, MANAGED_TABLE)
+    return flat_table("db", "t", 1, "file:/w/t", (Column("a", "int"),), keys, {}, None, MANAGED_TABLE)
 
 
 class Catalog:

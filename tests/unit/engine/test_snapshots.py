@@ -4,14 +4,15 @@ from airflow_hive_acid.engine.tables.snapshots import partition_refs, table_snap
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.metastore.catalog.formats import ORC
-from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, Partition, Table
+from airflow_hive_acid.metastore.catalog.model import MANAGED_TABLE, Partition
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL
+from tests.tables import flat_table
 
 ACID = {"transactional": "true", "orc.compress": "ZLIB", "comment": "x"}
 
 
 def table_of(partition_columns=(), properties=None):
-    return Table(
+    return flat_table(
         db="db", name="t", id=1, location="file:/w/t", columns=(Column("a", "int"),), owner=None, type=MANAGED_TABLE,
         partition_columns=partition_columns, properties=ACID if properties is None else properties,
         input_format=ORC.input_format, serde=ORC.serde,

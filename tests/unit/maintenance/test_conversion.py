@@ -11,16 +11,18 @@ from airflow_hive_acid.filesystem import AnyFilesystem
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.names import parse_original_file
 from airflow_hive_acid.maintenance.warehouse.conversion import name_originals
-from airflow_hive_acid.metastore.catalog.model import Table
+from tests.tables import flat_table
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from airflow_hive_acid.metastore.catalog.model import Table
 
 SPARK = [f"part-{i:05d}-0b1c2d3e-aaaa-bbbb-cccc-121314151617-c000.zstd.orc" for i in range(3)]
 
 
 def table(root: Path, buckets: int = 0) -> Table:
-    return Table(
+    return flat_table(
         db="default", name="t", id=1, location=root.as_uri(), columns=(Column("id", "int"),), partition_columns=(),
         properties={}, owner=None, type="EXTERNAL_TABLE", bucket_columns=("id",) if buckets else (),
         bucket_count=buckets or -1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +22,6 @@ from airflow_hive_acid.maintenance.initiator.rules import (
 )
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults
 from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes
-from airflow_hive_acid.metastore.catalog.model import Table
 from airflow_hive_acid.metastore.compaction.horizon import Holder
 from airflow_hive_acid.metastore.compaction.measures import Measure
 from airflow_hive_acid.metastore.compaction.model import (
@@ -33,15 +33,22 @@ from airflow_hive_acid.metastore.compaction.model import (
 )
 from airflow_hive_acid.metastore.compaction.writers import OpenWriter
 from airflow_hive_acid.settings import Settings
+from tests.tables import flat_table
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.catalog.model import Table
 
 DEFAULTS = InitiatorThresholds.of(Settings())
 CANDIDATE = Candidate(Resource("default", "t"))
 TRANSACTIONAL = {"transactional": "true", "transactional_properties": "default"}
 
 
-def table(properties: dict[str, str] | None = None, *keys: Column) -> Table:
+def table(properties: dict[str, str] | None = None, *keys: Column, **stored: Any) -> Table:
     own = {**TRANSACTIONAL, **(properties or {})}
-    return Table("default", "t", 1, "file:/w/t", (Column("id", "int"),), keys, own, "u", "MANAGED_TABLE")
+    return flat_table(
+        "default", "t", 1, "file:/w/t", (Column("id", "int"),), keys, own, "u", "MANAGED_TABLE",
+        **stored,
+    )  # fmt: skip
 
 
 def facts(**changes: object) -> CandidateFacts:
@@ -172,13 +179,13 @@ def test_job_properties_of_a_database_that_its_table_does_not_set() -> None:
         ({"partition_exists": False}, "does not know the partition"),
         ({"table": table({"transactional": "false"})}, "not transactional"),
         (
-            {"table": replace(table({"transactional_properties": "insert_only"}), bucket_count=2)},
+            {"table": table({"transactional_properties": "insert_only"}, bucket_count=2)},
             "insert-only and bucketed",
         ),
         ({"table": table({"no_auto_compaction": "true"})}, "table has no_auto_compaction"),
         ({"table": table({"NO_AUTO_COMPACTION": "TRUE"})}, "table has no_auto_compaction"),
         ({"table": table({"No_Auto_Compaction": "True"})}, "table has no_auto_compaction"),
-        ({"table": replace(table(), sort_columns=(("id", True),))}, "the table is sorted"),
+        ({"table": table(sort_columns=(("id", True),))}, "the table is sorted"),
         ({"database_properties": {"no_auto_compaction": "true"}}, "database default has no_auto_compaction"),
         ({"table": table(None, Column("p", "string"))}, "named no partition"),
     ],
@@ -325,10 +332,10 @@ def test_the_need_is_the_largest_of_number_size_and_aborts_over_their_thresholds
         ({"table": None}, Skip(Kind.SKIPPED, Rule.UNKNOWN_TABLE, "the catalog does not know the table (any more)")),
         ({"table": table({"transactional": "false"})},
          Skip(Kind.SKIPPED, Rule.NOT_TRANSACTIONAL, "the table is not transactional")),
-        ({"table": replace(table({"transactional_properties": "insert_only"}), bucket_count=1)},
+        ({"table": table({"transactional_properties": "insert_only"}, bucket_count=1)},
          Skip(Kind.SKIPPED, Rule.NOT_COMPACTABLE,
               "the table is insert-only and bucketed; such tables are compacted by Hive only")),
-        ({"table": replace(table(), sort_columns=(("id", True),))},
+        ({"table": table(sort_columns=(("id", True),))},
          Skip(Kind.SKIPPED, Rule.NOT_COMPACTABLE, "the table is sorted, and rows with ids lie in their order")),
         ({"table": table({"no_auto_compaction": " true "})},
          Skip(Kind.SKIPPED, Rule.NO_AUTO_COMPACTION, "the table has no_auto_compaction=true",
@@ -350,10 +357,10 @@ def test_the_need_is_the_largest_of_number_size_and_aborts_over_their_thresholds
               "its last compactions all failed; request one by hand once the cause is gone",
               ("the failures in its history",), again=True)),
         ({"database_properties": {"repl.first.inc.pending": "false"}}, None),
-        ({"table": replace(table(), bucket_count=2)}, None),
-        ({"table": replace(table({"transactional_properties": "insert_only"}), bucket_count=0)}, None),
+        ({"table": table(bucket_count=2)}, None),
+        ({"table": table({"transactional_properties": "insert_only"}, bucket_count=0)}, None),
         ({"table": table({"transactional_properties": "insert_only"})}, None),
-        ({"table": replace(table({"transactional_properties": "insert_only"}), sort_columns=(("id", True),))}, None),
+        ({"table": table({"transactional_properties": "insert_only"}, sort_columns=(("id", True),))}, None),
         ({"table": table({"no_auto_compaction": "true"}), "failing": True, "by_hand": True}, None),
         ({"table": table(None, Column("p", "string")), "candidate": Candidate(Resource("default", "t", "p=1"))}, None),
     ],

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.worker.jobs import Application, application_for, run_as, table_properties
-from airflow_hive_acid.metastore.catalog.model import Table
 from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType, Resource
 from airflow_hive_acid.settings import Settings, Source
+from tests.tables import flat_table
+
+if TYPE_CHECKING:
+    from airflow_hive_acid.metastore.catalog.model import Table
 
 
 def table(owner: str | None = "ann", **properties: str) -> Table:
     named = {key.replace("__", "."): value for key, value in properties.items()}
-    return Table(
+    return flat_table(
         db="sales", name="t", id=1, location="file:/w/t", columns=(Column("id", "int"),), partition_columns=(),
         properties={"transactional": "true", **named}, owner=owner, type="MANAGED_TABLE",
     )  # fmt: skip

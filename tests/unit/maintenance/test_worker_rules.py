@@ -23,6 +23,7 @@ from airflow_hive_acid.maintenance.worker.rules import (
 )
 from airflow_hive_acid.metastore.catalog.model import Partition, Table
 from airflow_hive_acid.metastore.compaction.model import Compaction, CompactionState, CompactionType, Resource
+from tests.tables import flat_table
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 
@@ -38,7 +39,7 @@ def table(**changes: object) -> Table:
         "db": "default", "name": "t", "id": 1, "location": "file:/w/t", "columns": (Column("id", "int"),),
         "partition_columns": (), "properties": {"transactional": "true"}, "owner": None, "type": "MANAGED_TABLE",
     }  # fmt: skip
-    return Table(**{**known, **changes})  # type: ignore[arg-type]
+    return flat_table(**{**known, **changes})  # type: ignore[arg-type]
 
 
 def request(kind: CompactionType = MAJOR, partition: str | None = None) -> Compaction:

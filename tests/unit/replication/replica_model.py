@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.metastore.catalog.thrift.objects import Storage, TableObject
+from airflow_hive_acid.metastore.catalog.model import Storage, Table
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
 from airflow_hive_acid.replication.dumps.state_ids import ObjectState, may_drop, may_import
@@ -109,8 +109,8 @@ def name_of(name: str) -> TableName:
     return TableName(DATABASE, name)
 
 
-def table_object(name: str) -> TableObject:
-    return TableObject(
+def table_object(name: str) -> Table:
+    return Table(
         DATABASE, name, 1, None, None, 0, 0, 0, Storage((), None, None, None, (None, None)), (), {}, "MANAGED_TABLE"
     )
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_hive_acid.errors import CorruptDumpError
-from airflow_hive_acid.metastore.catalog.thrift.objects import Storage, TableObject
+from airflow_hive_acid.metastore.catalog.model import Storage, Table
 from airflow_hive_acid.replication.dumps import dump
 
-TABLE = TableObject(
+TABLE = Table(
     db="w", name="t", id=7, owner="ann", owner_type="USER", created=5, last_access=6, retention=0,
     storage=Storage(columns=(), location="file:/w/t", input_format="i", output_format="o", serde=(None, "s")),
-    partition_columns=(), parameters={}, type="MANAGED_TABLE", write_id=3,
+    partition_keys=(), properties={}, type="MANAGED_TABLE", write_id=3,
 )  # fmt: skip
 GOOD = dump.Dump(TABLE, next(scope for scope in dump.Scope if scope is not dump.Scope.NONE), 7, "9")
 METADATA = json.loads(dump.metadata_text(GOOD))

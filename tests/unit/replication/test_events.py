@@ -12,14 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_acid.errors import InvalidArgumentsError, ReplicationGapError
+from airflow_hive_acid.metastore.catalog.model import Database, FieldSchema, Storage, Table, WholePartition
 from airflow_hive_acid.metastore.catalog.thrift import messages
-from airflow_hive_acid.metastore.catalog.thrift.objects import (
-    DatabaseObject,
-    FieldSchema,
-    PartitionObject,
-    Storage,
-    TableObject,
-)
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications import events as written
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
@@ -208,7 +202,7 @@ def test_views_and_databases_of_a_real_hive_are_read() -> None:
     )
     assert (created.kind, created.database, created.about) == (K.CREATE_DATABASE, "d1", "d1")
     assert altered.database_object is not None
-    assert altered.database_object.parameters == {"a": "b", "c": "d"}
+    assert altered.database_object.properties == {"a": "b", "c": "d"}
     assert dropped.kind is K.DROP_DATABASE
 
 
@@ -219,14 +213,14 @@ COLUMNS = (FieldSchema("id", "int"),)
 KEYS = (FieldSchema("Day", "string"), FieldSchema("hour", "int"))
 
 
-def table(name: str = "t", location: str = "file:/w/t", **parameters: str) -> TableObject:
+def table(name: str = "t", location: str = "file:/w/t", **parameters: str) -> Table:
     storage = Storage(COLUMNS, location, None, None, (None, None))
-    return TableObject("d", name, 7, "me", "USER", 1, 0, 0, storage, KEYS, parameters, "MANAGED_TABLE")
+    return Table("d", name, 7, "me", "USER", 1, 0, 0, storage, KEYS, parameters, "MANAGED_TABLE")
 
 
-def partition(*values: str, location: str = "file:/w/t/p", **parameters: str) -> PartitionObject:
+def partition(*values: str, location: str = "file:/w/t/p", **parameters: str) -> WholePartition:
     name = f"day={values[0]}/hour={values[1]}"
-    return PartitionObject(
+    return WholePartition(
         "d", "t", name, values, 1, 0, Storage(COLUMNS, location, None, None, (None, None)), parameters
     )
 
@@ -260,7 +254,7 @@ def test_what_our_events_say_of_names_and_changes() -> None:
     )  # fmt: skip
     alone = decode_event(logged(messages.alter_partition(table(), some[0], some[0])))
     assert (alone.partitions, alone.partitions_before, alone.moved) == (("day=a b/hour=1",), (), False)
-    database = DatabaseObject("d", None, "file:/w", None, None, None, None)
+    database = Database("d", 0, "file:/w", "file:/w")
     assert decode_event(logged(messages.drop_database(database))).kind is K.DROP_DATABASE
 
 

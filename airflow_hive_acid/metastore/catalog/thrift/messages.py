@@ -9,46 +9,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.metastore.catalog.model import EXTERNAL_TABLE
-from airflow_hive_acid.metastore.catalog.thrift.objects import database_text, partition_text, table_text
+from airflow_hive_acid.metastore.catalog.thrift.text import database_text, partition_text, table_text
 from airflow_hive_acid.metastore.notifications.events import Event, EventType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from airflow_hive_acid.metastore.catalog.thrift.objects import DatabaseObject, PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog.model import Database, Table, WholePartition
 
 NO_WRITE_ID = -1
 
 
-def create_database(database: DatabaseObject) -> Event:
+def create_database(database: Database) -> Event:
     """A database was created."""
     return _of_database(EventType.CREATE_DATABASE, database, {"dbJson": database_text(database)})
 
 
-def drop_database(database: DatabaseObject) -> Event:
+def drop_database(database: Database) -> Event:
     """A database was dropped; the drops of its tables have events of their own, before this one."""
     return _of_database(EventType.DROP_DATABASE, database, {"dbJson": database_text(database)})
 
 
-def alter_database(before: DatabaseObject, after: DatabaseObject) -> Event:
+def alter_database(before: Database, after: Database) -> Event:
     """A database's properties, owner or location were changed."""
     texts = {"dbObjBeforeJson": database_text(before), "dbObjAfterJson": database_text(after)}
     return _of_database(EventType.ALTER_DATABASE, before, texts)
 
 
-def create_table(table: TableObject) -> Event:
+def create_table(table: Table) -> Event:
     """A table was created, without data."""
     return _of_table(EventType.CREATE_TABLE, table, {"tableObjJson": table_text(table), "files": []})
 
 
-def drop_table(table: TableObject) -> Event:
+def drop_table(table: Table) -> Event:
     """A table was dropped with its partitions."""
     return _of_table(EventType.DROP_TABLE, table, {"tableObjJson": table_text(table)})
 
 
-def alter_table(
-    before: TableObject, after: TableObject, *, write_id: int | None = None, truncated: bool = False
-) -> Event:
+def alter_table(before: Table, after: Table, *, write_id: int | None = None, truncated: bool = False) -> Event:
     """A table was changed, or renamed: Hive files it under the new name.
 
     :param write_id: of the change, None outside a txn.
@@ -62,7 +60,7 @@ def alter_table(
     })  # fmt: skip
 
 
-def add_partitions(table: TableObject, partitions: Sequence[PartitionObject]) -> Event:
+def add_partitions(table: Table, partitions: Sequence[WholePartition]) -> Event:
     """Partitions were added."""
     # The files of external tables are not Hive's.
     owned = [] if table.type == EXTERNAL_TABLE else partitions
@@ -72,7 +70,7 @@ def add_partitions(table: TableObject, partitions: Sequence[PartitionObject]) ->
     })  # fmt: skip
 
 
-def drop_partitions(table: TableObject, partitions: Sequence[PartitionObject]) -> Event:
+def drop_partitions(table: Table, partitions: Sequence[WholePartition]) -> Event:
     """Partitions were dropped."""
     return _of_table(EventType.DROP_PARTITION, table, {
         "tableObjJson": table_text(table), "partitions": [_key_values(table, p) for p in partitions],
@@ -80,9 +78,9 @@ def drop_partitions(table: TableObject, partitions: Sequence[PartitionObject]) -
 
 
 def alter_partition(
-    table: TableObject,
-    before: PartitionObject,
-    after: PartitionObject,
+    table: Table,
+    before: WholePartition,
+    after: WholePartition,
     *,
     write_id: int | None = None,
     truncated: bool = False,
@@ -95,14 +93,12 @@ def alter_partition(
     })  # fmt: skip
 
 
-def alter_partitions(
-    table: TableObject, partitions: Iterable[PartitionObject], *, truncated: bool = False
-) -> list[Event]:
+def alter_partitions(table: Table, partitions: Iterable[WholePartition], *, truncated: bool = False) -> list[Event]:
     """Several partitions were changed; only what they are now is told.
 
     :return: an event for each write id among them: Hive refuses to read one with several.
     """
-    by_write_id: dict[int, list[PartitionObject]] = {}
+    by_write_id: dict[int, list[WholePartition]] = {}
     for partition in partitions:
         by_write_id.setdefault(partition.write_id, []).append(partition)
     return [
@@ -114,9 +110,7 @@ def alter_partitions(
     ]  # fmt: skip
 
 
-def insert(
-    table: TableObject, partition: PartitionObject | None, files: Iterable[str], *, replace: bool = False
-) -> Event:
+def insert(table: Table, partition: WholePartition | None, files: Iterable[str], *, replace: bool = False) -> Event:
     """Files came into a table or partition that is not transactional.
 
     :param replace: whether they took the place of what was there.
@@ -127,9 +121,7 @@ def insert(
     })  # fmt: skip
 
 
-def acid_write_row(
-    table: TableObject, partition: PartitionObject | None, files: Iterable[tuple[str, str]]
-) -> dict[str, Any]:
+def acid_write_row(table: Table, partition: WholePartition | None, files: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """What TXN_WRITE_NOTIFICATION_LOG holds of a write (ACID_WRITE): objects and files.
 
     :param files: URI of each file and the name of the delta or base directory it lies in.
@@ -153,23 +145,23 @@ def encode_file(uri: str, directory: str = "") -> str:
     return f"{uri}###{directory}"
 
 
-def _of_database(kind: EventType, database: DatabaseObject, message: dict[str, Any]) -> Event:
+def _of_database(kind: EventType, database: Database, message: dict[str, Any]) -> Event:
     return Event(kind, {"db": database.name, **message}, database.name)
 
 
-def _of_table(kind: EventType, table: TableObject, message: dict[str, Any]) -> Event:
+def _of_table(kind: EventType, table: Table, message: dict[str, Any]) -> Event:
     named = {"db": table.db, "table": table.name, "tableType": table.type}
     return Event(kind, {**named, **message}, table.db, table.name)
 
 
-def _partitions(table: TableObject, partitions: Sequence[PartitionObject]) -> dict[str, Any]:
+def _partitions(table: Table, partitions: Sequence[WholePartition]) -> dict[str, Any]:
     return {
         "partitions": [_key_values(table, partition) for partition in partitions],
         "partitionListJson": [partition_text(partition) for partition in partitions],
     }
 
 
-def _key_values(table: TableObject, partition: PartitionObject) -> dict[str, str]:
+def _key_values(table: Table, partition: WholePartition) -> dict[str, str]:
     return {column.name: value for column, value in zip(table.partition_columns, partition.values, strict=True)}
 
 

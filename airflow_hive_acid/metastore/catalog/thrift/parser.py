@@ -1,4 +1,4 @@
-"""Reading Thrift's JSON text of databases, tables and partitions back into values: what ``objects`` writes.
+"""Reading Thrift's JSON text of databases, tables and partitions back into values: what ``text`` writes.
 
 Field numbers are those of Hive's ``hive_metastore.thrift``; fields that we do not know are skipped, as Thrift does. A
 map whose keys are lists (skewed locations) is written by Thrift with lists as keys, which no JSON reader takes; such
@@ -13,17 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import partition_name
-from airflow_hive_acid.metastore.catalog.thrift.objects import (
-    DatabaseObject,
-    FieldSchema,
-    PartitionObject,
-    Skew,
-    Storage,
-    TableObject,
-)
+from airflow_hive_acid.metastore.catalog.model import Database, FieldSchema, Skew, Storage, Table, WholePartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from airflow_hive_acid.format.jobs import Column
 
 _PRINCIPALS = {1: "USER", 2: "ROLE", 3: "GROUP"}
 _DATABASE_TYPES = {1: "NATIVE", 2: "REMOTE"}
@@ -31,40 +26,42 @@ _DECODER = json.JSONDecoder()
 _LONG = 1 << 63
 
 
-def parse_database(text: str) -> DatabaseObject:
+def parse_database(text: str) -> Database:
     """A database from its Thrift text.
 
     :raises InvalidArgumentsError: when the text is none.
     """
     with _readable("database"):
         fields = _Struct(_load(text, "database"), "database")
-        return DatabaseObject(
-            name=fields.required(1), description=fields.string(2), location=fields.string(3) or "",
-            parameters=fields.map(4), owner=fields.string(6), owner_type=_PRINCIPALS.get(fields.number(7) or 0),
-            created=fields.number(9), managed_location=fields.string(10),
+        location, own = fields.string(3) or "", fields.string(10)
+        return Database(
+            name=fields.required(1), id=0, description=fields.string(2), location=location,
+            managed_location=own or location, own_managed_location=own,
+            properties=fields.map(4), owner=fields.string(6), owner_type=_PRINCIPALS.get(fields.number(7) or 0),
+            created=fields.number(9),
             type=_DATABASE_TYPES.get(fields.number(11) or 0, "NATIVE"), connector=fields.string(12),
             remote_name=fields.string(13),
         )  # fmt: skip
 
 
-def parse_table(text: str) -> TableObject:
+def parse_table(text: str) -> Table:
     """A table from its Thrift text.
 
     :raises InvalidArgumentsError: when the text is none.
     """
     with _readable("table"):
         fields = _Struct(_load(text, "table"), "table")
-        return TableObject(
+        return Table(
             name=fields.required(1), db=fields.required(2), owner=fields.string(3), created=fields.number(4) or 0,
             last_access=fields.number(5) or 0, retention=fields.number(6) or 0, storage=_storage(fields.struct(7)),
-            partition_columns=_columns(fields.list(8)), parameters=fields.map(9), view_original=fields.string(10),
+            partition_keys=_columns(fields.list(8)), properties=fields.map(9), view_original=fields.string(10),
             view_expanded=fields.string(11), type=fields.string(12) or "", rewrite_enabled=bool(fields.get(15)),
             owner_type=_PRINCIPALS.get(fields.number(18) or 0, "USER"), write_id=fields.number(19) or 0,
             id=fields.number(25) or 0,
         )  # fmt: skip
 
 
-def parse_partition(text: str, columns: Sequence[FieldSchema]) -> PartitionObject:
+def parse_partition(text: str, columns: Sequence[Column]) -> WholePartition:
     """A partition from its Thrift text.
 
     :param columns: the partition columns of its table: Thrift's partitions have values, and no names.
@@ -78,11 +75,11 @@ def parse_partition(text: str, columns: Sequence[FieldSchema]) -> PartitionObjec
                 f"a partition has the values {values!r:.100}, its table the partition columns "
                 f"{[c.name for c in columns]!r:.100}"
             )
-        return PartitionObject(
+        return WholePartition(
             db=fields.required(2), table=fields.required(3), values=values,
             name=partition_name([(c.name, v) for c, v in zip(columns, values, strict=True)]),
             created=fields.number(4) or 0, last_access=fields.number(5) or 0, storage=_storage(fields.struct(6)),
-            parameters=fields.map(7), write_id=fields.number(10) or 0,
+            properties=fields.map(7), write_id=fields.number(10) or 0,
         )  # fmt: skip
 
 
@@ -182,8 +179,8 @@ def _storage(fields: _Struct) -> Storage:
         columns=_columns(fields.list(1)), location=fields.string(2), input_format=fields.string(3),
         output_format=fields.string(4), compressed=bool(fields.get(5)),
         bucket_count=-1 if buckets is None else buckets, serde=(serde.string(1), serde.string(2)),
-        serde_parameters=serde.map(3), bucket_columns=fields.texts(8),
-        sort_columns=tuple((order.required(1), order.number(2) or 0) for order in orders), parameters=fields.map(10),
+        serde_properties=serde.map(3), bucket_columns=fields.texts(8),
+        sort_columns=tuple((order.required(1), order.number(2) or 0) for order in orders), properties=fields.map(10),
         skew=Skew(
             skew.texts(1), tuple(_texts(_items(value), "a skewed value") for value in skew.list(2)),
             {_key(key): value for key, value in skew.map(3).items()},

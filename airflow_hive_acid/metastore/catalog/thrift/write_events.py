@@ -15,10 +15,8 @@ from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.table_kinds import is_transactional
-from airflow_hive_acid.metastore.catalog.partitions import find_partitions
-from airflow_hive_acid.metastore.catalog.reader import no_such_table, read_tables
+from airflow_hive_acid.metastore.catalog.reader import no_such_table, read_tables, read_whole_partitions
 from airflow_hive_acid.metastore.catalog.thrift import messages
-from airflow_hive_acid.metastore.catalog.thrift.reader import read_partition_objects, read_table_objects
 from airflow_hive_acid.metastore.database.clock import clock_ms
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.schema.hive_transactions import SEQUENCE_TABLE, TXN_WRITE_NOTIFICATION_LOG
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_hive_acid.metastore.catalog.thrift.objects import PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog.model import Table, WholePartition
     from airflow_hive_acid.metastore.database.database import Database
     from airflow_hive_acid.metastore.names.objects import TableName
     from airflow_hive_acid.metastore.notifications.log import Notifications
@@ -110,7 +108,7 @@ class WriteEvents:
                 row = {**key, **content, "id": _next_id(connection), "write_id": write.write_id}
                 connection.execute(_INSERT, row)
             else:
-                files = messages.FILE_SEPARATOR.join(filter(None, (earlier[0], content["files"])))
+                files = messages.FILE_SEPARATOR.join(filter(None, (earlier.WNL_FILES, content["files"])))
                 connection.execute(_APPEND, {**key, **content, "files": files})
 
     def inserted(self, name: str, files: Sequence[str], *, partition: str | None = None, replace: bool = False) -> None:
@@ -124,7 +122,7 @@ class WriteEvents:
 
         def operation(connection: Connection) -> None:
             table, part = _objects(connection, key, partition or "")
-            if is_transactional(table.parameters):
+            if is_transactional(table.properties):
                 raise InvalidArgumentsError(f"{key} is transactional; what a txn wrote is told by its commit")
             if self.enabled(connection):
                 self._log.write(connection, [messages.insert(table, part, files, replace=replace)])
@@ -132,18 +130,16 @@ class WriteEvents:
         self._database.run(operation)
 
 
-def _objects(connection: Connection, key: TableName, partition: str) -> tuple[TableObject, PartitionObject | None]:
+def _objects(connection: Connection, key: TableName, partition: str) -> tuple[Table, WholePartition | None]:
     table = read_tables(connection, [key]).get(key)
     if table is None:
         raise no_such_table(connection, *key)
-    shown = read_table_objects(connection, [table.id])[table.id]
     if not partition:
-        return shown, None
-    found = find_partitions(connection, table, [partition])
-    if partition not in found:
+        return table, None
+    found = read_whole_partitions(connection, [(table.id, partition)])
+    if not found:
         raise NoSuchObjectError(f"{key} has no partition {partition}")
-    part_id = found[partition].id
-    return shown, read_partition_objects(connection, [part_id])[part_id]
+    return table, found[table.id, partition]
 
 
 def _next_id(connection: Connection) -> Any:

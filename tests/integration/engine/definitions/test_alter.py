@@ -173,7 +173,7 @@ def test_partitions_of_a_plain_table_are_dropped_together_or_not_at_all(engine, 
         if len(forgotten) == 2:
             raise NoSuchObjectError("broken")
 
-    monkeypatch.setattr("airflow_hive_acid.metastore.statements.storage.forget_object", forget)
+    monkeypatch.setattr("airflow_hive_acid.metastore.statements.partitions.forget_object", forget)
     with pytest.raises(NoSuchObjectError, match="broken"):
         engine.run(f"ALTER TABLE {plain} DROP PARTITION (k >= 'a')")
     assert (forgotten, names(client, plain)) == (["k=a", "k=b"], ["k=a", "k=b"])

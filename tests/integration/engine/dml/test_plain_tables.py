@@ -147,7 +147,9 @@ def test_a_format_that_is_not_ours_is_refused_by_its_class(plain, client, fake, 
     real = type(client.catalog).get_table
 
     def as_avro(catalog, name):
-        return dataclasses.replace(real(catalog, name), input_format="org.example.AvroInputFormat")
+        found = real(catalog, name)
+        storage = dataclasses.replace(found.storage, input_format="org.example.AvroInputFormat")
+        return dataclasses.replace(found, storage=storage)
 
     monkeypatch.setattr(type(client.catalog), "get_table", as_avro)
     with pytest.raises(UnsupportedStatementError, match=r"stored as org\.example\.AvroInputFormat"):

@@ -175,7 +175,7 @@ def test_a_rename_that_fails_leaves_table_and_directory_where_they_were(
         client.catalog.rename_table("default.t", "default.u", files=files)
     fs.delete(taken, inside=taken.rpartition("/")[0])
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_hive_acid.metastore.statements.catalog.rename_table_rows", _fail)
+        patch.setattr("airflow_hive_acid.metastore.statements.tables.rename_table_rows", _fail)
         with pytest.raises(RuntimeError, match="half way"):
             client.catalog.rename_table("default.t", "default.u", files=files)
     assert client.catalog.get_table("default.t") == before

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.statements.catalog import CatalogDdl
+    from airflow_hive_acid.metastore.statements.catalog import HiveCatalog
 
     Stored = Callable[[str], list[dict[str, Any]]]
     Counts = Callable[[], dict[str, int]]
@@ -34,7 +34,7 @@ PLAIN = {"transactional": "false"}
 
 
 @pytest.fixture
-def catalog(client: MetastoreClient) -> CatalogDdl:
+def catalog(client: MetastoreClient) -> HiveCatalog:
     """t (plain), p (partitioned by k), b (in buckets), i (insert-only), x (external), m (a managed table of old)."""
     catalog = client.catalog
     catalog.set_warehouse("file:/warehouse")
@@ -59,7 +59,7 @@ def write_id(stored: Stored, table: str) -> list[int]:
 
 
 def test_properties_are_set_and_removed_and_say_who_changed_them(
-    catalog: CatalogDdl, client: MetastoreClient, stored: Stored
+    catalog: HiveCatalog, client: MetastoreClient, stored: Stored
 ) -> None:
     changed = catalog.alter_properties("Default.T", {"compactor.x": "it's", "orc.compress": "ZSTD"})
     assert changed == catalog.get_table("default.t")
@@ -75,7 +75,7 @@ def test_properties_are_set_and_removed_and_say_who_changed_them(
 
 
 def test_a_change_takes_a_write_id_without_a_delta_and_commits_with_it(
-    catalog: CatalogDdl, client: MetastoreClient, stored: Stored
+    catalog: HiveCatalog, client: MetastoreClient, stored: Stored
 ) -> None:
     """As in the recorded case ``evolve``: a pair of txn and write id, no component, no write set."""
     before = client.get_valid_write_ids("default.t")["default.t"]
@@ -91,7 +91,7 @@ def test_a_change_takes_a_write_id_without_a_delta_and_commits_with_it(
     assert write_id(stored, "x") == []
 
 
-def test_a_plain_table_becomes_transactional_above_everything_it_holds(catalog: CatalogDdl, stored: Stored) -> None:
+def test_a_plain_table_becomes_transactional_above_everything_it_holds(catalog: HiveCatalog, stored: Stored) -> None:
     """As in the recorded case ``original``: write ids start above 10,000,000 and the table stays where it is."""
     before = catalog.get_table("default.m")
     changed = catalog.alter_properties("default.m", {"EXTERNAL": "FALSE", "TRANSACTIONAL": "TRUE"})
@@ -124,7 +124,7 @@ REFUSED_PROPERTIES = [
 # --- columns ------------------------------------------------------------------------------------------------------
 
 
-def test_columns_are_added_renamed_and_widened_and_partitions_follow(catalog: CatalogDdl, stored: Stored) -> None:
+def test_columns_are_added_renamed_and_widened_and_partitions_follow(catalog: HiveCatalog, stored: Stored) -> None:
     changed = catalog.add_columns("default.p", [Column("W", "DECIMAL(10, 2)")], {"W": "wide"})
     assert changed.columns == (ID, V, Column("w", "decimal(10,2)"))
     assert changed.comments == {"w": "wide"}
@@ -140,7 +140,7 @@ def test_columns_are_added_renamed_and_widened_and_partitions_follow(catalog: Ca
     assert {row["COLUMN_NAME"] for row in stored("COLUMNS_V2") if row["CD_ID"] in storage} == {"key", "v2", "w", "z"}
 
 
-def test_without_cascade_partitions_keep_their_columns(catalog: CatalogDdl, stored: Stored) -> None:
+def test_without_cascade_partitions_keep_their_columns(catalog: HiveCatalog, stored: Stored) -> None:
     catalog.add_columns("default.p", [Column("w", "int")], cascade=False)
     columns = {row["LOCATION"]: row["CD_ID"] for row in stored("SDS")}
     assert columns["file:/warehouse/p/k=a"] == columns["file:/warehouse/p/k=b"] != columns["file:/warehouse/p"]
@@ -149,7 +149,7 @@ def test_without_cascade_partitions_keep_their_columns(catalog: CatalogDdl, stor
     assert len(stored("CDS")) == 5
 
 
-def test_a_comment_moves_with_its_column_and_buckets_with_their_name(catalog: CatalogDdl) -> None:
+def test_a_comment_moves_with_its_column_and_buckets_with_their_name(catalog: HiveCatalog) -> None:
     assert catalog.change_column("default.t", "v", Column("value", "string")).comments == {"value": "a value"}
     assert catalog.change_column("default.b", "id", Column("no", "int")).bucket_columns == ("no",)
 
@@ -159,7 +159,7 @@ def test_a_comment_moves_with_its_column_and_buckets_with_their_name(catalog: Ca
     [("int", "bigint"), ("int", "string"), ("int", "decimal(12,2)"), ("float", "double"), ("varchar(5)", "varchar(9)"),
      ("char(5)", "varchar(5)"), ("decimal(10,2)", "decimal(12,3)"), ("date", "string"), ("bigint", "double")],
 )  # fmt: skip
-def test_types_become_wider(catalog: CatalogDdl, old: str, new: str) -> None:
+def test_types_become_wider(catalog: HiveCatalog, old: str, new: str) -> None:
     catalog.create_table(TableDefinition("default", "w", (Column("c", old),)))
     assert catalog.change_column("default.w", "c", Column("c", new)).columns == (Column("c", new),)
 
@@ -170,7 +170,7 @@ def test_types_become_wider(catalog: CatalogDdl, old: str, new: str) -> None:
      ("int", "date"), ("array<int>", "string"), ("int", "decimal(10,2)"), ("string", "varchar(10)"),
      ("int", "boolean")],
 )  # fmt: skip
-def test_types_do_not_become_narrower(catalog: CatalogDdl, row_counts: Counts, old: str, new: str) -> None:
+def test_types_do_not_become_narrower(catalog: HiveCatalog, row_counts: Counts, old: str, new: str) -> None:
     catalog.create_table(TableDefinition("default", "w", (Column("c", old),)))
     counts = row_counts()
     with pytest.raises(InvalidArgumentsError, match="cannot become"):
@@ -178,7 +178,7 @@ def test_types_do_not_become_narrower(catalog: CatalogDdl, row_counts: Counts, o
     assert row_counts() == counts
 
 
-def test_statistics_of_changed_columns_are_forgotten(catalog: CatalogDdl, stored: Stored) -> None:
+def test_statistics_of_changed_columns_are_forgotten(catalog: HiveCatalog, stored: Stored) -> None:
     catalog.change_column("default.p", "v", Column("w", "string"))
     assert [r for r in stored("PARTITION_PARAMS") if r["PARAM_KEY"] == "COLUMN_STATS_ACCURATE"] == []
     assert catalog.change_column("default.t", "v", Column("w", "string")).properties["COLUMN_STATS_ACCURATE"] == (
@@ -189,7 +189,7 @@ def test_statistics_of_changed_columns_are_forgotten(catalog: CatalogDdl, stored
 # --- databases ----------------------------------------------------------------------------------------------------
 
 
-def test_properties_of_a_database_are_set_and_removed(catalog: CatalogDdl) -> None:
+def test_properties_of_a_database_are_set_and_removed(catalog: HiveCatalog) -> None:
     catalog.create_database("d")
     assert catalog.alter_database("D", {"a": "1", "b": "ünï"}).properties == {"a": "1", "b": "ünï"}
     assert catalog.alter_database("d", {"a": "2"}, unset=["b", "c"]).properties == {"a": "2"}
@@ -201,7 +201,7 @@ def test_properties_of_a_database_are_set_and_removed(catalog: CatalogDdl) -> No
 
 @pytest.mark.conformance("K27")
 def test_a_renamed_table_takes_everything_known_of_it_along(
-    catalog: CatalogDdl, client: MetastoreClient, stored: Stored
+    catalog: HiveCatalog, client: MetastoreClient, stored: Stored
 ) -> None:
     with client.transaction({"default.p": "update"}, partitioned=["default.p"]) as txn:
         txn.add_partitions("default.p", ["k=a"])
@@ -229,7 +229,7 @@ def test_a_renamed_table_takes_everything_known_of_it_along(
 
 
 def test_the_old_name_starts_anew_and_leftovers_of_the_new_one_do_not_count(
-    catalog: CatalogDdl, client: MetastoreClient
+    catalog: HiveCatalog, client: MetastoreClient
 ) -> None:
     with client.transaction({"default.t": "insert"}):
         pass
@@ -242,7 +242,7 @@ def test_the_old_name_starts_anew_and_leftovers_of_the_new_one_do_not_count(
 
 @pytest.mark.conformance("K27")
 def test_a_renamed_partition_takes_everything_known_of_it_along(
-    catalog: CatalogDdl, client: MetastoreClient, stored: Stored
+    catalog: HiveCatalog, client: MetastoreClient, stored: Stored
 ) -> None:
     with client.transaction({"default.p": "update"}, partitioned=["default.p"]) as txn:
         txn.add_partitions("default.p", ["k=a", "k=b"])
@@ -260,7 +260,7 @@ def test_a_renamed_partition_takes_everything_known_of_it_along(
 # --- locks and other people ---------------------------------------------------------------------------------------
 
 
-def test_each_change_has_hives_locks(catalog: CatalogDdl, client: MetastoreClient, monkeypatch: Any) -> None:
+def test_each_change_has_hives_locks(catalog: HiveCatalog, client: MetastoreClient, monkeypatch: Any) -> None:
     asked: list[tuple[str, LockType]] = []
     lock = client.lock
 
@@ -283,7 +283,7 @@ def test_each_change_has_hives_locks(catalog: CatalogDdl, client: MetastoreClien
 
 
 def test_columns_wait_for_readers_and_leave_nothing_when_they_give_up(
-    catalog: CatalogDdl, client: MetastoreClient, monkeypatch: Any
+    catalog: HiveCatalog, client: MetastoreClient, monkeypatch: Any
 ) -> None:
     """
     t1  A reads t
@@ -302,7 +302,7 @@ def test_columns_wait_for_readers_and_leave_nothing_when_they_give_up(
 
 
 def test_a_change_whose_txn_was_reaped_does_not_happen(
-    catalog: CatalogDdl, client: MetastoreClient, monkeypatch: Any
+    catalog: HiveCatalog, client: MetastoreClient, monkeypatch: Any
 ) -> None:
     """
     t1  A renames t: locks, write id
@@ -325,7 +325,7 @@ def test_a_change_whose_txn_was_reaped_does_not_happen(
 
 # --- what is refused changes nothing ------------------------------------------------------------------------------
 
-REFUSED: list[tuple[str, Callable[[CatalogDdl], Any], type[Exception], str]] = [
+REFUSED: list[tuple[str, Callable[[HiveCatalog], Any], type[Exception], str]] = [
     *((f"{table} {change}"[:60], lambda c, t=table, p=change: c.alter_properties(f"default.{t}", p),
        InvalidArgumentsError, text) for table, change, text in REFUSED_PROPERTIES),
     ("unset transactional", lambda c: c.alter_properties("default.t", unset=["TRANSACTIONAL"]), InvalidArgumentsError,
@@ -371,7 +371,7 @@ REFUSED: list[tuple[str, Callable[[CatalogDdl], Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("_", "call", "error", "text"), REFUSED, ids=[case[0] for case in REFUSED])
 def test_what_is_refused_names_the_remedy_and_changes_no_row(
-    catalog: CatalogDdl, row_counts: Counts, stored: Stored, _: str, call: Any, error: type[Exception], text: str
+    catalog: HiveCatalog, row_counts: Counts, stored: Stored, _: str, call: Any, error: type[Exception], text: str
 ) -> None:
     counts = row_counts()
     before = {name: stored(name) for name in ("TABLE_PARAMS", "COLUMNS_V2", "TBLS", "SDS", "TXNS", "PARTITIONS")}
@@ -382,7 +382,7 @@ def test_what_is_refused_names_the_remedy_and_changes_no_row(
 
 
 @pytest.mark.rule("R4")
-def test_a_table_with_a_job_that_may_still_write_is_not_renamed(catalog: CatalogDdl, client: MetastoreClient) -> None:
+def test_a_table_with_a_job_that_may_still_write_is_not_renamed(catalog: HiveCatalog, client: MetastoreClient) -> None:
     txn = client.begin({"default.t": "insert"})
     client.jobs.start(job_id="j", txn_id=txn.txn_id, table="default.t", write_id=1, statement=0, kind="insert",
                       table_location="file:/warehouse/t", staging="file:/warehouse/t/_tmp_j")  # fmt: skip
@@ -394,7 +394,7 @@ def test_a_table_with_a_job_that_may_still_write_is_not_renamed(catalog: Catalog
     assert client.jobs.get("j").table == "default.u"
 
 
-def test_views_are_hives(catalog: CatalogDdl, client: MetastoreClient) -> None:
+def test_views_are_hives(catalog: HiveCatalog, client: MetastoreClient) -> None:
     with client.database.transaction() as connection:
         tables = METADATA.tables["TBLS"]
         connection.execute(sa.update(tables).where(tables.c.TBL_NAME == "m").values(TBL_TYPE="VIRTUAL_VIEW"))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.statements.catalog import CatalogDdl
+    from airflow_hive_acid.metastore.statements.catalog import HiveCatalog
 
     Stored = Callable[[str], list[dict[str, Any]]]
     Counts = Callable[[], dict[str, int]]
@@ -31,7 +31,7 @@ ID, V = Column("id", "int"), Column("v", "string")
 
 
 @pytest.fixture
-def catalog(client: MetastoreClient) -> CatalogDdl:
+def catalog(client: MetastoreClient) -> HiveCatalog:
     """p (partitions a and b), q (another table, partition a), t (no partitions), x (external, partition a)."""
     catalog = client.catalog
     catalog.set_warehouse("file:/warehouse")
@@ -50,7 +50,7 @@ def catalog(client: MetastoreClient) -> CatalogDdl:
 
 
 def test_properties_are_set_and_removed_while_readers_go_on(
-    catalog: CatalogDdl, client: MetastoreClient, stored: Stored
+    catalog: HiveCatalog, client: MetastoreClient, stored: Stored
 ) -> None:
     with client.snapshot(["default.p"]):
         catalog.alter_partition("Default.P", ("a",), Alter(properties={"no_cleanup": "it's", "ü": "%_"}))
@@ -65,7 +65,7 @@ def test_properties_are_set_and_removed_while_readers_go_on(
 
 
 def test_a_change_takes_a_write_id_without_a_delta_and_tells_of_it(
-    catalog: CatalogDdl, client: MetastoreClient, stored: Stored
+    catalog: HiveCatalog, client: MetastoreClient, stored: Stored
 ) -> None:
     """As a real Hive: a pair of txn and write id, no component; ALTER_PARTITION comes before COMMIT_TXN."""
     last = client.notifications.current_event_id()
@@ -85,7 +85,7 @@ def test_a_change_takes_a_write_id_without_a_delta_and_tells_of_it(
     assert [row["T2W_TABLE"] for row in stored("TXN_TO_WRITE_ID")] == ["p"]
 
 
-def test_serde_properties_are_the_partitions_own(catalog: CatalogDdl, stored: Stored) -> None:
+def test_serde_properties_are_the_partitions_own(catalog: HiveCatalog, stored: Stored) -> None:
     before = len(stored("SERDE_PARAMS"))
     catalog.alter_partition("default.p", "k=a", Alter(serde_properties={"field.delim": ","}))
     catalog.alter_partition("default.p", "k=a", Alter(serde_properties={"field.delim": ";"}))
@@ -94,7 +94,7 @@ def test_serde_properties_are_the_partitions_own(catalog: CatalogDdl, stored: St
 
 
 def test_a_partition_has_columns_of_its_own_until_they_are_the_tables_again(
-    catalog: CatalogDdl, stored: Stored
+    catalog: HiveCatalog, stored: Stored
 ) -> None:
     """As Hive: equal to the table's, they are the table's descriptor; a descriptor that nothing uses goes."""
 
@@ -115,7 +115,7 @@ def test_a_partition_has_columns_of_its_own_until_they_are_the_tables_again(
     assert len(stored("CDS")) == descriptors + 1
 
 
-def test_statistics_of_changed_columns_and_directories_are_forgotten(catalog: CatalogDdl) -> None:
+def test_statistics_of_changed_columns_and_directories_are_forgotten(catalog: HiveCatalog) -> None:
     """Hive itself goes on answering from them after SET LOCATION."""
     catalog.alter_partition("default.p", "k=a", Alter(columns=(ID, Column("v2", "string"))))
     assert catalog.partition_properties("default.p", "k=a")["COLUMN_STATS_ACCURATE"] == '{"BASIC_STATS":"true"}'
@@ -123,7 +123,7 @@ def test_statistics_of_changed_columns_and_directories_are_forgotten(catalog: Ca
     assert "COLUMN_STATS_ACCURATE" not in catalog.partition_properties("default.p", "k=b")
 
 
-def test_a_partition_lies_elsewhere_and_comes_home(catalog: CatalogDdl) -> None:
+def test_a_partition_lies_elsewhere_and_comes_home(catalog: HiveCatalog) -> None:
     """As Hive does with ACID tables, too: nothing is moved."""
     for location, stored_as in (
         ("file:///elsewhere/a/", "file:/elsewhere/a"),
@@ -137,7 +137,7 @@ def test_a_partition_lies_elsewhere_and_comes_home(catalog: CatalogDdl) -> None:
     assert catalog.alter_partition("default.x", "k=a", Alter(location="file:/data/x")).location == "file:/data/x"
 
 
-def test_locks_are_hives(catalog: CatalogDdl, client: MetastoreClient, monkeypatch: Any) -> None:
+def test_locks_are_hives(catalog: HiveCatalog, client: MetastoreClient, monkeypatch: Any) -> None:
     asked: list[tuple[str, LockType]] = []
     lock = client.lock
 
@@ -158,7 +158,7 @@ def test_locks_are_hives(catalog: CatalogDdl, client: MetastoreClient, monkeypat
 
 @pytest.mark.rule("R4")
 def test_a_directory_does_not_change_under_a_job_that_may_still_write(
-    catalog: CatalogDdl, client: MetastoreClient
+    catalog: HiveCatalog, client: MetastoreClient
 ) -> None:
     """
     t1  A writes p with a Spark job, and is aborted; its job may live on
@@ -177,7 +177,7 @@ def test_a_directory_does_not_change_under_a_job_that_may_still_write(
 
 
 def test_a_change_whose_txn_was_reaped_does_not_happen(
-    catalog: CatalogDdl, client: MetastoreClient, monkeypatch: Any
+    catalog: HiveCatalog, client: MetastoreClient, monkeypatch: Any
 ) -> None:
     """
     t1  A alters p/k=a: lock, write id
@@ -236,7 +236,7 @@ REFUSED: list[tuple[str, str, Any, Alter, type[Exception], str]] = [
 
 @pytest.mark.parametrize(("_", "table", "spec", "change", "error", "text"), REFUSED, ids=[case[0] for case in REFUSED])
 def test_what_is_refused_names_the_remedy_and_changes_no_row(
-    catalog: CatalogDdl, row_counts: Counts, stored: Stored, _: str, table: str, spec: Any, change: Alter,
+    catalog: HiveCatalog, row_counts: Counts, stored: Stored, _: str, table: str, spec: Any, change: Alter,
     error: type[Exception], text: str,
 ) -> None:  # fmt: skip
     counts = row_counts()
@@ -248,7 +248,7 @@ def test_what_is_refused_names_the_remedy_and_changes_no_row(
     assert {name: stored(name) for name in names} == before
 
 
-def test_partitions_outside_of_their_tables_do_not_share_files(catalog: CatalogDdl, row_counts: Counts) -> None:
+def test_partitions_outside_of_their_tables_do_not_share_files(catalog: HiveCatalog, row_counts: Counts) -> None:
     catalog.alter_partition("default.p", "k=a", Alter(location="file:/elsewhere/a"))
     counts = row_counts()
     for place in ("file:/elsewhere/a", "file:/elsewhere/a/b", "file:/elsewhere"):

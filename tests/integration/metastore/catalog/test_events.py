@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,11 @@ from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, 
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.thrift.objects import partition_text, table_text
-from airflow_hive_acid.metastore.catalog.thrift.reader import read_partition_objects, read_table_objects
+from airflow_hive_acid.metastore.catalog.reader import read_partitions_by_id, read_tables_by_id
+from airflow_hive_acid.metastore.catalog.thrift.messages import alter_partitions
+from airflow_hive_acid.metastore.catalog.thrift.text import partition_text, table_text
 from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
 from airflow_hive_acid.metastore.names.objects import TableName
-from airflow_hive_acid.metastore.schema.hive_catalog import PARTITIONS
 from airflow_hive_acid.settings import Settings, Source
 
 if TYPE_CHECKING:
@@ -153,30 +154,48 @@ def test_partitions_of_a_refused_commit_are_not_told(catalog_client: MetastoreCl
 
 def test_changes_are_told_with_what_was_and_what_is(catalog_client: MetastoreClient) -> None:
     client, log = catalog_client, catalog_client.catalog.events
-    table = client.catalog.create_table(PARTITIONED)
+    database, table = client.catalog.get_database("d"), client.catalog.create_table(PARTITIONED)
     client.catalog.add_partitions("d.t", ["day=a", "day=b"])
     ids = [p.id for p in client.catalog.list_partitions("d.t")]
 
     def change(connection: Any) -> None:
-        with log.altering_database(connection, "d"):
-            pass
-        with log.altering_table(connection, table.id, write_id=3, truncated=True):
-            pass
-        with log.altering_partitions(connection, table.id, ids[:1]):
-            pass
-        with log.altering_partitions(connection, table.id, ids):
-            connection.execute(sa.update(PARTITIONS).where(PARTITIONS.c.PART_ID == ids[1]).values(WRITE_ID=7))
+        log.database_altered(connection, database, database)
+        log.table_altered(connection, table, replace(table, properties={}), write_id=3)
+        parts = list(read_partitions_by_id(connection, ids).values())
+        log.partition_altered(connection, parts[0])
+        told = [parts[0], replace(parts[1], write_id=7)]
+        client.notifications.later(connection, alter_partitions(table, told))
 
     client.database.run(log.finishing(change))
     kinds = ["ALTER_DATABASE", "ALTER_TABLE", "ALTER_PARTITION", "ALTER_PARTITIONS", "ALTER_PARTITIONS"]
     assert [kind for kind, _, _ in events(client)][-5:] == kinds
     altered = messages(client, "ALTER_TABLE")[0]
-    assert (altered["writeId"], altered["isTruncateOp"]) == (3, "true")
-    assert altered["tableObjBeforeJson"] == altered["tableObjAfterJson"]
+    assert (altered["writeId"], altered["isTruncateOp"]) == (3, "false")
+    before, after = (json.loads(altered[f"tableObj{when}Json"]) for when in ("Before", "After"))
+    assert before.pop("9") == json.loads(table_text(table))["9"]
+    assert after.pop("9") == {"map": ["str", "str", 0, {}]}
+    assert before == after
     assert messages(client, "ALTER_PARTITION")[0]["keyValues"] == {"day": "a"}
     # One for each write id: Hive refuses to read one with several.
     assert [(m["partitions"], m["writeId"]) for m in messages(client, "ALTER_PARTITIONS")] == [
         ([{"day": "a"}], 0), ([{"day": "b"}], 7)]  # fmt: skip
+
+
+def test_telling_a_change_reads_no_table_again(catalog_client: MetastoreClient) -> None:
+    """A verb reads its table before and after; the event is made of these."""
+    client, reads = catalog_client, 0
+
+    def count(*arguments: Any) -> None:
+        nonlocal reads
+        reads += arguments[2].startswith("SELECT") and "VIEW_EXPANDED_TEXT" in arguments[2]
+
+    client.catalog.create_table(PARTITIONED)
+    sa.event.listen(client.database.engine, "before_cursor_execute", count)
+    client.catalog.touch("d.t")
+    assert reads == 2
+    client.catalog.drop_table("d.t")
+    assert reads == 3
+    assert [kind for kind, _, _ in events(client)][-2:] == ["ALTER_TABLE", "DROP_TABLE"]
 
 
 def test_many_partitions_are_told_in_several_events(catalog_client: MetastoreClient) -> None:
@@ -202,8 +221,8 @@ def test_a_first_write_tells_that_statistics_are_no_longer_exact(catalog_client:
     with client.database.reading() as connection:
         table = client.catalog.get_table("d.u")
         assert json.loads(altered["tableObjAfterJson"]) == json.loads(
-            table_text(read_table_objects(connection, [table.id])[table.id]))  # fmt: skip
-        found = read_partition_objects(connection, [p.id for p in client.catalog.list_partitions("d.t")])
+            table_text(read_tables_by_id(connection, [table.id])[table.id]))  # fmt: skip
+        found = read_partitions_by_id(connection, [p.id for p in client.catalog.list_partitions("d.t")])
         assert [json.loads(text) for text in parts["partitionListJson"]] == [
             json.loads(partition_text(p)) for p in found.values()]  # fmt: skip
     kinds = [kind for kind, _, _ in events(client)]
@@ -302,8 +321,8 @@ def test_rows_that_hive_wrote_give_the_objects_hive_wrote(
     name = client.catalog.get_table(f"default.{table}")
     partitions = client.catalog.list_partitions(f"default.{table}") if name.is_partitioned else []
     with client.database.reading() as connection:
-        ours = table_text(read_table_objects(connection, [name.id])[name.id])
-        ours_of_parts = {p.name: partition_text(p) for p in read_partition_objects(
+        ours = table_text(read_tables_by_id(connection, [name.id])[name.id])
+        ours_of_parts = {p.name: partition_text(p) for p in read_partitions_by_id(
             connection, [p.id for p in partitions]).values()}  # fmt: skip
     assert plain(ours) == plain(hive.get("tableObjAfterJson") or hive["tableObjJson"])
     shown = {tuple(json.loads(text)["1"]["lst"][2:]): text for text in hive.get("partitionListJson", ())}

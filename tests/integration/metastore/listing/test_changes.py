@@ -17,13 +17,13 @@ from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LO
 
 if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
-    from airflow_hive_acid.metastore.statements.catalog import CatalogDdl
+    from airflow_hive_acid.metastore.statements.catalog import HiveCatalog
 
 COLUMNS, KEY = (Column("id", "int"),), (Column("k", "string"),)
 
 
 @pytest.fixture
-def catalog(client: MetastoreClient) -> CatalogDdl:
+def catalog(client: MetastoreClient) -> HiveCatalog:
     """w.t with the partitions k=a and k=b; write ids 1 to 3 are given."""
     client.catalog.set_warehouse("file:/warehouse")
     client.catalog.create_database("w")
@@ -52,7 +52,7 @@ def refused(client: MetastoreClient, first: int, why: str, table: str = "w.t") -
 
 
 def test_rows_of_a_renamed_partition_are_in_another_one_by_no_write_id(
-    catalog: CatalogDdl, client: MetastoreClient
+    catalog: HiveCatalog, client: MetastoreClient
 ) -> None:
     """Write id 4 is the rename's. Applied to what was there before, the changes would leave the rows in k=a."""
     catalog.rename_partition("w.t", ("a",), ("z",))
@@ -62,7 +62,7 @@ def test_rows_of_a_renamed_partition_are_in_another_one_by_no_write_id(
 
 
 def test_another_directory_is_other_rows_and_another_property_is_not(
-    catalog: CatalogDdl, client: MetastoreClient
+    catalog: HiveCatalog, client: MetastoreClient
 ) -> None:
     catalog.alter_partition("w.t", ("a",), PartitionAlteration(properties={"owner": "books"}))
     require(client, 1)
@@ -71,7 +71,7 @@ def test_another_directory_is_other_rows_and_another_property_is_not(
     require(client, 6)
 
 
-def test_a_drop_is_known_under_the_tables_new_name(catalog: CatalogDdl, client: MetastoreClient) -> None:
+def test_a_drop_is_known_under_the_tables_new_name(catalog: HiveCatalog, client: MetastoreClient) -> None:
     require(client, 1)
     catalog.drop_partition("w.t", ("a",))
     dropped = client.get_valid_write_ids(["w.t"])["w.t"].high_watermark
@@ -82,7 +82,7 @@ def test_a_drop_is_known_under_the_tables_new_name(catalog: CatalogDdl, client: 
     require(client, dropped + 1, "w.u")
 
 
-def test_a_former_table_of_the_name_is_another_one(catalog: CatalogDdl, client: MetastoreClient) -> None:
+def test_a_former_table_of_the_name_is_another_one(catalog: HiveCatalog, client: MetastoreClient) -> None:
     catalog.drop_partition("w.t", ("a",))
     write(client, 2)
     catalog.drop_table("w.t")
@@ -91,7 +91,7 @@ def test_a_former_table_of_the_name_is_another_one(catalog: CatalogDdl, client: 
     require(client, 1)
 
 
-def test_an_event_that_cannot_be_read_may_have_been_a_rename(catalog: CatalogDdl, client: MetastoreClient) -> None:
+def test_an_event_that_cannot_be_read_may_have_been_a_rename(catalog: HiveCatalog, client: MetastoreClient) -> None:
     catalog.alter_partition("w.t", ("a",), PartitionAlteration(properties={"owner": "books"}))
     log = NOTIFICATION_LOG.c
     broken = sa.update(NOTIFICATION_LOG).where(log.EVENT_TYPE == "ALTER_PARTITION").values(MESSAGE="{}")

@@ -9,7 +9,7 @@ from sqlalchemy import delete, select, update
 from airflow_hive_acid.filesystem.uris import local_path
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
-from airflow_hive_acid.metastore.catalog.thrift.writer import ObjectRows
+from airflow_hive_acid.metastore.catalog.reader import read_partitions_of, read_tables
 from airflow_hive_acid.metastore.names.objects import table_name
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, TXNS
 from airflow_hive_acid.replication.dumps.dump import Scope
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from airflow_hive_acid.metastore.catalog.thrift.objects import PartitionObject, TableObject
+    from airflow_hive_acid.metastore.catalog.model import Table, WholePartition
     from airflow_hive_acid.replication.site import Site
 
 COLUMNS = (Column("a", "int"), Column("b", "string"))
@@ -71,21 +71,19 @@ def contents(site: Site, place: str) -> dict[str, bytes]:
     return found
 
 
-def objects(site: Site, name: str = "w.t") -> tuple[TableObject | None, dict[str, PartitionObject]]:
+def objects(site: Site, name: str = "w.t") -> tuple[Table | None, dict[str, WholePartition]]:
     """What the catalog holds of a table, value for value."""
-    rows = ObjectRows(site.client.database, site.client.notifications)
     key = table_name(name)
     with site.client.database.transaction() as connection:
-        table = rows.find_tables(connection, [key]).get(key)
-        parts = {} if table is None else rows.partitions_of(connection, table.id)
-    return table, {part: stored.object for part, stored in parts.items()}
+        table = read_tables(connection, [key]).get(key)
+        return table, {} if table is None else read_partitions_of(connection, table.id)
 
 
 def state_ids(site: Site, name: str = "w.t") -> dict[str, str | None]:
     """``repl.last.id`` of the table (empty name) and its partitions."""
     table, parts = objects(site, name)
-    found = {"": None if table is None else table.parameters.get("repl.last.id")}
-    return found | {part: p.parameters.get("repl.last.id") for part, p in parts.items()}
+    found = {"": None if table is None else table.properties.get("repl.last.id")}
+    return found | {part: p.properties.get("repl.last.id") for part, p in parts.items()}
 
 
 def whole(site: Site, name: str = "w.t") -> dict[str, object]:
@@ -99,11 +97,11 @@ def whole(site: Site, name: str = "w.t") -> dict[str, object]:
     return found
 
 
-def _shape(one: TableObject | PartitionObject) -> tuple[object, ...]:
+def _shape(one: Table | WholePartition) -> tuple[object, ...]:
     storage = one.storage
-    parameters = {k: v for k, v in one.parameters.items() if k not in OF_A_SITE and not k.startswith("last_modified")}
+    parameters = {k: v for k, v in one.properties.items() if k not in OF_A_SITE and not k.startswith("last_modified")}
     return (
-        storage.columns, storage.input_format, storage.output_format, storage.serde, dict(storage.serde_parameters),
+        storage.columns, storage.input_format, storage.output_format, storage.serde, dict(storage.serde_properties),
         storage.bucket_columns, storage.bucket_count, parameters,
     )  # fmt: skip
 

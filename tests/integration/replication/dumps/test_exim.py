@@ -160,16 +160,16 @@ def test_many_dumps_of_metadata_are_one_transaction(pair: tuple[Site, Site], dum
     later = export_metadata(primary, [("w.gone", None)])[0]
     results = import_metadata(replica, [one, two, later])
     assert [r.action for r in results] == ["replaced", "partitions", "unchanged"]
-    assert objects(replica)[0].parameters["about"] == "birds"  # type: ignore[union-attr]
+    assert objects(replica)[0].properties["about"] == "birds"  # type: ignore[union-attr]
     assert contents(replica, location(replica)) == files
     table, parts = objects(replica)
     assert table is not None
     assert state_ids(replica) == {
-        "": table.parameters["repl.last.id"],
-        "ds=1": parts["ds=1"].parameters["repl.last.id"],
+        "": table.properties["repl.last.id"],
+        "ds=1": parts["ds=1"].properties["repl.last.id"],
     }
-    assert table.parameters["hive.acid.repl.last.metadata.id"] == str(one.state_id)
-    assert "COLUMN_STATS_ACCURATE" not in table.parameters, "they would be said of other files"
+    assert table.properties["hive.acid.repl.last.metadata.id"] == str(one.state_id)
+    assert "COLUMN_STATS_ACCURATE" not in table.properties, "they would be said of other files"
     assert not any(r.done for r in import_metadata(replica, [one, two]))
 
 
@@ -337,8 +337,8 @@ def test_an_external_table_without_a_location_takes_the_dump_as_its_own(pair: tu
     assert location(replica) == f"{dump}/data".replace("file:///", "file:/")
     table = objects(replica)[0]
     assert table is not None
-    assert table.parameters["EXTERNAL"] == "TRUE"
-    assert "external.table.purge" not in table.parameters
+    assert table.properties["EXTERNAL"] == "TRUE"
+    assert "external.table.purge" not in table.properties
 
 
 @pytest.mark.backends("sqlite")

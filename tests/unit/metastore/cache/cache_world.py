@@ -18,6 +18,7 @@ from airflow_hive_acid.metastore.cache.state import CacheState, Round
 from airflow_hive_acid.metastore.catalog.model import Partition, Table
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
+from tests.tables import flat_table
 
 KEYS = [TableName("d", name) for name in ("t", "u", "x")]
 TRANSACTIONAL, EXTERNAL = KEYS[:2], KEYS[2]
@@ -182,7 +183,7 @@ def table_value(key: TableName, table: WorldTable) -> Table:
     properties = {"v": str(table.version)}
     if table.transactional:
         properties["transactional"] = "true"
-    return Table(
+    return flat_table(
         key.database, key.name, table.id, f"file:/w/{table.id}", (Column("a", "int"),), (Column("p", "int"),),
         properties, None, "MANAGED_TABLE" if table.transactional else "EXTERNAL_TABLE", write_id=table.by,
     )  # fmt: skip

@@ -26,11 +26,12 @@ from airflow_hive_acid.metastore.cache.rules import (
     find_gap,
     pending_of,
 )
-from airflow_hive_acid.metastore.catalog.model import Partition, Table
+from airflow_hive_acid.metastore.catalog.model import Partition
 from airflow_hive_acid.metastore.catalog.partition_conditions import And, Between, Compare, In, IsNull, Or
 from airflow_hive_acid.metastore.names.objects import TableName
 from airflow_hive_acid.metastore.notifications.events import GZIP_FORMAT, PLAIN_FORMAT, encode
 from airflow_hive_acid.metastore.notifications.log import LoggedEvent
+from tests.tables import flat_table
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 T = TableName("d", "t")
@@ -212,7 +213,7 @@ def test_events_that_a_real_hive_wrote_are_understood() -> None:
 
 # --- partitions -------------------------------------------------------------------------------------------------------
 
-TABLE = Table(
+TABLE = flat_table(
     "d", "t", 1, "file:/w", (Column("a", "int"),),
     (Column("n", "int"), Column("s", "string"), Column("x", "double")), {}, None, "MANAGED_TABLE",
 )  # fmt: skip

@@ -14,18 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_hive_acid.metastore.catalog.model import Database, FieldSchema, Skew, Storage, Table, WholePartition
 from airflow_hive_acid.metastore.catalog.thrift import messages
-from airflow_hive_acid.metastore.catalog.thrift.objects import (
-    DatabaseObject,
-    FieldSchema,
-    PartitionObject,
-    Skew,
-    Storage,
-    TableObject,
-    database_text,
-    partition_text,
-    table_text,
-)
+from airflow_hive_acid.metastore.catalog.thrift.text import database_text, partition_text, table_text
 from airflow_hive_acid.metastore.notifications.events import (
     CATALOG,
     Event,
@@ -84,20 +75,20 @@ def storage(fields: dict[str, Any]) -> Storage:
         input_format=fields["3"]["str"],
         output_format=fields["4"]["str"],
         serde=(serde.get("1", {}).get("str"), serde.get("2", {}).get("str")),
-        serde_parameters=serde["3"]["map"][3],
+        serde_properties=serde["3"]["map"][3],
         bucket_count=fields["6"]["i32"],
         bucket_columns=tuple(fields["8"]["lst"][2:]),
         sort_columns=tuple((s["1"]["str"], s["2"]["i32"]) for s in fields["9"]["lst"][2:]),
-        parameters=fields["10"]["map"][3],
+        properties=fields["10"]["map"][3],
         skew=Skew(tuple(skew["1"]["lst"][2:]), tuple(tuple(v[2:]) for v in skew["2"]["lst"][2:])),
         compressed=bool(fields["5"]["tf"]),
         subdirectories=bool(fields.get("12", {"tf": 0})["tf"]),
     )
 
 
-def table_of(text: str) -> TableObject:
+def table_of(text: str) -> Table:
     fields = json.loads(text)
-    return TableObject(
+    return Table(
         db=fields["2"]["str"],
         name=fields["1"]["str"],
         id=fields["25"]["i64"],
@@ -107,8 +98,8 @@ def table_of(text: str) -> TableObject:
         last_access=fields["5"]["i32"],
         retention=fields["6"]["i32"],
         storage=storage(fields["7"]["rec"]),
-        partition_columns=columns(fields["8"]["lst"]),
-        parameters=fields["9"]["map"][3],
+        partition_keys=columns(fields["8"]["lst"]),
+        properties=fields["9"]["map"][3],
         type=fields["12"]["str"],
         write_id=fields.get("19", {"i64": 0})["i64"],
         view_original=fields.get("10", {}).get("str"),
@@ -117,9 +108,9 @@ def table_of(text: str) -> TableObject:
     )
 
 
-def partition_of(text: str, name: str = "") -> PartitionObject:
+def partition_of(text: str, name: str = "") -> WholePartition:
     fields = json.loads(text)
-    return PartitionObject(
+    return WholePartition(
         db=fields["2"]["str"],
         table=fields["3"]["str"],
         name=name,
@@ -127,22 +118,24 @@ def partition_of(text: str, name: str = "") -> PartitionObject:
         created=fields["4"]["i32"],
         last_access=fields["5"]["i32"],
         storage=storage(fields["6"]["rec"]),
-        parameters=fields["7"]["map"][3],
+        properties=fields["7"]["map"][3],
         write_id=fields.get("10", {"i64": -1})["i64"],
     )
 
 
-def database_of(text: str) -> DatabaseObject:
+def database_of(text: str) -> Database:
     fields = json.loads(text)
-    return DatabaseObject(
+    return Database(
         name=fields["1"]["str"],
+        id=0,
         description=fields.get("2", {}).get("str"),
         location=fields["3"]["str"],
-        managed_location=fields.get("10", {}).get("str"),
+        managed_location="",
+        own_managed_location=fields.get("10", {}).get("str"),
         owner=fields["6"]["str"],
         owner_type={1: "USER", 2: "ROLE", 3: "GROUP"}[fields["7"]["i32"]],
         created=fields["9"]["i32"],
-        parameters=fields["4"]["map"][3],
+        properties=fields["4"]["map"][3],
         type={1: "NATIVE", 2: "REMOTE"}[fields["11"]["i32"]],
     )
 
@@ -150,22 +143,22 @@ def database_of(text: str) -> DatabaseObject:
 # --- written again ------------------------------------------------------------------------------------------------
 
 
-def _partitions_of(m: dict[str, Any]) -> list[PartitionObject]:
+def _partitions_of(m: dict[str, Any]) -> list[WholePartition]:
     names = [files["partitionName"] for files in m.get("partitionFiles", ())] or [""] * len(m["partitionListJson"])
     return [partition_of(text, name) for text, name in zip(m["partitionListJson"], names, strict=True)]
 
 
-def _dropped(m: dict[str, Any]) -> list[PartitionObject]:
+def _dropped(m: dict[str, Any]) -> list[WholePartition]:
     """DROP_PARTITION tells nothing but the values."""
     plain = Storage((), None, None, None, (None, None))
-    return [PartitionObject(m["db"], m["table"], "", tuple(p.values()), 0, 0, plain, {}) for p in m["partitions"]]
+    return [WholePartition(m["db"], m["table"], "", tuple(p.values()), 0, 0, plain, {}) for p in m["partitions"]]
 
 
 def _change(m: dict[str, Any]) -> dict[str, Any]:
     return {"write_id": m["writeId"], "truncated": m["isTruncateOp"] == "true"}
 
 
-def _ptn(m: dict[str, Any]) -> PartitionObject | None:
+def _ptn(m: dict[str, Any]) -> WholePartition | None:
     return None if m["ptnObjJson"] is None else partition_of(m["ptnObjJson"])
 
 
@@ -258,15 +251,15 @@ def test_a_row_of_a_write_is_hives(hive: dict[str, Any]) -> None:
 def test_texts_are_escaped_for_json_and_lists_may_be_keys() -> None:
     skew = Skew(("s",), (('a"b', "é"),), {('a"b', "é"): "file:/w/t/s=a"})
     place = Storage((FieldSchema("s", "string", 'x"\\\n\t😀'),), "file:/w/t", None, None, (None, None), skew=skew)
-    table = TableObject("d", "t", 1, None, None, 0, 0, 0, place, (), {"k": ""}, "MANAGED_TABLE")
+    table = Table("d", "t", 1, None, None, 0, 0, 0, place, (), {"k": ""}, "MANAGED_TABLE")
     text = table_text(table)
     assert '"3":{"str":"x\\"\\\\\\n\\t😀"}' in text
     assert '"3":{"map":["lst","str",1,{["str",2,"a\\"b","é"]:"file:/w/t/s=a"}]}' in text
     assert '"9":{"map":["str","str",1,{"k":""}]}' in text
     assert '"3":{"str":null}' not in text
-    partition = PartitionObject("d", "t", "p=1", ("1",), 0, 0, place, {}, 7)
+    partition = WholePartition("d", "t", "p=1", ("1",), 0, 0, place, {}, 7)
     assert '"10":{"i64":7}' in partition_text(partition)
-    database = DatabaseObject("d", None, "file:/w", None, None, None, None)
+    database = Database("d", 0, "file:/w", "file:/w")
     assert json.loads(database_text(database)) == {
         "1": {"str": "d"}, "3": {"str": "file:/w"}, "4": {"map": ["str", "str", 0, {}]}, "8": {"str": "hive"},
         "11": {"i32": 1},

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsafePathError
 from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog.definitions import check_definition
 from airflow_hive_acid.metastore.catalog.model import (
+    FieldSchema,
+    Storage,
+    StorageIds,
     Table,
     TableDefinition,
-    check_definition,
     check_location,
 )
 from airflow_hive_acid.metastore.catalog.types import normalise_type
+from tests.tables import flat_table
 
 ID = (Column("id", "int"),)
 
 
 def table(*keys: Column) -> Table:
-    return Table("d", "t", 1, "file:/w/t", ID, keys, {}, None, "MANAGED_TABLE")
+    return flat_table("d", "t", 1, "file:/w/t", ID, keys, {}, None, "MANAGED_TABLE")
+
+
+def test_what_is_asked_of_a_table_is_said_by_its_storage() -> None:
+    fields = (FieldSchema("id", "int", ""), FieldSchema("v", "string", "a value"))
+    storage = Storage(fields, None, "i", "o", (None, "s"), {"k": "v"}, 2, ("id",), (("id", 1), ("v", 0)))
+    keys = (FieldSchema("p", "date", "a day"),)
+    view = Table("d", "t", 1, None, "USER", 0, 0, 0, storage, keys, {}, "T", required=frozenset({"id"}))
+    assert view.columns == (Column("id", "int", required=True), Column("v", "string"))
+    assert view.partition_columns == (Column("p", "date"),)
+    assert view.comments == {"v": "a value", "p": "a day"}
+    assert (view.location, view.serde, view.serde_properties) == ("", "s", {"k": "v"})
+    assert view.sort_columns == (("id", True), ("v", False))
+    stored = replace(view, storage=replace(storage, ids=StorageIds(1, 2, 3)))
+    assert stored == view, "where it was read is no part of what it is"
 
 
 @pytest.mark.parametrize(

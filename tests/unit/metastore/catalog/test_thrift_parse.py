@@ -1,4 +1,4 @@
-"""What thrift_objects writes can be read back, value for value; and what a Hive writes besides."""
+"""What thrift.text writes can be read back, value for value; and what a Hive writes besides."""
 
 from __future__ import annotations
 
@@ -7,34 +7,25 @@ from dataclasses import replace
 import pytest
 
 from airflow_hive_acid.errors import InvalidArgumentsError
-from airflow_hive_acid.metastore.catalog.thrift.objects import (
-    DatabaseObject,
-    FieldSchema,
-    PartitionObject,
-    Skew,
-    Storage,
-    TableObject,
-    database_text,
-    partition_text,
-    table_text,
-)
+from airflow_hive_acid.metastore.catalog.model import Database, FieldSchema, Skew, Storage, Table, WholePartition
 from airflow_hive_acid.metastore.catalog.thrift.parser import parse_database, parse_partition, parse_table
+from airflow_hive_acid.metastore.catalog.thrift.text import database_text, partition_text, table_text
 
 STORAGE = Storage(
     columns=(FieldSchema("a", "int", "the \"a\", ä"), FieldSchema("b", "struct<x:int,y:string>")),
     location="file:/w/t", input_format="org.Input", output_format="org.Output", serde=(None, "org.SerDe"),
-    serde_parameters={"field.delim": "\x01"}, bucket_count=4, bucket_columns=("a",), sort_columns=(("a", 1), ("b", 0)),
-    parameters={"k": "v"}, compressed=True,
+    serde_properties={"field.delim": "\x01"}, bucket_count=4, bucket_columns=("a",), sort_columns=(("a", 1), ("b", 0)),
+    properties={"k": "v"}, compressed=True,
 )  # fmt: skip
 SKEWED = replace(STORAGE, skew=Skew(("a", "b"), (("1", "x"), ("2", "]}")), {("1", "x"): "file:/w/t/a=1/b=x"}))
-TABLE = TableObject(
+TABLE = Table(
     db="w", name="t", id=7, owner="ann", owner_type="USER", created=5, last_access=6, retention=0, storage=STORAGE,
-    partition_columns=(FieldSchema("ds", "string", None),), parameters={"repl.last.id": "12", "empty": ""},
+    partition_keys=(FieldSchema("ds", "string", None),), properties={"repl.last.id": "12", "empty": ""},
     type="MANAGED_TABLE", write_id=3,
 )  # fmt: skip
-PARTITION = PartitionObject(
+PARTITION = WholePartition(
     db="w", table="t", name="ds=a%2Fb", values=("a/b",), created=1, last_access=2, storage=STORAGE,
-    parameters={"x": "y"}, write_id=3,
+    properties={"x": "y"}, write_id=3,
 )  # fmt: skip
 
 
@@ -47,7 +38,9 @@ def test_what_is_written_is_read_back(storage: Storage) -> None:
 
 
 def test_a_database_is_read_back() -> None:
-    database = DatabaseObject("w", "about", "file:/e/w.db", "file:/m/w.db", "ann", "ROLE", 9, {"repl.source.for": "p"})
+    database = Database(
+        "w", 0, "file:/e/w.db", "file:/m/w.db", "ann", "about", {"repl.source.for": "p"}, "file:/m/w.db", "ROLE", 9
+    )
     assert parse_database(database_text(database)) == database
 
 

@@ -1,0 +1,297 @@
+"""ADD, ALTER, RENAME and DROP PARTITION: as in :mod:`.tables`, a txn with locks, and the change in its commit."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError
+from airflow_hive_acid.format.partitions import parse_partition_name
+from airflow_hive_acid.format.paths import join
+from airflow_hive_acid.metastore.catalog import alteration
+from airflow_hive_acid.metastore.catalog import alteration_rows as rows
+from airflow_hive_acid.metastore.catalog.drop import delete_storage, forget_object
+from airflow_hive_acid.metastore.catalog.ids import IdKind
+from airflow_hive_acid.metastore.catalog.partition_alteration import (
+    PartitionChange,
+    change_partition,
+    place_of_partition,
+)
+from airflow_hive_acid.metastore.catalog.partitions import add_partitions, delete_partitions, find_partitions
+from airflow_hive_acid.metastore.catalog.places import lock_places
+from airflow_hive_acid.metastore.catalog.rename import rename_partition_rows
+from airflow_hive_acid.metastore.compaction.cleaning import insert_soft_delete
+from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.database.codes import LockType, Operation, TxnType
+from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.names.objects import table_name
+from airflow_hive_acid.metastore.protocol.ddl import ddl_transaction, partition_lock, table_lock
+from airflow_hive_acid.metastore.statements.locked_tables import LockedTables, moving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_hive_acid.metastore.catalog.model import Partition, PartitionSpec, Table, WholePartition
+    from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
+    from airflow_hive_acid.metastore.catalog.places import Places
+    from airflow_hive_acid.metastore.protocol.ddl import DdlFiles
+
+log = logging.getLogger(__name__)
+
+_NONE: Mapping[str, str] = {}
+
+
+class PartitionStatements:
+    """The statements that change partitions."""
+
+    def __init__(self, tables: LockedTables, places: Places) -> None:
+        self._places = places
+        self._tables = tables
+        self._client = tables.client
+        self._catalog = tables.catalog
+        self._changes = tables.catalog.changes
+
+    def rename_partition(
+        self, name: str, spec: PartitionSpec, new_spec: PartitionSpec, *, files: DdlFiles | None = None,
+        agent_info: str | None = None,
+    ) -> Partition:  # fmt: skip
+        """Give a partition other values; everything the txn tables know of it follows.
+
+        :param files: moves its directory when it lies where its name says, and fences jobs of dead txns.
+        :raises AlreadyExistsError: when there is a partition of the new values.
+        """
+        key = table_name(name)
+        table = self._catalog.get_table(name)
+        before = self._catalog.get_partition(name, spec)
+        new_name = table.partition_name(new_spec)
+        self._check_partition_free(table, new_name, self._catalog.find_partitions(name, [new_name]))
+        by_name = files is not None and before.location == join(table.location, before.name)
+        target = join(table.location, new_name) if by_name else before.location
+        locks = [partition_lock(key, part, LockType.EXCLUSIVE) for part in sorted((before.name, new_name))]
+        with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
+            if files is not None:
+                files.fence(self._client.jobs.unfenced_of(str(key)))
+            write_id = ddl.allocate(key) if table.is_transactional else None
+
+            def change(connection: Connection) -> Partition:
+                found = self._tables.locked(connection, key, table)
+                old = self._catalog.partition_in(connection, found, before.name)
+                self._check_partition_free(found, new_name, find_partitions(connection, found, [new_name]))
+                self._catalog.require_fenced(connection, key, ddl.txn_id)
+                new = replace(
+                    old,
+                    name=new_name,
+                    values=tuple(value for _, value in parse_partition_name(new_name)),
+                    location=target,
+                )
+                whole = self._tables.whole(connection, old)
+                rename_partition_rows(connection, found, old, new)
+                rows.advance_write_id(connection, found, write_id)
+                self._catalog.events.partition_altered(connection, whole, write_id=write_id)
+                return self._catalog.partition_in(connection, found, new_name)
+
+            with moving(files, ddl, key, before.location, target):
+                return ddl.commit(change)
+
+    def alter_partition(
+        self, name: str, spec: PartitionSpec, asked: PartitionAlteration, *, files: DdlFiles | None = None,
+        agent_info: str | None = None,
+    ) -> Partition:  # fmt: skip
+        """Give a partition other properties, columns, serde properties or another directory.
+
+        As in Hive, nothing is moved when the directory changes: what lies there are the partition's rows from then on,
+        and what lay in the old one stays there and is nobody's.
+
+        :param files: fences what jobs of dead txns left running, before the directory of a partition changes.
+        :raises InvalidArgumentsError: naming what cannot be, and the remedy; nothing was changed.
+        :raises JobsAliveError: when the directory is to change and a job may still write into the table.
+        """
+        key = table_name(name)
+        table = self._catalog.get_table(name)
+        planned = self._catalog.get_partition(name, spec)
+        self._changes.database.read(lambda connection: self._partition_change(connection, table, planned, asked))
+        if asked.columns is not None:
+            self._catalog.ids.reserve(IdKind.COLUMNS, 1)
+        type = LockType.SHARED_READ if asked.is_shared else LockType.EXCLUSIVE
+        with ddl_transaction(self._client, [partition_lock(key, planned.name, type)], agent_info=agent_info) as ddl:
+            if files is not None and asked.location is not None:
+                files.fence(self._client.jobs.unfenced_of(str(key)))
+            write_id = ddl.allocate(key) if table.is_transactional else None
+
+            def operation(connection: Connection) -> Partition:
+                found = self._tables.locked(connection, key, table)
+                partition = self._catalog.partition_in(connection, found, planned.name)
+                if asked.location is not None:
+                    lock_places(connection)
+                before, change = self._partition_change(connection, found, partition, asked)
+                if change.is_moved(before):
+                    self._catalog.require_fenced(connection, key, ddl.txn_id)
+                rows.write_partition(connection, found, before, change, self._changes.user, self._catalog.ids.take)
+                rows.advance_write_id(connection, found, write_id, partition.id)
+                self._catalog.events.partition_altered(connection, before, write_id=write_id)
+                return self._catalog.partition_in(connection, found, partition.name)
+
+            return ddl.commit(operation)
+
+    def drop_partitions(
+        self, name: str, partitions: Iterable[PartitionSpec], *, files: DdlFiles, if_exists: bool = False,
+        purge: bool = False, agent_info: str | None = None,
+    ) -> list[Partition]:  # fmt: skip
+        """Drop partitions of a transactional table while readers go on: the Cleaner removes the directories once every
+        older snapshot has ended.
+
+        :param files: fences jobs of dead txns, and hides the old rows from a partition that is added again.
+        :param if_exists: partitions that do not exist are no error.
+        :param purge: past any trash.
+        :return: the partitions that were.
+        """
+        key = table_name(name)
+        table = self._catalog.get_table(name)
+        if not table.is_transactional:
+            raise InvalidArgumentsError(
+                f"{table.qualified_name} has no snapshots that the Cleaner could wait for; use drop_partition and "
+                "remove the directory under an exclusive lock"
+            )
+        names = list(dict.fromkeys(table.partition_name(spec) for spec in partitions))
+        there = self._catalog.find_partitions(name, names)
+        if not if_exists:
+            for part in names:
+                if part not in there:
+                    raise NoSuchObjectError(f"{table.qualified_name} has no partition {part}; nothing was dropped")
+        dropped = [there[part] for part in names if part in there]
+        if not dropped:
+            return []
+        locks = [
+            LockComponent(key.database, key.name, part.name, LockType.EXCL_WRITE, Operation.DELETE) for part in dropped
+        ]
+        with ddl_transaction(self._client, locks, agent_info=agent_info, type=TxnType.SOFT_DELETE) as ddl:
+            files.fence(self._client.jobs.unfenced_of(str(key)))
+            write_id = ddl.allocate(key)
+            files.hide(ddl.txn_id, write_id, table, dropped)
+
+            def change(connection: Connection) -> list[Partition]:
+                found = self._tables.locked(connection, key, table)
+                self._catalog.require_fenced(connection, key, ddl.txn_id)
+                ids = [self._catalog.partition_in(connection, found, part.name).id for part in dropped]
+                self._catalog.events.dropping_partitions(connection, found, ids)
+                delete_storage(connection, delete_partitions(connection, ids))
+                for part in dropped:
+                    # This forgets the drop's own components, too; the request to the Cleaner comes after.
+                    forget_object(connection, key.database, key.name, part.name)
+                    insert_soft_delete(
+                        connection, Resource(key.database, key.name, part.name), part.location, txn_id=ddl.txn_id,
+                        highest_write_id=write_id, purge=purge,
+                    )  # fmt: skip
+                rows.advance_write_id(connection, found, write_id)
+                return dropped
+
+            return ddl.commit(change)
+
+    def _partition_change(
+        self, connection: Connection, table: Table, partition: Partition, asked: PartitionAlteration
+    ) -> tuple[WholePartition, PartitionChange]:
+        """What becomes of a partition, and what it is now."""
+        before = self._tables.whole(connection, partition)
+        change = change_partition(table, before, asked)
+        if change.is_moved(before) and not self._changes.may_share():
+            self._tables.require_own_place(
+                connection, table, replace(partition, location=change.after.storage.location or "")
+            )
+        return before, change
+
+    def _check_partition_free(self, table: Table, name: str, found: Mapping[str, Partition]) -> None:
+        if name in found:
+            raise AlreadyExistsError(
+                f"{table.qualified_name} has a partition {name} already, at {found[name].location}"
+            )
+
+    def add_locked_partitions(
+        self, name: str, partitions: Sequence[PartitionSpec], *, locations: Mapping[str, str] = _NONE,
+        if_not_exists: bool = False, files: DdlFiles | None = None, agent_info: str | None = None,
+    ) -> list[Partition]:  # fmt: skip
+        """ADD PARTITION: under Hive's lock, with a write id of its own.
+
+        :param files: makes their directories; without it they are left to the caller.
+
+        :param locations: directories, by partition name, of those that lie elsewhere (LOCATION): each keeps its own
+            to itself (decision 10), and what lies there are its rows.
+        :return: those that are new.
+        :raises AlreadyExistsError: when one exists and ``if_not_exists`` is off; nothing was added then.
+        :raises InvalidArgumentsError: when a directory is, or may become, something else's; nothing was added then.
+        """
+        key = table_name(name)
+        table = self._catalog.get_table(name)
+        alteration.require_table(table)
+        names = list(dict.fromkeys(table.partition_name(spec) for spec in partitions))
+        places = {part: place_of_partition(table, part, location) for part, location in locations.items()}
+        there = self._catalog.find_partitions(name, names)
+        if there and not if_not_exists:
+            raise AlreadyExistsError(
+                f"{table.qualified_name} has a partition {min(there)} already; ADD IF NOT EXISTS if that is fine"
+            )
+        if len(there) == len(names):
+            return []
+        lock = table_lock(key, LockType.EXCL_WRITE if if_not_exists else LockType.SHARED_READ)
+        with ddl_transaction(self._client, [lock], agent_info=agent_info) as ddl:
+            write_id = ddl.allocate(key) if table.is_transactional else None
+
+            def change(connection: Connection) -> list[str]:
+                found = self._tables.locked(connection, key, table)
+                new = add_partitions(
+                    connection, found, names, write_id=write_id, if_not_exists=if_not_exists,
+                    take_ids=self._catalog.ids.take, locations=places, empty=False,
+                )  # fmt: skip
+                if places and not self._changes.may_share():
+                    lock_places(connection)
+                    for part in find_partitions(connection, found, [n for n in new if n in places]).values():
+                        self._tables.require_own_place(connection, found, part)
+                self._catalog.events.partitions_added(connection, found, new)
+                rows.advance_write_id(connection, found, write_id)
+                return new
+
+            wanted = [places.get(part) or join(table.location, part) for part in names if part not in there]
+            with contextlib.nullcontext() if files is None else files.making(ddl.txn_id, key, wanted):
+                new = ddl.commit(change)
+        return list(self._catalog.find_partitions(name, new).values())
+
+    def drop_plain_partitions(
+        self, name: str, partitions: Sequence[PartitionSpec], *, files: DdlFiles, purge: bool = False,
+        agent_info: str | None = None,
+    ) -> list[Partition]:  # fmt: skip
+        """Drop partitions of a table without transactions under their locks, all at once or none.
+
+        :param files: fences jobs of dead txns, and takes their directories away if they go too.
+        :param purge: also those of a table whose files are somebody else's.
+        :return: the partitions that were.
+        """
+        key = table_name(name)
+        table = self._catalog.get_table(name)
+        names = sorted({table.partition_name(spec) for spec in partitions})
+        locks = [partition_lock(key, part, LockType.EXCLUSIVE) for part in names]
+        with ddl_transaction(self._client, locks, agent_info=agent_info) as ddl:
+            files.fence(self._client.jobs.unfenced_of(str(key)))
+
+            def change(connection: Connection) -> list[Partition]:
+                found = self._tables.locked(connection, key, table)
+                self._catalog.require_fenced(connection, key, ddl.txn_id)
+                there = list(find_partitions(connection, found, names).values())
+                ids = [part.id for part in there]
+                self._catalog.events.dropping_partitions(connection, found, ids)
+                delete_storage(connection, delete_partitions(connection, ids))
+                for part in there:
+                    forget_object(connection, key.database, key.name, part.name)
+                return there
+
+            going = []
+            if purge or table.owns_files:
+                there = list(self._catalog.find_partitions(name, names).values())
+                shared = self._places.shared_partition_places(table, there)
+                for place, other in shared.items():  # an older version, or a Hive, has let them
+                    log.warning("the files in %s were not removed: they are shared with %s", place, other)
+                going = [(part.location, "") for part in there if part.location not in shared]
+            with files.moving(ddl.txn_id, key, going):
+                return ddl.commit(change)
