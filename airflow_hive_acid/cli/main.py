@@ -25,6 +25,7 @@ from airflow_hive_acid.cli.commands import (
     explain,
     ingest,
     lease,
+    lookups,
     maintenance,
     pin,
     replication,
@@ -54,10 +55,11 @@ app = typer.Typer(
     "something. Rows go to standard output, messages to standard error.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 app.command("sql")(sql.sql)
 app.command("explain")(explain.explain)
+app.command("tables")(lookups.tables)
+app.command("describe")(lookups.describe)
 app.command("ingest")(ingest.ingest)
 app.command("changes")(changes.changes)
 app.command("settings")(settings.settings)
@@ -73,6 +75,8 @@ app.add_typer(cleaning.app, name="cleaning")
 app.add_typer(compaction.app, name="compaction")
 app.add_typer(stream.app, name="stream")
 compaction.app.command()(compaction_cancel.cancel)
+show.app.command("databases")(lookups.databases)
+show.app.command("partitions")(lookups.partitions)
 show.app.command("metrics")(compaction.metrics)
 
 

@@ -93,7 +93,7 @@ class CliSession:
     def client(self) -> MetastoreClient:
         """A client of the metastore, checked; an embedded one that does not exist yet is created."""
         client = self.bare_client()
-        if self._is_new_embedded():
+        if self.is_new_embedded():
             self.create_schema()
         else:
             client.check_schema()
@@ -193,7 +193,7 @@ class CliSession:
         if self._client is not None:
             self._client.close()
 
-    def _is_new_embedded(self) -> bool:
+    def is_new_embedded(self) -> bool:
         path = self.bare_client().database.path
         return path is not None and (not path.exists() or path.stat().st_size == 0)
 

@@ -79,8 +79,9 @@ def _create_database(context: Context, statement: CreateDatabase) -> None:
         for location in made:
             context.filesystem.make_directory(location)
     database = catalog.create_database(
-        statement.name, statement.location, statement.if_not_exists, description=statement.comment
-    )
+        statement.name, statement.location, statement.if_not_exists, description=statement.comment,
+        properties=statement.properties,
+    )  # fmt: skip
     for location in {database.location, database.managed_location} - made:
         context.filesystem.make_directory(location)
     for location in {database.location, database.managed_location}:

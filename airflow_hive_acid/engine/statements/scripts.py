@@ -20,6 +20,7 @@ from airflow_hive_acid.engine.outcomes.events import StatementFinished, Statemen
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell_planned
 from airflow_hive_acid.engine.queries.explain import explain, explain_locks
+from airflow_hive_acid.engine.queries.lookups import look
 from airflow_hive_acid.engine.queries.query import run_query
 from airflow_hive_acid.engine.queries.shows import show
 from airflow_hive_acid.engine.statements.aborts import abort
@@ -39,6 +40,7 @@ from airflow_hive_acid.errors import (
     UnsupportedStatementError,
 )
 from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate
+from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.plans import STRENGTH, combine_operations
 from airflow_hive_acid.sql.model.statements import (
     Abort,
@@ -244,6 +246,15 @@ class Script:
         self.results.append(result)
         self._context.emit(StatementFinished(self._number, self._total, result))
 
+    def _shown(self, statement: Show | ShowLease | Lookup) -> Rows:
+        client = self._context.client
+        match statement:
+            case Show():
+                return show(client, statement, self._context.settings)
+            case ShowLease():
+                return show_lease(client, statement)
+        return look(client, statement)
+
     def _result_of(self, statement: Statement) -> StatementResult:
         context, rows = self._context, None
         match statement:
@@ -257,12 +268,10 @@ class Script:
                 return self._apply(statement, lambda claim: self._create_table_as(statement, claim))
             case Concatenate() if not context.table(str(statement.table)).is_transactional:
                 return self._apply(statement, lambda claim: _concatenate(context, statement, claim, self._patience))
-            case Show():
-                rows = show(context.client, statement, context.settings)
+            case Show() | ShowLease() | Lookup():
+                rows = self._shown(statement)
             case Abort():
                 rows = abort(context, statement)
-            case ShowLease():
-                rows = show_lease(context.client, statement)
             case DropForceLease():
                 rows = drop_force_lease(context.client, statement)
             case Explain(statement=explained):

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.catalog import Catalog
     from airflow_hive_acid.metastore.catalog.definitions import new_table
     from airflow_hive_acid.metastore.catalog.drop import check_droppable, delete_storage, forget_object
-    from airflow_hive_acid.metastore.catalog.formats import KEYWORDS
+    from airflow_hive_acid.metastore.catalog.formats import KEYWORDS, storage_format
     from airflow_hive_acid.metastore.catalog.model import (
         EXTERNAL_TABLE,
         MANAGED_TABLE,
+        VIRTUAL_VIEW,
         Database,
         DroppedTable,
+        FieldSchema,
         Partition,
         PartitionSpec,
         Storage,
@@ -29,7 +31,15 @@ if TYPE_CHECKING:
         check_location,
     )
     from airflow_hive_acid.metastore.catalog.partition_alteration import PartitionAlteration
-    from airflow_hive_acid.metastore.catalog.partition_conditions import And, Compare, Condition, In, Or
+    from airflow_hive_acid.metastore.catalog.partition_conditions import (
+        And,
+        Between,
+        Compare,
+        Condition,
+        In,
+        IsNull,
+        Or,
+    )
     from airflow_hive_acid.metastore.catalog.partitions import delete_partitions, find_partitions, named_by
     from airflow_hive_acid.metastore.catalog.places import lock_places, read_owned, read_owner_of, require_own_place
     from airflow_hive_acid.metastore.catalog.privileges import (
@@ -67,6 +77,7 @@ else:
         __name__,
         {
             "And": "partition_conditions",
+            "Between": "partition_conditions",
             "Catalog": "catalog",
             "CatalogWriter": "writer",
             "Compare": "partition_conditions",
@@ -76,7 +87,9 @@ else:
             "EXTERNAL_TABLE": "model",
             "Entries": "privileges",
             "Entry": "privileges",
+            "FieldSchema": "model",
             "In": "partition_conditions",
+            "IsNull": "partition_conditions",
             "KEYWORDS": "formats",
             "MANAGED_TABLE": "model",
             "Member": "privileges",
@@ -95,6 +108,7 @@ else:
             "Table": "model",
             "TableDefinition": "model",
             "TableWrite": "writer",
+            "VIRTUAL_VIEW": "model",
             "Value": "privileges",
             "WholePartition": "model",
             "Write": "thrift.write_events",
@@ -127,6 +141,7 @@ else:
             "require_own_place": "places",
             "securables": "privileges",
             "sharing_columns": "reader",
+            "storage_format": "formats",
             "table_text": "thrift.text",
             "without_column_statistics": "alteration",
             "without_skew": "writer",
@@ -137,7 +152,9 @@ __all__ = [
     "EXTERNAL_TABLE",
     "KEYWORDS",
     "MANAGED_TABLE",
+    "VIRTUAL_VIEW",
     "And",
+    "Between",
     "Catalog",
     "CatalogWriter",
     "Compare",
@@ -146,7 +163,9 @@ __all__ = [
     "DroppedTable",
     "Entries",
     "Entry",
+    "FieldSchema",
     "In",
+    "IsNull",
     "Member",
     "Or",
     "Owner",
@@ -195,6 +214,7 @@ __all__ = [
     "require_own_place",
     "securables",
     "sharing_columns",
+    "storage_format",
     "table_text",
     "without_column_statistics",
     "without_skew",

@@ -32,6 +32,7 @@ from airflow_hive_acid.metastore.catalog.model import (
     PartitionSpec,
     Table,
     TableDefinition,
+    WholePartition,
     check_location,
 )
 from airflow_hive_acid.metastore.catalog.partitions import (
@@ -51,6 +52,7 @@ from airflow_hive_acid.metastore.catalog.reader import (
     read_table_names,
     read_tables,
     read_warehouse,
+    read_whole_partitions,
     require_database,
 )
 from airflow_hive_acid.metastore.catalog.writer import insert_database, insert_tables
@@ -59,7 +61,7 @@ from airflow_hive_acid.metastore.names.objects import TableName, database_name, 
 from airflow_hive_acid.metastore.schema.hive_catalog import CATALOG, CTLGS, DBS, PARTITIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -111,11 +113,13 @@ class Catalog:
         return self._database.read(read_warehouse)
 
     def create_database(
-        self, name: str, location: str | None = None, if_not_exists: bool = False, *, description: str | None = None
-    ) -> Database:
+        self, name: str, location: str | None = None, if_not_exists: bool = False, *, description: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Database:  # fmt: skip
         """Create a database.
 
         :param location: where its external tables go; managed tables stay below the warehouse, as in Hive.
+        :param properties: DBPROPERTIES.
         :raises AlreadyExistsError: when it exists and ``if_not_exists`` is off.
         """
         lowered = database_name(name)
@@ -134,7 +138,8 @@ class Catalog:
                 for place in dict.fromkeys((where, managed or where)):
                     require_no_table(connection, f"database {lowered}", place)
             new_id = self.ids.take(connection, IdKind.DATABASE, 1)[0]
-            insert_database(connection, new_id, lowered, (where, managed), (self.changes.user, "USER"), description)
+            owner = (self.changes.user, "USER")
+            insert_database(connection, new_id, lowered, (where, managed), owner, description, properties)
             created = require_database(connection, lowered)
             self.events.database_created(connection, created)
             return created
@@ -306,16 +311,17 @@ class Catalog:
         found = self._database.read(lambda connection: read_tables(connection, keys))
         return {table.qualified_name: table for table in found.values()}
 
-    def list_tables(self, db: str = "default") -> list[str]:
+    def list_tables(self, db: str = "default", type: str | None = None) -> list[str]:
         """The names of the tables and views of a database, sorted.
 
+        :param type: ``MANAGED_TABLE``, ``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …; None for all.
         :raises NoSuchObjectError: when the database does not exist.
         """
         lowered = database_name(db)
 
         def operation(connection: Connection) -> list[str]:
             require_database(connection, lowered)
-            return read_table_names(connection, lowered)
+            return read_table_names(connection, lowered, type)
 
         return self._database.read(operation)
 
@@ -388,6 +394,20 @@ class Catalog:
         def operation(connection: Connection) -> Partition:
             table = self.get_tables_in(connection, [key])[0]
             return self.partition_in(connection, table, spec)
+
+        return self._database.read(operation)
+
+    def get_whole_partition(self, name: str, spec: PartitionSpec) -> WholePartition:
+        """One partition with all that belongs to it, by name or values.
+
+        :raises NoSuchObjectError: when the table has no such partition.
+        """
+        key = table_name(name)
+
+        def operation(connection: Connection) -> WholePartition:
+            table = self.get_tables_in(connection, [key])[0]
+            found = self.partition_in(connection, table, spec).name
+            return read_whole_partitions(connection, [(table.id, found)])[table.id, found]
 
         return self._database.read(operation)
 

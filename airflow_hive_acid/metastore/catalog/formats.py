@@ -55,9 +55,15 @@ FORMATS: Mapping[str, StorageFormat] = {f.name: f for f in (ORC, PARQUET, TEXT)}
 KEYWORDS: Mapping[str, StorageFormat] = {f.keyword: f for f in (ORC, PARQUET, TEXT)}
 
 
-def format_name(input_format: str | None, serde: str | None) -> str | None:
-    """The name of a format of ours, None for any other; a descriptor without a serde is judged by its input alone."""
+def storage_format(input_format: str | None, serde: str | None) -> StorageFormat | None:
+    """The format of ours, None for any other; a descriptor without a serde is judged by its input alone."""
     for known in FORMATS.values():
         if input_format == known.input_format and serde in (known.serde, None):
-            return known.name
+            return known
     return None
+
+
+def format_name(input_format: str | None, serde: str | None) -> str | None:
+    """Its name."""
+    found = storage_format(input_format, serde)
+    return None if found is None else found.name

@@ -22,6 +22,7 @@ from airflow_hive_acid.metastore.names.objects import MAX_PARTITION, shorten
 
 MANAGED_TABLE = "MANAGED_TABLE"
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
+VIRTUAL_VIEW = "VIRTUAL_VIEW"
 
 PartitionSpec: TypeAlias = str | Sequence[str | None] | Mapping[str, str | None]
 """A partition name, its values in the order of the partition columns, or its values by column; None is NULL."""

@@ -262,9 +262,13 @@ def read_database_names(connection: Connection) -> list[str]:
     return list(connection.execute(_SELECT_DATABASE_NAMES).scalars())
 
 
-def read_table_names(connection: Connection, db: str) -> list[str]:
-    """All tables and views of a database, sorted."""
-    return list(connection.execute(_SELECT_TABLE_NAMES, {"db": db}).scalars())
+def read_table_names(connection: Connection, db: str, type: str | None = None) -> list[str]:
+    """All tables and views of a database, sorted.
+
+    :param type: those of this TBL_TYPE only.
+    """
+    statement = _SELECT_TABLE_NAMES if type is None else _SELECT_TABLE_NAMES.where(TBLS.c.TBL_TYPE == type)
+    return list(connection.execute(statement, {"db": db}).scalars())
 
 
 def read_tables(

@@ -25,6 +25,7 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
     CATALOG,
     CDS,
     COLUMNS_V2,
+    DATABASE_PARAMS,
     DBS,
     PARTITION_KEY_VALS,
     PARTITION_KEYS,
@@ -161,11 +162,13 @@ def insert_database(
     locations: tuple[str, str | None],
     owner: tuple[str, str],
     description: str | None,
+    properties: Mapping[str, str] | None = None,
 ) -> None:
-    """The row of a new database.
+    """The rows of a new database.
 
     :param locations: those of its external and of its managed tables.
     :param owner: a name and its type.
+    :param properties: DBPROPERTIES.
     :raises AlreadyExistsError: when somebody else was faster.
     """
     row = {
@@ -177,6 +180,9 @@ def insert_database(
     try:
         with connection.begin_nested():
             connection.execute(insert(DBS), row)
+            if properties:
+                rows = [{"DB_ID": database_id, "PARAM_KEY": k, "PARAM_VALUE": v} for k, v in properties.items()]
+                connection.execute(insert(DATABASE_PARAMS), rows)
     except IntegrityError:
         raise AlreadyExistsError(f"database {name} was created by somebody else just now") from None
 

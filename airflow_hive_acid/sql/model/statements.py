@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.sql.model.alterations import AlterStatement
+from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.origins import ColumnDefinition, Fragment, Origin, TableName
 from airflow_hive_acid.sql.model.transfers import TransferStatement
 
@@ -286,6 +287,7 @@ PlainStatement = (
     | Load
     | AlterStatement
     | TransferStatement
+    | Lookup
 )
 
 

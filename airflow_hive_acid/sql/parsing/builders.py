@@ -22,6 +22,7 @@ from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.sql.model.origins import TableName
 from airflow_hive_acid.sql.model.statements import CreateTemporaryView, Delete, Insert, Merge, Select, Statement, Update
 from airflow_hive_acid.sql.parsing.parser import parse_script
+from airflow_hive_acid.sql.text.quoting import identifier, quoted
 from airflow_hive_acid.sql.text.source import HiveSql, SourceText
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def table_name(text: str, field: str = "table") -> TableName:
 def quoted_table(text: str, field: str = "table") -> str:
     """A table's name as SQL."""
     name = table_name(text, field)
-    return f"{_identifier(name.database)}.{_identifier(name.name)}"
+    return f"{identifier(name.database)}.{identifier(name.name)}"
 
 
 def quoted_column(text: str, field: str) -> str:
@@ -79,7 +80,7 @@ def quoted_column(text: str, field: str) -> str:
     """
     if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_COLUMN or not text.isprintable():
         raise InvalidArgumentsError(f"{field} must be a column's name, not {shown(text)}")
-    return _identifier(text.lower())
+    return identifier(text.lower())
 
 
 def literal(value: object, field: str) -> str:
@@ -380,14 +381,10 @@ def _checked(kind: type[Statement], text: str) -> str:
     return text
 
 
-def _identifier(name: str) -> str:
-    return exp.to_identifier(name, quoted=True).sql(dialect=HiveSql)
-
-
 def _alias(name: str, field: str) -> str:
     if not isinstance(name, str) or not _WORD.fullmatch(name):
         raise InvalidArgumentsError(f"{field} must be one word, not {shown(name)}")
-    return _identifier(name.lower())
+    return identifier(name.lower())
 
 
 def _number(text: str) -> str:
@@ -401,4 +398,4 @@ def _text(value: str, field: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidArgumentsError(f"{field} is no valid Unicode text: {shown(value)}") from None
-    return exp.Literal.string(value).sql(dialect=HiveSql)
+    return quoted(value)

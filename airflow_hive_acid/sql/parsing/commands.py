@@ -19,7 +19,8 @@ from airflow_hive_acid.sql.model.statements import (
 if TYPE_CHECKING:
     from airflow_hive_acid.sql.parsing.cursor import Cursor
 
-_SHOWN = ("LOCKS", "TRANSACTIONS", "COMPACTIONS", "LEASE")
+_SHOWN = ("LOCKS", "TRANSACTIONS", "COMPACTIONS", "LEASE", "DATABASES", "TABLES", "VIEWS", "PARTITIONS", "CREATE TABLE",
+          "COLUMNS", "TBLPROPERTIES")  # fmt: skip
 _COMPACTION_FILTERS = ("POOL", "TYPE", "STATUS", "STATE", "ORDER", "ORDER BY", "LIMIT")
 
 

@@ -104,7 +104,7 @@ def parse_merge(cursor: Cursor, origin: dict[str, Any]) -> Merge:
             cursor.tokens[cursor.position - 1],
         )
     cursor.expect("ON")
-    on = _expression(cursor, cursor.until("WHEN"))
+    on = parse_expression(cursor, cursor.until("WHEN"))
     whens: list[MergeWhen] = []
     while not cursor.at_end:
         first = cursor.tokens[cursor.position]
@@ -134,8 +134,8 @@ def _query(cursor: Cursor, *stretches: list[Token]) -> Fragment:
     return Fragment(tree, tuple(ranges))
 
 
-def _expression(cursor: Cursor, tokens: list[Token]) -> Fragment:
-    """Parse tokens that must be one expression, as the list of a SELECT that is not there."""
+def parse_expression(cursor: Cursor, tokens: list[Token]) -> Fragment:
+    """Read tokens that must be one expression, as the list of a SELECT that is not there."""
     if not tokens:
         raise cursor.expected("an expression")
     first, place = tokens[0], (tokens[0].start, tokens[-1].end)
@@ -164,7 +164,7 @@ def _where(cursor: Cursor) -> Fragment | None:
         if cursor.word() == word:
             raise cursor.unsupported(f"{word} is not supported here; use {remedy}")
     cursor.expect("WHERE")
-    return _expression(cursor, cursor.until())
+    return parse_expression(cursor, cursor.until())
 
 
 def _target(cursor: Cursor, following: str) -> tuple[TableName, str]:
@@ -191,7 +191,7 @@ def _assignments(cursor: Cursor, *stops: str) -> tuple[tuple[str, Fragment], ...
         if name in assignments:
             raise cursor.error(f"column {name} is assigned twice", cursor.tokens[cursor.position - 1])
         cursor.expect("=")
-        assignments[name] = _expression(cursor, cursor.until(",", "FROM", *stops))
+        assignments[name] = parse_expression(cursor, cursor.until(",", "FROM", *stops))
         if not cursor.accept(","):
             break
     return tuple(assignments.items())
@@ -255,7 +255,7 @@ def _when(cursor: Cursor) -> MergeWhen:
     cursor.expect("MATCHED")
     if cursor.accept("BY") and not cursor.accept("TARGET"):
         raise cursor.unsupported("BY SOURCE is not supported; use DELETE or UPDATE with NOT EXISTS")
-    condition = _expression(cursor, cursor.until("THEN")) if cursor.accept("AND") else None
+    condition = parse_expression(cursor, cursor.until("THEN")) if cursor.accept("AND") else None
     cursor.expect("THEN")
     if matched and cursor.accept("DELETE"):
         return MergeWhen(matched, "delete", condition)
@@ -274,9 +274,9 @@ def _insert_clause(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Fragment, ...
     columns = _column_list(cursor) if cursor.at("(") else ()
     cursor.expect("VALUES")
     cursor.expect("(")
-    values = [_expression(cursor, cursor.until(",", ")"))]
+    values = [parse_expression(cursor, cursor.until(",", ")"))]
     while cursor.accept(","):
-        values.append(_expression(cursor, cursor.until(",", ")")))
+        values.append(parse_expression(cursor, cursor.until(",", ")")))
     cursor.expect(")")
     if columns and len(columns) != len(values):
         raise cursor.error(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot.tokenizer_core import TokenType
 
 from airflow_hive_acid.sql.model.statements import Explain
-from airflow_hive_acid.sql.parsing import alter, commands, ddl, dml, leases, multi_insert, replication
+from airflow_hive_acid.sql.parsing import alter, commands, ddl, dml, leases, lookups, multi_insert, replication
 from airflow_hive_acid.sql.parsing.cursor import Cursor
 from airflow_hive_acid.sql.text.source import SourceText, line_of
 
@@ -27,8 +27,6 @@ _UNSUPPORTED = {
     "ANALYZE": "statistics are not used; leave it out",
     "CACHE": "leave it out",
     "CALL": "leave it out",
-    "DESC": "SELECT * FROM the table shows its columns",
-    "DESCRIBE": "SELECT * FROM the table shows its columns",
     "GRANT": "access is a matter of the warehouse's filesystem and the metastore database",
     "LOCK": "BEGIN … COMMIT takes the locks its statements need",
     "MSCK": "partitions are registered by the transactions that write them",
@@ -148,7 +146,7 @@ def _check_tokens(source: SourceText, tokens: list[Token]) -> None:
 def _show(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
     if cursor.accept("LEASE") or cursor.accept("LEASES"):
         return leases.parse_show_lease(cursor, origin)
-    return commands.parse_show(cursor, origin)
+    return lookups.parse_lookup(cursor, origin) or commands.parse_show(cursor, origin)
 
 
 def _drop(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
@@ -165,6 +163,8 @@ _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
     "ALTER": alter.parse_alter,
     "CREATE": ddl.parse_create,
     "DELETE": dml.parse_delete,
+    "DESC": lookups.parse_describe,
+    "DESCRIBE": lookups.parse_describe,
     "DROP": _drop,
     "EXPORT": replication.parse_export,
     "IMPORT": replication.parse_import,

@@ -7,6 +7,8 @@ from sqlalchemy import update
 from typer.testing import CliRunner
 
 from airflow_hive_acid.cli.main import app
+from airflow_hive_acid.format.jobs import Column
+from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.setup.schema import HIVE_ACID_LOCK_OBJECT, HIVE_ACID_VERSION, HIVE_ACID_WRITE_SET, TXNS
 from airflow_hive_acid.metastore.txns.jobs import JobState
 
@@ -156,3 +158,51 @@ def test_a_job_is_marked_as_fenced_only_when_a_person_says_that_it_is_dead(metas
 def test_a_committed_job_cannot_be_fenced(call, client, job):
     client.commit_txn(job.txn_id)
     assert "is committed; there is nothing to fence" in str(call("maintenance", "mark-fenced", "j1", "--yes").exception)
+
+
+def test_the_catalog_is_shown(call, client, tmp_path):
+    client.catalog.set_warehouse(tmp_path.as_uri())
+    client.catalog.create_database("shop")
+    for name in ("items", "sales"):
+        call("sql", "-e", f"CREATE TABLE shop.{name} (id INT) PARTITIONED BY (day INT)")
+    client.catalog.add_partitions("shop.sales", ["day=2", "day=10"])
+    assert "shop" in call("show", "databases").stdout
+    assert "items" not in call("tables", "shop", "--like", "s*").stdout
+    assert "sales" in call("tables", "shop", "--like", "s*").stdout
+    assert "(0 rows)" in call("tables", "shop", "--views").stdout
+    assert "PARTITIONED BY" in call("describe", "shop.sales", "--create").stdout
+    assert "[2]" in call("describe", "shop.sales", "--partition", "day=2", "--formatted").stdout
+    assert "day=10" not in call("show", "partitions", "shop.sales", "--where", "day < 5").stdout
+    assert "day=2" in call("show", "partitions", "shop.sales", "--where", "day < 5").stdout
+    refused = call("show", "partitions", "shop.sales", "--where", "day < 5 LIMIT 1")
+    assert "is no condition" in str(refused.exception)
+    refused = call("describe", "shop.sales", "--create", "--formatted")
+    assert "leave the other options out" in str(refused.exception)
+
+
+def test_a_shell_completes_names(client, metastore_url, tmp_path):
+    client.catalog.set_warehouse(tmp_path.as_uri())
+    client.catalog.create_database("shop")
+    client.catalog.create_table(TableDefinition("shop", "items", (Column("id", "int"),)))
+
+    def completed(words):
+        names = ("_HIVE_ACID_COMPLETE", "COMP_WORDS", "COMP_CWORD", "HIVE_ACID_METASTORE_URL")
+        values = ("complete_bash", f"hive-acid {words}", str(len(f"{words}x".split())), metastore_url)
+        return (
+            CliRunner().invoke(app, [], prog_name="hive-acid", env=dict(zip(names, values, strict=True))).stdout.split()
+        )
+
+    assert completed("tables sh") == ["shop"]
+    assert "shop." in completed("describe ")
+    assert completed("describe shop.") == ["shop.items"]
+    assert completed("show partitions shop.i") == ["shop.items"]
+    assert completed("describe nowhere.") == []
+
+
+def test_completing_a_name_makes_no_metastore(tmp_path):
+    environment = {"_HIVE_ACID_COMPLETE": "complete_bash", "COMP_WORDS": "hive-acid tables ", "COMP_CWORD": "2"}
+    result = CliRunner().invoke(
+        app, [], prog_name="hive-acid", env={**environment, "HIVE_ACID_HOME": str(tmp_path / "none")}
+    )
+    assert result.stdout.split() == []
+    assert not (tmp_path / "none").exists()

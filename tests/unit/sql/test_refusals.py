@@ -91,7 +91,7 @@ UNSUPPORTED = [
     ("ALTER TABLE t COMPACT 'mayor'", 1, 23, "COMPACT 'mayor' is not supported; did you mean 'major'?"),
     ("ALTER TABLE t COMPACT 'major' ORDER BY a", 1, 31, "ORDER BY is not supported with COMPACT 'major'; leave"),
     ("ALTER TABLE t COMPACT 'minor' CLUSTERED INTO 2 BUCKETS", 1, 31, "CLUSTERED is not supported with COMPACT 'min"),
-    ("SHOW TABLES", 1, 6, "supported are SHOW LOCKS, SHOW TRANSACTIONS, SHOW COMPACTIONS"),
+    ("SHOW WEATHER", 1, 6, "supported are SHOW LOCKS, SHOW TRANSACTIONS, SHOW COMPACTIONS"),
     ("SHOW LOCK", 1, 6, "SHOW LOCK is not supported; did you mean SHOW LOCKS?"),
     ("UPDATE t SET a = 1 FROM u", 1, 20, "FROM is not supported here; use MERGE"),
     ("DELETE FROM t USING u WHERE 1 = 1", 1, 15, "USING is not supported here; use MERGE"),

@@ -1,0 +1,182 @@
+"""What SHOW CREATE TABLE and DESCRIBE print of a table, as functions of what the catalog holds.
+
+A CREATE TABLE that is printed makes the table again, here and in Hive. DESCRIBE has Hive's lines and words, without
+the blanks that Hive fills columns with; EXTENDED prints the lines of FORMATTED.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, VIRTUAL_VIEW, storage_format
+from airflow_hive_acid.sql.text.quoting import identifier, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from airflow_hive_acid.metastore.catalog import Database, FieldSchema, Storage, Table, WholePartition
+
+Line = list[str | None]
+"""Name, type or value, comment."""
+
+_KEPT_BY_THE_METASTORE = frozenset((
+    "COLUMN_STATS_ACCURATE", "numFiles", "numRows", "rawDataSize", "totalSize", "numFilesErasureCoded",
+    "transient_lastDdlTime", "last_modified_by", "last_modified_time", "numPartitions", "EXTERNAL",
+))  # fmt: skip
+"""Parameters that say how a table is, and not how it was wanted."""
+_BLANK: Line = ["", None, None]
+
+
+def create_statement(table: Table, home: str) -> list[str]:
+    """The lines of the statement that makes a table or view.
+
+    :param home: where a table of its kind and name lies by default: LOCATION is printed for another place.
+    """
+    name = f"{identifier(table.db)}.{identifier(table.name)}"
+    if table.type == VIRTUAL_VIEW:
+        return [f"CREATE VIEW {name} AS {table.view_expanded or table.view_original or ''}"]
+    storage = table.storage
+    external = table.type == EXTERNAL_TABLE
+    lines = [f"CREATE {'EXTERNAL ' if external else ''}TABLE {name}(", *_definitions(storage.columns)]
+    comment = table.property("comment")
+    if comment is not None:
+        lines.append(f"COMMENT {quoted(comment)}")
+    if table.partition_keys:
+        lines += ["PARTITIONED BY (", *_definitions(table.partition_keys)]
+    if storage.bucket_count > 0 and storage.bucket_columns:
+        lines += ["CLUSTERED BY (", f"  {', '.join(map(identifier, storage.bucket_columns))})"]
+        if storage.sort_columns:
+            orders = (f"{identifier(column)} {'ASC' if order else 'DESC'}" for column, order in storage.sort_columns)
+            lines += ["SORTED BY (", f"  {', '.join(orders)})"]
+        lines.append(f"INTO {storage.bucket_count} BUCKETS")
+    lines += _format(storage)
+    if storage.location and storage.location.rstrip("/") != home.rstrip("/"):
+        lines += ["LOCATION", f"  {quoted(storage.location)}"]
+    wanted = {k: v for k, v in table.properties.items() if k not in _KEPT_BY_THE_METASTORE and k != "comment"}
+    if wanted:
+        pairs = [f"  {quoted(key)}={quoted(value)}" for key, value in sorted(wanted.items())]
+        lines += ["TBLPROPERTIES (", *(f"{pair}," for pair in pairs[:-1]), f"{pairs[-1]})"]
+    return lines
+
+
+def _definitions(columns: Sequence[FieldSchema]) -> list[str]:
+    comments = (f" COMMENT {quoted(column.comment)}" if column.comment else "" for column in columns)
+    told = [f"  {identifier(c.name)} {c.type}{comment}" for c, comment in zip(columns, comments, strict=True)]
+    return [*(f"{one}," for one in told[:-1]), f"{told[-1]})"] if told else ["  )"]
+
+
+def _format(storage: Storage) -> list[str]:
+    known = storage_format(storage.input_format, storage.serde[1])
+    usual = {"serialization.format": "1"}
+    special = {k: v for k, v in storage.serde_properties.items() if usual.get(k) != v}
+    if known is not None and known.output_format == storage.output_format and not special:
+        return [f"STORED AS {known.keyword}"]
+    lines = ["ROW FORMAT SERDE", f"  {quoted(storage.serde[1] or '')}"]
+    if special:
+        pairs = [f"  {quoted(key)}={quoted(value)}" for key, value in sorted(special.items())]
+        lines += ["WITH SERDEPROPERTIES (", *(f"{pair}," for pair in pairs[:-1]), f"{pairs[-1]})"]
+    lines += ["STORED AS INPUTFORMAT", f"  {quoted(storage.input_format or '')}"]
+    return [*lines, "OUTPUTFORMAT", f"  {quoted(storage.output_format or '')}"]
+
+
+def described(table: Table, partition: WholePartition | None, *, whole: bool) -> Iterator[Line]:
+    """The lines of DESCRIBE.
+
+    :param partition: of DESCRIBE … PARTITION.
+    :param whole: EXTENDED or FORMATTED.
+    """
+    columns = table.storage.columns if partition is None else partition.storage.columns or table.storage.columns
+    if whole:
+        yield ["# col_name", "data_type", "comment"]
+    yield from _columns(columns)
+    if table.partition_keys:
+        yield _BLANK
+        yield ["# Partition Information", None, None]
+        yield ["# col_name", "data_type", "comment"]
+        yield from _columns(table.partition_keys)
+    if whole:
+        yield _BLANK
+        yield from _table_lines(table) if partition is None else _partition_lines(partition)
+
+
+def described_column(column: FieldSchema) -> Iterator[Line]:
+    """The line of DESCRIBE t column."""
+    yield from _columns([column])
+
+
+def described_database(database: Database, *, extended: bool) -> Line:
+    """The line of DESCRIBE DATABASE; with EXTENDED its properties, too."""
+    parameters = ", ".join(f"{key}={value}" for key, value in sorted(database.properties.items()))
+    return [
+        database.name, database.description, database.location, database.own_managed_location, database.owner,
+        database.owner_type, database.connector, database.remote_name,
+        f"{{{parameters}}}" if extended and parameters else "",
+    ]  # fmt: skip
+
+
+def _columns(columns: Iterable[FieldSchema]) -> Iterator[Line]:
+    for column in columns:
+        yield [column.name, column.type, column.comment or ""]
+
+
+def _table_lines(table: Table) -> Iterator[Line]:
+    yield ["# Detailed Table Information", None, None]
+    yield ["Database:", table.db, None]
+    yield ["OwnerType:", table.owner_type or "USER", None]
+    yield ["Owner:", table.owner, None]
+    yield ["CreateTime:", _time(table.created), None]
+    yield ["LastAccessTime:", _time(table.last_access), None]
+    yield ["Retention:", str(table.retention), None]
+    if table.location:
+        yield ["Location:", table.location, None]
+    yield ["Table Type:", table.type, None]
+    if table.properties:
+        yield ["Table Parameters:", None, None]
+        yield from _pairs(table.properties)
+    yield _BLANK
+    yield from _storage_lines(table.storage)
+    if table.view_original or table.view_expanded:
+        yield _BLANK
+        yield ["# View Information", None, None]
+        yield ["Original Query:", table.view_original, None]
+        yield ["Expanded Query:", table.view_expanded, None]
+
+
+def _partition_lines(partition: WholePartition) -> Iterator[Line]:
+    yield ["# Detailed Partition Information", None, None]
+    yield ["Partition Value:", f"[{', '.join(partition.values)}]", None]
+    yield ["Database:", partition.db, None]
+    yield ["Table:", partition.table, None]
+    yield ["CreateTime:", _time(partition.created), None]
+    yield ["LastAccessTime:", _time(partition.last_access), None]
+    yield ["Location:", partition.storage.location, None]
+    if partition.properties:
+        yield ["Partition Parameters:", None, None]
+        yield from _pairs(partition.properties)
+    yield _BLANK
+    yield from _storage_lines(partition.storage)
+
+
+def _storage_lines(storage: Storage) -> Iterator[Line]:
+    yield ["# Storage Information", None, None]
+    yield ["SerDe Library:", storage.serde[1], None]
+    yield ["InputFormat:", storage.input_format, None]
+    yield ["OutputFormat:", storage.output_format, None]
+    yield ["Compressed:", "Yes" if storage.compressed else "No", None]
+    yield ["Num Buckets:", str(storage.bucket_count), None]
+    yield ["Bucket Columns:", f"[{', '.join(storage.bucket_columns)}]", None]
+    orders = (f"Order(col:{column}, order:{order})" for column, order in storage.sort_columns)
+    yield ["Sort Columns:", f"[{', '.join(orders)}]", None]
+    if storage.serde_properties:
+        yield ["Storage Desc Params:", None, None]
+        yield from _pairs(storage.serde_properties)
+
+
+def _pairs(properties: Mapping[str, str]) -> Iterator[Line]:
+    for key, value in sorted(properties.items()):
+        yield ["", key, value]
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%a %b %d %H:%M:%S UTC %Y") if seconds > 0 else "UNKNOWN"
