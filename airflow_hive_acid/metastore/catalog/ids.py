@@ -103,6 +103,9 @@ def allocate_ids(connection: Connection, kind: IdKind, count: int) -> range:
 class IdPool:
     """Ids for one process: blocks are fetched in short transactions of their own and used up over time.
 
+    A transaction that takes ids reserves them before it begins. The row of the sequence is locked until its end if it
+    has not, or if they went to another thread.
+
     Where a database has one writer, a transaction of its own would wait for the one it serves; there ids are taken
     inside that one, and none is kept, because a rollback gives them back.
     """
@@ -126,12 +129,12 @@ class IdPool:
         """Ids for new objects; see :func:`allocate_ids`."""
         if self._database.backend.one_writer:
             return list(allocate_ids(connection, kind, count))
-        self.reserve(kind, count)
         with self._lock:
-            rest = self._rest[kind]
+            rest = self._rest.get(kind, [])
             taken, self._rest[kind] = rest[:count], rest[count:]
-        # Another thread may have been faster between the two.
-        return taken if len(taken) == count else [*taken, *self.take(connection, kind, count - len(taken))]
+        # What was not reserved, or went to a faster thread, is never fetched by a second connection: this one holds
+        # locks meanwhile (R15).
+        return [*taken, *allocate_ids(connection, kind, count - len(taken))]
 
 
 def _create(connection: Connection, kind: IdKind, name: str) -> int:

@@ -236,6 +236,7 @@ class PartitionStatements:
         if len(there) == len(names):
             return []
         lock = table_lock(key, LockType.EXCL_WRITE if if_not_exists else LockType.SHARED_READ)
+        self._catalog.reserve_partition_ids(len(names))
         with ddl_transaction(self._client, [lock], agent_info=agent_info) as ddl:
             write_id = ddl.allocate(key) if table.is_transactional else None
 
