@@ -32,6 +32,7 @@ from airflow_hive_acid.engine.applications.launcher import make_spool, require_d
 from airflow_hive_acid.engine.applications.package_zip import cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.applications.spark_defaults import require_upload_path
+from airflow_hive_acid.engine.applications.spark_version import require_spark
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
@@ -129,6 +130,8 @@ class AirflowSparkLauncher:
             )
         environment = job_environment(target.master, target.deploy_mode, self.passed_on)
         require_java(environment)
+        if target.spark_binary is not None:
+            require_spark(target.spark_binary, environment)
         require_upload_path(
             target.master,
             target.deploy_mode,
