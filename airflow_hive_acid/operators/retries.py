@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import RetryDecision, RetryPolicy
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
+    from typing_extensions import Self
 
 _CONTENTION = (
     errors.WriteConflictError,
@@ -133,7 +134,7 @@ def pause_after(try_number: int, delay: timedelta, longest: timedelta, of: str) 
     :param of: names the task instance; the same gives the same pause.
     """
     doubled = min(delay * (1 << min(max(0, try_number - 1), 30)), longest)
-    part = int.from_bytes(hashlib.sha256(f"{of}#{try_number}".encode()).digest()[:4]) / 2**32
+    part = int.from_bytes(hashlib.sha256(f"{of}#{try_number}".encode()).digest()[:4], "big") / 2**32
     return min(doubled * (0.75 + part / 2), longest)
 
 

@@ -350,7 +350,7 @@ class CommitHub:
 
     async def pause(self) -> None:
         """Until the next look."""
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(asyncio.TimeoutError):  # in Python 3.10 not TimeoutError itself
             await asyncio.wait_for(self.behind.wait(), _LOOK_SECONDS)
 
     def forget_if_unused(self) -> None:
