@@ -9,8 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule, Param, TaskGroup
+from airflow.sdk import DAG, AssetAny, Param, TaskGroup
 
+from airflow_hive_acid.airflow_versions import AssetOrTimeSchedule
 from airflow_hive_acid.dag_factories.schedules import ScheduleRule, Timetable, timetable, timetable_of
 from airflow_hive_acid.hooks.configuration import SECTION
 from airflow_hive_acid.hooks.replication import OPTION, configured_policies, policy_asset

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk import AssetAny, AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable, conf
+from airflow.sdk import AssetAny
 
+from airflow_hive_acid.airflow_versions import AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable, conf
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import SECTION, load_settings
 

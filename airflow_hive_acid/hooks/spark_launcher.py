@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from airflow_hive_acid import resources
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowNotFoundException
 from airflow_hive_acid.engine.applications.java import SPARK_REMEDY, find_spark_submit, require_java
 from airflow_hive_acid.engine.applications.job_environment import job_environment
 from airflow_hive_acid.engine.applications.launcher import make_spool, require_driver_place, session_of

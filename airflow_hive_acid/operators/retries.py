@@ -8,13 +8,14 @@ says.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import RetryDecision, RetryPolicy
-
 from airflow_hive_acid import errors
+from airflow_hive_acid.airflow_versions import RetryDecision, RetryPolicy, has_retry_policies
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _CONTENTION = (
     errors.MetastoreUnavailableError,
     errors.JobsAliveError,
 )
+log = logging.getLogger(__name__)
+
 _LOOK_UP_SOON = timedelta(seconds=5)
 _CAUSES = 10
 
@@ -71,6 +74,8 @@ class HiveAcidRetryPolicy(RetryPolicy):
         self.delays = dict(delays or {})
         for name in (*self.fail_on, *self.delays):
             _named(name)
+        if not has_retry_policies():
+            _say_that_nobody_asks()
 
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
@@ -115,6 +120,15 @@ class HiveAcidRetryPolicy(RetryPolicy):
             fail_on=data["fail_on"],
             delays={name: timedelta(seconds=pause) for name, pause in data["delays"].items()},
         )
+
+
+@functools.cache
+def _say_that_nobody_asks() -> None:
+    """Once in a process: DAG files are parsed again and again."""
+    log.warning(
+        "HiveAcidRetryPolicy does nothing here: Airflow asks retry policies since 3.3. The task's own retries and "
+        "retry_delay count; operators of this package end a task for good where trying again cannot help, as before"
+    )
 
 
 def error_behind(exception: BaseException) -> HiveAcidError | None:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetWatcher
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome, SharedStreamProducer
 
+from airflow_hive_acid.airflow_versions import AdvanceItem, AdvanceOutcome, SharedStreamProducer
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.assets import EVENTS_SETTING, WATCHER, table_asset
@@ -250,7 +250,7 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
 
     def _store(self) -> Any:
         """Where the watermark is kept; with several assets on one trigger, at the first by name."""
-        stores = self.asset_state_store
+        stores = getattr(self, "asset_state_store", None)  # Airflow has it since 3.3
         if stores is None:
             return None
         by_name = getattr(stores, "_by_name", None)
