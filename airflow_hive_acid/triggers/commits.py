@@ -160,6 +160,12 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """The same where streams are not shared: whoever comes back for the next event has stored the last one."""
         producer = CommitProducer(self.hive_acid_conn_id)
+        if self._store() is None:
+            log.warning(
+                "%s: this Airflow keeps nothing for watchers (3.3 does): commits that are made while the triggerer "
+                "restarts start no DAG",
+                self.table,
+            )
 
         async def looks() -> AsyncIterator[Look]:
             async for look, _ in producer.open_stream():
