@@ -12,6 +12,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from airflow.api_fastapi.auth.managers.models.resource_details import TeamDetails
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
     from airflow.sdk import (
@@ -60,6 +62,7 @@ __all__ = [
     "get_hook_lineage_collector",
     "has_lineage_readers",
     "has_retry_policies",
+    "interval_of",
     "mask_secret",
     "options_of",
     "redact",
@@ -114,6 +117,12 @@ def options_of(section: str) -> dict[str, str]:
     }
     variables = {name[len(prefix) :].lower(): text for name, text in os.environ.items() if name.startswith(prefix)}
     return found | variables
+
+
+def interval_of(timetable: Any) -> timedelta:
+    """The interval of a ``DeltaTriggerTimetable``; before 3.2 the class is the scheduler's, which keeps it to itself."""
+    found: timedelta = getattr(timetable, "delta", None) or timetable._delta
+    return found
 
 
 def __getattr__(name: str) -> Any:

@@ -102,6 +102,11 @@ def build(cell: Cell, log: Path) -> str:
     if run(*install, "--constraint", pins, *TESTS, log=log):
         return "the packages of the tests cannot be installed"
     # The Spark provider brings pyspark-client, whose files lie at pyspark's own paths: pyspark must be the last.
+    if cell.spark is None:
+        # As on a worker whose spark-submit is a program of its own; no test that is run here starts it.
+        program = cell.home / "bin" / "spark-submit"
+        program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        program.chmod(0o755)
     if cell.spark and run(*install, "--reinstall-package", "pyspark", f"pyspark=={cell.spark}", log=log):
         return f"PySpark {cell.spark} cannot be installed"
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import json
 import pkgutil
@@ -47,6 +48,16 @@ def test_airflow_discovers_provider_hook_and_connection_form():
     else:
         hooks = ProvidersManagerTaskRuntime().hooks
     assert hooks["hive_acid"].hook_name == "Hive ACID"
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("airflow.sdk.providers_manager_runtime") is None,
+    reason="Airflow takes fields of a connection form from provider information since 3.2",
+)
+def test_airflow_shows_the_fields_of_the_connection_form():
+    from airflow.providers_manager import ProvidersManager
+
+    manager = ProvidersManager()
     widgets = {name for name in manager.connection_form_widgets if name.startswith("extra__hive_acid__")}
     assert widgets == {f"extra__hive_acid__{name}" for name in _FIELDS}
 

@@ -7,7 +7,12 @@ from datetime import timedelta
 import pytest
 from airflow.sdk import Asset
 
-from airflow_hive_acid.airflow_versions import AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable
+from airflow_hive_acid.airflow_versions import (
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    DeltaTriggerTimetable,
+    interval_of,
+)
 from airflow_hive_acid.dag_factories.schedules import (
     WAITING_RUN,
     ScheduleRule,
@@ -22,27 +27,22 @@ RULE = ScheduleRule("initiator_schedule", "hive.compactor.check.interval")
 OPTION = "AIRFLOW__HIVE_ACID__INITIATOR_SCHEDULE"
 
 
-def _delta(found):
-    """Its interval; the scheduler's own class, which it is before Airflow 3.2, keeps it to itself."""
-    return getattr(found, "delta", None) or found._delta
-
-
 def test_interval_of_hives_setting_counts_when_no_schedule_is_given():
     found = timetable(RULE)
     assert isinstance(found, DeltaTriggerTimetable)
-    assert _delta(found) == timedelta(seconds=300)
+    assert interval_of(found) == timedelta(seconds=300)
 
 
 def test_hives_setting_can_be_changed_in_the_section(monkeypatch):
     monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_COMPACTOR_CHECK_INTERVAL", "20m")
-    assert _delta(timetable(RULE)) == timedelta(minutes=20)
+    assert interval_of(timetable(RULE)) == timedelta(minutes=20)
 
 
 def test_seconds_of_hives_cleaner_become_a_minute_or_what_a_run_waits():
     rule = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval")
-    assert _delta(timetable(rule)) == timedelta(minutes=1)
+    assert interval_of(timetable(rule)) == timedelta(minutes=1)
     waiting = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval", shortest=WAITING_RUN)
-    assert _delta(timetable(waiting)) == timedelta(minutes=5)
+    assert interval_of(timetable(waiting)) == timedelta(minutes=5)
     assert wait_of(waiting) == 300
 
 

@@ -63,7 +63,8 @@ def test_group_has_a_begin_a_keeper_a_commit_and_an_end():
     assert begin.upstream_task_ids == {"before"}
     assert commit.upstream_task_ids == {"load.inner.inner", "load.inner.mapped", "load.alone"}
     assert commit.downstream_task_ids == {"load.end", "after"}
-    assert (keeper.downstream_task_ids, keeper.priority_weight, str(keeper.weight_rule)) == (set(), 10_000, "absolute")
+    assert (keeper.downstream_task_ids, keeper.priority_weight) == (set(), 10_000)
+    assert "absolute" in str(keeper.weight_rule).lower()  # before Airflow 3.2 it has no short name
     rendered = "{{ ti.xcom_pull(task_ids='load.begin') | tojson }}"
     assert [first.transaction, inner.transaction, mapped.partial_kwargs["transaction"]] == [rendered] * 3
     assert alone.transaction is False
