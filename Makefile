@@ -156,6 +156,11 @@ fuzz: SECONDS = 60
 fuzz: install
 	@$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) $(if $(FIRST),--first $(FIRST))
 
+## make test-matrix    the tests with other versions of Python, Airflow and Spark, an environment for each (CELLS="lowest")
+.PHONY: test-matrix
+test-matrix: install $(CLASSES)
+	@$(BIN)/python scripts/test_matrix.py $(CELLS)
+
 # A browser for test-browser; as root it is installed.
 chromium:
 	@command -v chromium >/dev/null || [ -n "$$HIVE_ACID_CHROMIUM" ] || { \

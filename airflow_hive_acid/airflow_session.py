@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow.sdk import conf
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import configure_logging
 
+from airflow_hive_acid.airflow_versions import AirflowNotFoundException, conf
 from airflow_hive_acid.cli.main import run as run_command
 from airflow_hive_acid.cli.session import CliSession
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError

@@ -128,8 +128,9 @@ def _run(dag_id: str, conf: dict[str, Any]) -> tuple[str | None, list[str]]:
     with warnings.catch_warnings():
         # Airflow's own imports warn about its own dependencies.
         warnings.simplefilter("ignore")
-        from airflow.dag_processing.dagbag import DagBag
         from airflow.utils import db
+
+        from airflow_hive_acid.airflow_versions import DagBag
 
         db.initdb()
         bag = DagBag(str(REPOSITORY / "dags"))
@@ -153,8 +154,7 @@ def _run(dag_id: str, conf: dict[str, Any]) -> tuple[str | None, list[str]]:
 
 def _tell_failure(context: Any) -> None:
     """Why a task failed; with the way there, unless the error is one that speaks for itself."""
-    from airflow.sdk.exceptions import AirflowException
-
+    from airflow_hive_acid.airflow_versions import AirflowException
     from airflow_hive_acid.errors import HiveAcidError
 
     error = context["exception"]

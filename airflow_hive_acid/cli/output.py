@@ -7,8 +7,9 @@ import itertools
 import json
 import sys
 from decimal import Decimal
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from airflow_hive_acid.python_versions import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-
+from airflow_hive_acid.airflow_versions import AirflowFailException, AirflowSkipException
 from airflow_hive_acid.hooks import stats
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Asset, Param, conf, task
+from airflow.sdk import DAG, Asset, Param, task
 
+from airflow_hive_acid.airflow_versions import conf
 from airflow_hive_acid.dag_factories import bodies
 from airflow_hive_acid.dag_factories.schedules import (
     WAITING_RUN,

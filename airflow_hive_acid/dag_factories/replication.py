@@ -9,8 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule, Param, TaskGroup
+from airflow.sdk import DAG, AssetAny, Param, TaskGroup
 
+from airflow_hive_acid.airflow_versions import AssetOrTimeSchedule, interval_of
 from airflow_hive_acid.dag_factories.schedules import ScheduleRule, Timetable, timetable, timetable_of
 from airflow_hive_acid.hooks.configuration import SECTION
 from airflow_hive_acid.hooks.replication import OPTION, configured_policies, policy_asset
@@ -62,7 +63,7 @@ def _dag(dag_id: str, policies: Sequence[Policy], times: Timetable | None) -> DA
     if times is not None and not hasattr(times, "delta"):
         pass  # whoever chooses times wants them
     elif times is not None:
-        wait = times.delta.total_seconds()
+        wait = interval_of(times).total_seconds()
         wait = wait if len(policies) < 2 else min(wait, _LONGEST_SHARED_WAIT)
         if policies:
             # A run that brought something is followed by another one at once.

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk import AssetAny, AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable, conf
+from airflow.sdk import AssetAny
 
+from airflow_hive_acid.airflow_versions import (
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    DeltaTriggerTimetable,
+    conf,
+    interval_of,
+)
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import SECTION, load_settings
 
@@ -92,7 +99,7 @@ def timetable_or_assets(rule: ScheduleRule, assets: Sequence[Asset]) -> Schedule
 def wait_of(rule: ScheduleRule) -> float:
     """Seconds that a run waits for something to do: until the next one is due; 0 when a person has chosen the times."""
     times = timetable(rule)
-    return times.delta.total_seconds() if isinstance(times, DeltaTriggerTimetable) else 0.0
+    return interval_of(times).total_seconds() if isinstance(times, DeltaTriggerTimetable) else 0.0
 
 
 def airflow_pool(pool: str | None) -> str:

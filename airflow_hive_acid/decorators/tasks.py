@@ -11,8 +11,8 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factory
-from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_hive_acid.airflow_versions import AirflowFailException
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.applications.shared_application import SharedApplication
 from airflow_hive_acid.engine.context import Context
@@ -29,6 +29,8 @@ from airflow_hive_acid.sql.model.statements import Select
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from airflow_hive_acid.engine.applications.launcher import JobLauncher
     from airflow_hive_acid.engine.outcomes.events import Event

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import PublishError, WarehouseMissingError
 from airflow_hive_acid.filesystem.listing import list_many
@@ -30,6 +30,8 @@ from airflow_hive_acid.format.partitions import partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+    from typing_extensions import Self
 
     from airflow_hive_acid.filesystem.protocol import Filesystem
     from airflow_hive_acid.format.jobs import JobResult, WrittenDirectory

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -225,13 +225,13 @@ def _float_bits(value: float) -> int:
     """``Float.floatToIntBits``: one pattern for all that is not a number."""
     if value != value:
         return 0x7FC00000
-    return int.from_bytes(struct.pack(">f", value), signed=True)
+    return int.from_bytes(struct.pack(">f", value), "big", signed=True)
 
 
 def _double_bits(value: float) -> int:
     if value != value:
         return 0x7FF8 << 48
-    return int.from_bytes(struct.pack(">d", value), signed=True)
+    return int.from_bytes(struct.pack(">d", value), "big", signed=True)
 
 
 def _unscaled(value: Decimal) -> tuple[int, int]:
@@ -249,7 +249,7 @@ def _decimal_bytes(value: Decimal) -> bytes:
     """The shortest two's complement that holds the unscaled value, as Java's BigInteger has it."""
     unscaled, _ = _unscaled(value)
     bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
-    return unscaled.to_bytes(bits // 8 + 1, signed=True)
+    return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
 def _java_big_integer(value: int) -> int:
@@ -263,7 +263,7 @@ def _java_big_integer(value: int) -> int:
 def _instant(value: datetime | Instant) -> Instant:
     if isinstance(value, Instant):
         return value
-    naive = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    naive = value if value.tzinfo is None else value.astimezone(timezone.utc).replace(tzinfo=None)
     seconds, rest = divmod(naive - _EPOCH, timedelta(seconds=1))
     return Instant(seconds, rest.microseconds * 1000)
 
@@ -287,7 +287,7 @@ def _timestamp_bytes(value: datetime | Instant) -> bytes:
     first = seconds & _MASK
     if decimal or further:
         first |= 1 << 31
-    data = first.to_bytes(4)
+    data = first.to_bytes(4, "big")
     if further:
         return data + _variable(-decimal - 1) + _variable(seconds >> 31)
     return data + _variable(decimal) if decimal else data
@@ -296,15 +296,15 @@ def _timestamp_bytes(value: datetime | Instant) -> bytes:
 def _variable(value: int) -> bytes:
     """Hadoop's variable-length long."""
     if -112 <= value <= 127:
-        return value.to_bytes(1, signed=True)
+        return value.to_bytes(1, "big", signed=True)
     size = value if value >= 0 else ~value
-    data = size.to_bytes((size.bit_length() + 7) // 8)
+    data = size.to_bytes((size.bit_length() + 7) // 8, "big")
     marker = (-112 if value >= 0 else -120) - len(data)
-    return marker.to_bytes(1, signed=True) + data
+    return marker.to_bytes(1, "big", signed=True) + data
 
 
 def _number(size: int) -> Callable[[int], bytes]:
-    return lambda value: value.to_bytes(size, signed=True)
+    return lambda value: value.to_bytes(size, "big", signed=True)
 
 
 def _split(text: str) -> list[str]:
@@ -333,7 +333,7 @@ _BYTES: dict[str, Callable[[Any], bytes]] = {
     "varchar": _text,
     "char": lambda value: _text(value.rstrip(" ")),
     "binary": bytes,
-    "date": lambda value: (value - _EPOCH_DAY).days.to_bytes(4, signed=True),
+    "date": lambda value: (value - _EPOCH_DAY).days.to_bytes(4, "big", signed=True),
     "timestamp": _timestamp_bytes,
     _LOCAL: _timestamp_bytes,
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.id_ranges import NO_IDS, IdRanges
@@ -20,6 +20,8 @@ from airflow_hive_acid.format.id_ranges import NO_IDS, IdRanges
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from collections.abc import Set as AbstractSet
+
+    from typing_extensions import Self
 
 MAX_ID = 2**63 - 1
 """Stands for "no open id" and "no high-water mark" in the texts."""

@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow.sdk import conf
-
+from airflow_hive_acid.airflow_versions import conf, options_of
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.settings import SETTINGS, Settings, Source, read_hive_site
 
@@ -62,7 +61,7 @@ def worker_pools() -> dict[str, int]:
         match = _POOL_KEY.match(key)
         if match is not None:
             found[match.group(1)] = text
-    for option, value in (conf.getsection(SECTION) or {}).items():
+    for option, value in options_of(SECTION).items():
         match = _POOL_OPTION.match(option)
         if match is not None and value not in (None, ""):
             found[match.group(1)] = value

@@ -12,10 +12,9 @@ import logging
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseHook, conf
-from airflow.sdk.exceptions import AirflowException
-from airflow.sdk.log import mask_secret
+from airflow.sdk import BaseHook
 
+from airflow_hive_acid.airflow_versions import AirflowException, conf, mask_secret
 from airflow_hive_acid.engine.applications.job_environment import names_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import AnyFilesystem

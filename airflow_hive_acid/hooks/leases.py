@@ -18,8 +18,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.log import mask_secret
-
+from airflow_hive_acid.airflow_versions import mask_secret
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.metastore.leases import Lease, new_secret
 

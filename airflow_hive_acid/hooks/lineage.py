@@ -190,11 +190,11 @@ def report_to_airflow(hook: BaseHook, collected: Collected, conn_id: str) -> Non
 
     Without a reader nothing is imported: making the collector would load the asset modules of every provider.
     """
-    from airflow.sdk import plugins_manager
+    from airflow_hive_acid import airflow_versions
 
-    if not plugins_manager.get_hook_lineage_readers_plugins():
+    if not airflow_versions.has_lineage_readers():
         return
-    from airflow.sdk.lineage import get_hook_lineage_collector
+    from airflow_hive_acid.airflow_versions import get_hook_lineage_collector
 
     collector = get_hook_lineage_collector()
     for told in collected.planned:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import conf
-from airflow.sdk.execution_time.context import NEVER_EXPIRE
-
+from airflow_hive_acid.airflow_versions import NEVER_EXPIRE, conf
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks.configuration import SECTION
 

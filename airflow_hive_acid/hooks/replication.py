@@ -6,8 +6,9 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias, Variable, conf
+from airflow.sdk import Asset, AssetAlias, Variable
 
+from airflow_hive_acid.airflow_versions import conf
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.configuration import SECTION
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 # Airflow's own compatibility provider takes it from there as well, though no stub says that it may be taken.
-from airflow.sdk.log import mask_secret, redact  # type: ignore[attr-defined]
-
+from airflow_hive_acid.airflow_versions import mask_secret, redact
 from airflow_hive_acid.sql.text.masking import is_secret, secrets_in
 
 if TYPE_CHECKING:

@@ -18,35 +18,33 @@ import tempfile
 import threading
 import time
 import uuid
-from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from airflow_hive_acid import resources
-from airflow_hive_acid.engine.applications.java import find_spark_submit, require_java
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowNotFoundException
+from airflow_hive_acid.engine.applications.java import SPARK_REMEDY, find_spark_submit, require_java
 from airflow_hive_acid.engine.applications.job_environment import job_environment
 from airflow_hive_acid.engine.applications.launcher import make_spool, require_driver_place, session_of
 from airflow_hive_acid.engine.applications.package_zip import cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
-from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, require_upload_path
+from airflow_hive_acid.engine.applications.spark_defaults import require_upload_path
+from airflow_hive_acid.engine.applications.spark_version import require_spark
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow_hive_acid.engine.applications.launcher import JobSession
     from airflow_hive_acid.engine.applications.spool import SpoolSession
+    from airflow_hive_acid.hooks.spark_submit import TappedSparkSubmitHook
 
-_LOG_TAIL_LINES = 30
 _ANY = Application()
-_KINIT_SECONDS = 60
 #: So long is output read after the end of spark-submit; then it has ended, whoever holds its output open.
 _OUTPUT_SECONDS = 5.0
 _STOP_SECONDS = 10.0
@@ -83,8 +81,9 @@ class AirflowSparkLauncher:
 
         :param application: its name, and what it must be like; an application that another task has given back serves
             whatever it is called.
-        :raises ConfigurationError: no such connection, no Java, no spark-submit, a driver on the cluster without a
-            spool it can reach, without a place for its files (Kubernetes), or on one that cannot run it.
+        :raises ConfigurationError: no such connection, no Java, no Spark or another one than this package supports, a
+            driver on the cluster without a spool it can reach, without a place for its files (Kubernetes), or on one
+            that cannot run it.
         """
         target = spark_target(self.spark_conn_id)
         if not self.share:
@@ -131,6 +130,8 @@ class AirflowSparkLauncher:
             )
         environment = job_environment(target.master, target.deploy_mode, self.passed_on)
         require_java(environment)
+        if target.spark_binary is not None:
+            require_spark(target.spark_binary, environment)
         require_upload_path(
             target.master,
             target.deploy_mode,
@@ -159,8 +160,8 @@ class AirflowSparkLauncher:
 
     def _hook(
         self, target: SparkTarget, scratch: Path, arguments: list[str], application: Application
-    ) -> _TappedSparkSubmitHook:
-        return _TappedSparkSubmitHook(
+    ) -> TappedSparkSubmitHook:
+        return _submit_hook()(
             conn_id=self.spark_conn_id,
             deploy_mode=target.deploy_mode,
             name=self.name if application == _ANY else application.name,
@@ -244,6 +245,23 @@ def spark_target(conn_id: str) -> SparkTarget:
     )
 
 
+def _submit_hook() -> type[TappedSparkSubmitHook]:
+    """Our form of Airflow's hook; loaded only where Spark is started, because its package is optional.
+
+    :raises ConfigurationError: when Airflow's Spark provider is not installed.
+    """
+    try:
+        from airflow_hive_acid.hooks.spark_submit import TappedSparkSubmitHook
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("airflow.providers.apache"):
+            raise
+        raise ConfigurationError(
+            "Airflow's Spark provider is not installed on this worker; Spark connections need it. "
+            f"{SPARK_REMEDY}; beside a Spark of its own: 'pip install apache-airflow-providers-apache-spark'"
+        ) from None
+    return TappedSparkSubmitHook
+
+
 class HookDriver:
     """A running ``SparkSubmitHook.submit`` (a :class:`~airflow_hive_acid.engine.applications.spool.Driver`).
 
@@ -251,7 +269,7 @@ class HookDriver:
     """
 
     def __init__(
-        self, hook: _TappedSparkSubmitHook, program: str, environment: Mapping[str, str], scratch: Path
+        self, hook: TappedSparkSubmitHook, program: str, environment: Mapping[str, str], scratch: Path
     ) -> None:
         self._hook = hook
         self._program = program
@@ -323,77 +341,3 @@ class HookDriver:
         finally:
             self._hook.started.set()
             self._hook.close_output()
-
-
-class _TappedSparkSubmitHook(SparkSubmitHook):
-    """The hook, with its last lines of output and its process group to be seen from outside."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.last_lines: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
-        self.refusal: str | None = None
-        self.started = threading.Event()
-
-    @property
-    def process_group(self) -> int | None:
-        """The process group of spark-submit, None when it was never started."""
-        return None if self._submit_sp is None else int(self._submit_sp.pid)
-
-    def exit_code(self) -> int | None:
-        """That of spark-submit itself, None while it runs and before."""
-        return None if self._submit_sp is None else self._submit_sp.poll()
-
-    def close_output(self) -> None:
-        """The program has ended; the hook itself never closes its end of the pipe."""
-        if self._submit_sp is not None and self._submit_sp.stdout is not None:
-            self._submit_sp.stdout.close()
-
-    def take_ticket(self, scratch: Path) -> dict[str, str]:
-        """Log in with the connection's keytab, into a ticket cache of this application alone.
-
-        Spark takes either a principal with its keytab or a user to act for; acting for one, it needs a ticket.
-
-        :param scratch: private directory that vanishes with the application.
-        :return: variables for spark-submit; none when the connection has no keytab: whoever runs Airflow is logged in.
-        :raises ConfigurationError: when kinit is missing or refuses; nothing secret is in the text or in its arguments.
-        """
-        keytab, principal = self._connection["keytab"], self._connection["principal"]
-        self._connection["keytab"] = self._connection["principal"] = None
-        if not (keytab and principal):
-            return {}
-        variables = {"KRB5CCNAME": f"FILE:{scratch / 'krb5cc'}"}
-        try:
-            done = subprocess.run(
-                [shutil.which("kinit") or "kinit", "-k", "-t", str(keytab), "--", str(principal)],
-                env=os.environ | variables,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_KINIT_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise ConfigurationError(
-                f"kinit for {principal} of Spark connection {self._conn_id!r}: {error}; compactions that act for the "
-                "owner of a table need it (Debian: krb5-user)"
-            ) from None
-        if done.returncode:
-            raise ConfigurationError(
-                f"kinit for {principal} of Spark connection {self._conn_id!r}: {done.stderr.strip()}"
-            )
-        return variables
-
-    def _build_spark_common_args(self) -> list[str]:
-        # With a properties file, spark-submit would leave out the site's spark-defaults.conf.
-        return [*super()._build_spark_common_args(), "--load-spark-defaults"]
-
-    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        self.started.set()
-        super()._process_spark_submit_log(self._tapped(itr))
-
-    def _tapped(self, lines: Iterable[Any]) -> Iterator[Any]:
-        for line in lines:
-            self.last_lines.append(str(line).rstrip())
-            # The usage that follows is longer than what is kept.
-            self.refusal = self.refusal or old_spark_submit([str(line)])
-            yield line

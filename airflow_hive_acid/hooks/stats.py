@@ -15,9 +15,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import conf
-from airflow.sdk.observability import stats
-
+from airflow_hive_acid.airflow_versions import conf, stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
 from airflow_hive_acid import errors
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException
 from airflow_hive_acid.hooks import stats
 
 if TYPE_CHECKING:

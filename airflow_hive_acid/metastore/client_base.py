@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore.catalog.thrift.write_events import WriteEvents
 from airflow_hive_acid.metastore.compaction.cleaning_records import CleaningRecords
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
     from sqlalchemy.engine import Connection
+    from typing_extensions import Self
 
 
 class ClientBase:

@@ -276,7 +276,7 @@ def _not_granted(objects: Any, text: str, waited: float | None) -> NoReturn:
 
 
 def _retry(text: str) -> Exception:
-    from airflow.sdk.exceptions import AirflowException
+    from airflow_hive_acid.airflow_versions import AirflowException
 
     return AirflowException(text)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import conf
-
+from airflow_hive_acid.airflow_versions import conf
 from airflow_hive_acid.errors import HiveAcidError
 
 if TYPE_CHECKING:

@@ -8,19 +8,21 @@ says.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
-
-from airflow.sdk import RetryDecision, RetryPolicy
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid import errors
+from airflow_hive_acid.airflow_versions import RetryDecision, RetryPolicy, has_retry_policies
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
+    from typing_extensions import Self
 
 _CONTENTION = (
     errors.WriteConflictError,
@@ -33,6 +35,8 @@ _CONTENTION = (
     errors.MetastoreUnavailableError,
     errors.JobsAliveError,
 )
+log = logging.getLogger(__name__)
+
 _LOOK_UP_SOON = timedelta(seconds=5)
 _CAUSES = 10
 
@@ -70,6 +74,8 @@ class HiveAcidRetryPolicy(RetryPolicy):
         self.delays = dict(delays or {})
         for name in (*self.fail_on, *self.delays):
             _named(name)
+        if not has_retry_policies():
+            _say_that_nobody_asks()
 
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
@@ -116,6 +122,15 @@ class HiveAcidRetryPolicy(RetryPolicy):
         )
 
 
+@functools.cache
+def _say_that_nobody_asks() -> None:
+    """Once in a process: DAG files are parsed again and again."""
+    log.warning(
+        "HiveAcidRetryPolicy does nothing here: Airflow asks retry policies since 3.3. The task's own retries and "
+        "retry_delay count; operators of this package end a task for good where trying again cannot help, as before"
+    )
+
+
 def error_behind(exception: BaseException) -> HiveAcidError | None:
     """The error of ours that an exception is, or was raised from; None when there is none."""
     found: BaseException | None = exception
@@ -133,7 +148,7 @@ def pause_after(try_number: int, delay: timedelta, longest: timedelta, of: str) 
     :param of: names the task instance; the same gives the same pause.
     """
     doubled = min(delay * (1 << min(max(0, try_number - 1), 30)), longest)
-    part = int.from_bytes(hashlib.sha256(f"{of}#{try_number}".encode()).digest()[:4]) / 2**32
+    part = int.from_bytes(hashlib.sha256(f"{of}#{try_number}".encode()).digest()[:4], "big") / 2**32
     return min(doubled * (0.75 + part / 2), longest)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import TaskGroup, TriggerRule
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 
+from airflow_hive_acid.airflow_versions import has_retry_policies
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
 from airflow_hive_acid.operators.retries import HiveAcidRetryPolicy
@@ -40,7 +41,7 @@ _OWN_TRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay": _OWN_DELAY,
     # A begin that was chosen to give way in a deadlock comes back later than the others.
-    "retry_policy": HiveAcidRetryPolicy(delay=_OWN_DELAY),
+    **({"retry_policy": HiveAcidRetryPolicy(delay=_OWN_DELAY)} if has_retry_policies() else {}),
 }
 _KEEPER_PRIORITY = 10_000
 _LONGEST_PAUSE = timedelta(minutes=10)

@@ -12,9 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_hive_acid import errors
+from airflow_hive_acid.airflow_versions import AirflowFailException, AirflowSkipException
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.assets import tell_commits

@@ -239,7 +239,7 @@ def require_answer(event: Mapping[str, Any]) -> None:
 
     :raises AirflowException: saying why.
     """
-    from airflow.sdk.exceptions import AirflowException
+    from airflow_hive_acid.airflow_versions import AirflowException
 
     if event["status"] != "success":
         raise AirflowException(f"{event['type']}: {event['message']}")

@@ -15,12 +15,13 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, TeamDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import Depends, HTTPException, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
+from airflow_hive_acid.airflow_versions import TeamDetails
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.plugins import server_database
 from airflow_hive_acid.plugins.failures import CsrfError, status_of

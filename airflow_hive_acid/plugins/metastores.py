@@ -13,10 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import conf
-from airflow.sdk.exceptions import AirflowNotFoundException
-from airflow.sdk.log import mask_secret
-
+from airflow_hive_acid.airflow_versions import AirflowNotFoundException, conf, mask_secret
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError, NoSuchObjectError
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION, load_settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -78,7 +79,9 @@ def opened(request: Request, user: GetUserDep, conn_id: ConnId) -> Iterator[Meta
 
 
 # The place among those at work is given up before the answer is sent: whoever reads slowly holds nobody up.
-Client = Annotated[MetastoreClient, Depends(opened, scope="function")]
+# FastAPI before 0.118 always closed before it sent the answer, and has no such word.
+_BEFORE_THE_ANSWER: Any = {"scope": "function"} if "scope" in inspect.signature(Depends).parameters else {}
+Client = Annotated[MetastoreClient, Depends(opened, **_BEFORE_THE_ANSWER)]
 
 
 def compactions_of(connection: Any, client: MetastoreClient, found: list[Compaction]) -> list[models.Compaction]:

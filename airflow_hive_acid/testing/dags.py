@@ -14,9 +14,10 @@ _BUNDLE = "hive_acid_tests"
 
 def register(dag: DAG) -> DAG:
     """Make a DAG known to Airflow, as ``dag.test()`` wants it; Airflow's own database is made if it has none."""
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.session import create_session  # noqa: TID251 - the test prepares Airflow's own database
+
+    from airflow_hive_acid.airflow_versions import DagBag, sync_bag_to_db
 
     make_database()
     with create_session() as session:

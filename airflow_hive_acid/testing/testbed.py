@@ -6,7 +6,7 @@ import json
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
 from airflow_hive_acid.metastore import MetastoreClient
@@ -15,6 +15,8 @@ from airflow_hive_acid.settings import Settings, Source
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from airflow_hive_acid.engine import StatementResult
 

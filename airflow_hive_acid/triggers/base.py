@@ -14,9 +14,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk.exceptions import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_hive_acid.airflow_versions import AirflowException
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.triggers.shared import in_thread, question_room, shared_client

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetWatcher
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome, SharedStreamProducer
 
+from airflow_hive_acid.airflow_versions import AdvanceItem, AdvanceOutcome, SharedStreamProducer
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.assets import EVENTS_SETTING, WATCHER, table_asset
@@ -160,6 +160,12 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """The same where streams are not shared: whoever comes back for the next event has stored the last one."""
         producer = CommitProducer(self.hive_acid_conn_id)
+        if self._store() is None:
+            log.warning(
+                "%s: this Airflow keeps nothing for watchers (3.3 does): commits that are made while the triggerer "
+                "restarts start no DAG",
+                self.table,
+            )
 
         async def looks() -> AsyncIterator[Look]:
             async for look, _ in producer.open_stream():
@@ -250,7 +256,7 @@ class HiveAcidCommitTrigger(BaseEventTrigger):
 
     def _store(self) -> Any:
         """Where the watermark is kept; with several assets on one trigger, at the first by name."""
-        stores = self.asset_state_store
+        stores = getattr(self, "asset_state_store", None)  # Airflow has it since 3.3
         if stores is None:
             return None
         by_name = getattr(stores, "_by_name", None)
@@ -350,7 +356,7 @@ class CommitHub:
 
     async def pause(self) -> None:
         """Until the next look."""
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(asyncio.TimeoutError):  # in Python 3.10 not TimeoutError itself
             await asyncio.wait_for(self.behind.wait(), _LOOK_SECONDS)
 
     def forget_if_unused(self) -> None:

@@ -6,9 +6,9 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
 from airflow.triggers.base import TriggerEvent
 
+from airflow_hive_acid.airflow_versions import AirflowException
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID

@@ -7,12 +7,14 @@ at the same time are asked together (:class:`~airflow_hive_acid.triggers.shared.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import HiveAcidError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from typing_extensions import Self
 
     from airflow_hive_acid.metastore import MetastoreClient
 

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -52,7 +52,7 @@ class _Compiled(dict[Any, Any]):
             return default
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        self._known[id(key[1]), *key[2:]] = (key[1], found)  # the key is kept, or another one might get its id
+        self._known[(id(key[1]), *key[2:])] = (key[1], found)  # the key is kept, or another one might get its id
         return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -147,7 +147,7 @@ class Metastore:
         self._scheduler.wait_until(lambda: self._writer is None or self._scheduler.now > until)
         if self._writer is not None:
             error = sqlite3.OperationalError("database is locked")
-            error.sqlite_errorcode = sqlite3.SQLITE_BUSY  # by which the product tells it from others
+            error.sqlite_errorcode = 5  # by which the product tells it from others
             raise error
         self._writer, process.holds_database = connection, True
 
@@ -159,7 +159,7 @@ class Metastore:
     def _strftime(self, form: str, when: str, *changes: str) -> str:
         if form != "%Y-%m-%d %H:%M:%f" or when != "now":
             raise ValueError(f"not simulated: strftime({form!r}, {when!r})")
-        moment = datetime.fromtimestamp(self._scheduler.now / 1000, UTC)
+        moment = datetime.fromtimestamp(self._scheduler.now / 1000, timezone.utc)
         for change in changes:
             moment += timedelta(seconds=int(change.removesuffix(" seconds").replace("--", "")))
         return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03}"

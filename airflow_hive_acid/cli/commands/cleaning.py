@@ -134,6 +134,6 @@ def _whom(holder: dict[str, Any]) -> str:
 
 
 def _time(milliseconds: int) -> str:
-    from datetime import UTC, datetime
+    from datetime import datetime, timezone
 
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(sep=" ", timespec="seconds")

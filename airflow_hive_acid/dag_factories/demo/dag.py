@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Param, chain, conf, task
+from airflow.sdk import DAG, Param, chain, task
 
+from airflow_hive_acid.airflow_versions import conf
 from airflow_hive_acid.dag_factories.demo import data, story
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID, SECTION
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator

@@ -15,6 +15,10 @@ from airflow_hive_acid.engine.outcomes.events import StatementFinished, Transact
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    _StreamHandler = logging.StreamHandler[TextIO]
+else:
+    _StreamHandler = logging.StreamHandler  # no generic before Python 3.11
+
 log = logging.getLogger("airflow_hive_acid.demo")
 
 _MARGIN = "    "
@@ -76,7 +80,7 @@ def task_ends(context: Any) -> None:
         say(f"{time.monotonic() - started:.1f} s")
 
 
-class StoryHandler(logging.StreamHandler[TextIO]):
+class StoryHandler(_StreamHandler):
     """Prints log lines as they are; of what an engine says about a statement, only how it ended."""
 
     def __init__(self, stream: TextIO) -> None:

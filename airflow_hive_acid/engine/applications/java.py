@@ -25,6 +25,12 @@ _REMEDY = (
     "and set JAVA_HOME to it or put its java on PATH."
 )
 
+#: How a worker gets a Spark.
+SPARK_REMEDY = (
+    "Install it with 'pip install \"airflow-hive-acid[spark]\"', or set SPARK_HOME to the directory of a Spark 4.3, "
+    "for example the cluster's own client"
+)
+
 
 def require_java(environment: Mapping[str, str]) -> str:
     """The Java that Spark will start, checked.
@@ -88,7 +94,7 @@ def find_spark_submit(environment: Mapping[str, str]) -> str:
     on_path = shutil.which("spark-submit", path=environment.get("PATH"))
     if on_path is None:
         raise ConfigurationError(
-            f"no spark-submit beside {sys.executable}, in SPARK_HOME or on PATH; install it with "
-            "'pip install \"pyspark>=4.3,<4.4\"' into this environment."
+            f"there is no Spark here: no spark-submit beside {sys.executable}, in SPARK_HOME or on PATH. "
+            f"{SPARK_REMEDY}."
         )
     return on_path

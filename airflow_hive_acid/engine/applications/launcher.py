@@ -29,6 +29,7 @@ from airflow_hive_acid.engine.applications.job_environment import job_environmen
 from airflow_hive_acid.engine.applications.package_zip import cache_directory, cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, require_upload_path
+from airflow_hive_acid.engine.applications.spark_version import require_spark
 from airflow_hive_acid.engine.applications.spool import Driver, SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.filesystem import open_filesystem
@@ -135,8 +136,8 @@ class SparkSubmitLauncher:
     def start(self, application: Application = _ANY) -> JobSession:
         """Start an application in the background.
 
-        :raises ConfigurationError: no Java, no spark-submit, a cluster without a spool it can reach, without a place
-            for our files (Kubernetes), or one that cannot run our driver.
+        :raises ConfigurationError: no Java, no spark-submit, one of another Spark, a cluster without a spool it can
+            reach, without a place for our files (Kubernetes), or one that cannot run our driver.
         """
         job = str(resources.spark_job("session"))
         driver, spool = self._submit(
@@ -166,6 +167,7 @@ class SparkSubmitLauncher:
         environment = job_environment(self.master, self.deploy_mode, self.passed_on) | dict(self.environment)
         require_java(environment)
         program = self.program or find_spark_submit(environment)
+        require_spark(program, environment)
         conf = with_application(self.master, self.conf, application)
         require_upload_path(self.master, self.deploy_mode, conf, environment, program)
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700

@@ -1,4 +1,4 @@
-"""What a cluster needs of this package, as one zip: ``format``, ``spark`` and the errors.
+"""What a cluster needs of this package, as one zip: ``format``, ``spark``, the errors, and what older Pythons lack.
 
 Built once per version into a cache directory and handed to spark-submit as ``--py-files``. In local mode nothing is
 shipped: the driver runs in the same Python environment.
@@ -16,7 +16,7 @@ import airflow_hive_acid
 
 _ROOT = Path(airflow_hive_acid.__file__).resolve().parent
 _ROOMS = ("format", "spark")
-_MODULES = ("__init__.py", "errors.py")
+_MODULES = ("__init__.py", "errors.py", "python_versions.py")
 # The oldest time a zip can hold: equal content makes equal files, whenever and wherever they are built.
 _TIME = (1980, 1, 1, 0, 0, 0)
 

@@ -58,7 +58,7 @@ def old_spark_submit(lines: Iterable[str]) -> str | None:
     return (
         "this spark-submit is of a Spark older than 4: it does not know --load-spark-defaults, and this package needs "
         'Spark 4.3. Look which one is started: SPARK_HOME, PATH, or "spark-binary" of the Spark connection; \'pip '
-        'install "pyspark>=4.3,<4.4"\' brings the right one'
+        'install "airflow-hive-acid[spark]"\' brings the right one'
     )
 
 

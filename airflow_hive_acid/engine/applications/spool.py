@@ -14,7 +14,8 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_hive_acid.errors import JobFailedError
+from airflow_hive_acid.engine.applications.spark_version import require_driver_version
+from airflow_hive_acid.errors import ConfigurationError, JobFailedError
 from airflow_hive_acid.format import spool_files
 from airflow_hive_acid.format.job_documents import result_from_json, to_json
 from airflow_hive_acid.format.job_errors import reported
@@ -113,11 +114,18 @@ class SpoolSession:
 
         :return: its application id.
         :raises JobFailedError: when it ended before, or took too long; it is stopped then.
+        :raises ConfigurationError: when its Spark is none that this package supports; it is stopped then.
         """
         if self._ready is None:
             deadline = self._started + self._start_seconds
             text = self._await("ready.json", deadline, "while it started")
-            self._ready = {"application_id": _application_of(text)}
+            application_id, version = _application_of(text)
+            try:
+                require_driver_version(version)
+            except ConfigurationError:
+                self.cancel()
+                raise
+            self._ready = {"application_id": application_id}
         return str(self._ready["application_id"])
 
     def run(self, spec: JobSpec) -> JobResult:
@@ -259,8 +267,8 @@ def put(filesystem: StreamingFilesystem, uri: str, text: str) -> None:
         spool_files.replace(path, text)
 
 
-def _application_of(text: str) -> str:
-    """What ``ready.json`` says."""
+def _application_of(text: str) -> tuple[str, str]:
+    """What ``ready.json`` says: the application's id, and the version of its Spark (empty when it does not)."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -268,7 +276,7 @@ def _application_of(text: str) -> str:
     found = said.get("application_id") if isinstance(said, dict) else None
     if not isinstance(found, str):
         raise JobFailedError("the Spark application does not say its id in ready.json")
-    return found
+    return found, str(said.get("spark_version") or "")
 
 
 def error_of(error: JobError) -> HiveAcidError:

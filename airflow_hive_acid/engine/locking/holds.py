@@ -6,7 +6,7 @@ import abc
 import contextlib
 import logging
 import uuid
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, NoSuchLockError, TxnAbortedError
 from airflow_hive_acid.metastore.database import Heartbeater, LockType, Operation
@@ -16,6 +16,8 @@ from airflow_hive_acid.sql.locks.legacy_locks import LegacyMode
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from airflow_hive_acid.engine.locking.requests import PlannedLocks
     from airflow_hive_acid.metastore import MetastoreClient

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.engine.locking.holds import NothingBeside
 from airflow_hive_acid.engine.locking.requests import Declared, Statements
 from airflow_hive_acid.errors import HiveAcidError
+from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -216,4 +217,4 @@ def _end(txn: Transaction, hold: Hold, failure: BaseException) -> None:
         with hold.ending():
             txn.abort(str(failure) or type(failure).__name__)
     except HiveAcidError as second:
-        failure.add_note(f"txn {txn.txn_id} could not be aborted and will time out: {second}")
+        add_note(failure, f"txn {txn.txn_id} could not be aborted and will time out: {second}")

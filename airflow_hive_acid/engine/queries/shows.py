@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_hive_acid.engine.outcomes.results import Rows
@@ -163,7 +163,7 @@ def _one_of(known: Mapping[str, T], said: str, what: str) -> T:
 def _time(milliseconds: int | None) -> str | None:
     if not milliseconds:
         return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(sep=" ", timespec="milliseconds")[:-6]
 
 
 def _host(worker: str | None) -> str | None:

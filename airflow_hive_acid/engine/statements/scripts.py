@@ -39,6 +39,7 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
     UnsupportedStatementError,
 )
+from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate
 from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.plans import STRENGTH, combine_operations
@@ -396,7 +397,7 @@ def named(statement: Statement) -> Iterator[None]:
     except Exception as error:
         note = f"in the statement on line {statement.line}: {_shortened(hide_secrets(statement.text))}"
         if note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
+            add_note(error, note)
         raise
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.streams.open_batch import OpenBatch, writable
 from airflow_hive_acid.engine.streams.records import RecordColumns, lines, static_partition
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from sqlalchemy import Connection
+    from typing_extensions import Self
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.streams.open_batch import CommittedRows

@@ -62,6 +62,7 @@ from airflow_hive_acid.metastore.protocol import (
     require_anchor,
 )
 from airflow_hive_acid.metastore.txns import CommitHooks, RowChange, count_rows
+from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL
 
 if TYPE_CHECKING:
@@ -292,13 +293,13 @@ class OpenBatch:
                 self._abort(txn_id, reason)
         except (HiveAcidError, OSError) as second:
             goes_on = False
-            failure.add_note(f"txn {txn_id} of the batch could not be aborted, or is gone already: {second}")
+            add_note(failure, f"txn {txn_id} of the batch could not be aborted, or is gone already: {second}")
         if goes_on:
             return
         try:
             self._give_up(reason)
         except HiveAcidError as second:
-            failure.add_note(f"txns of the batch could not be aborted and will time out: {second}")
+            add_note(failure, f"txns of the batch could not be aborted and will time out: {second}")
 
     def _abort(self, txn_id: int, reason: str) -> None:
         client = self._context.client

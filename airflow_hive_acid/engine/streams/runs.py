@@ -11,6 +11,7 @@ from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.filesystem import open_filesystem
 from airflow_hive_acid.format.streams import SPOOL
 from airflow_hive_acid.maintenance.worker.jobs import Application
+from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -111,7 +112,7 @@ class StreamRunner:
             raise JobFailedError(f"the streaming application was stopped; {committed} micro-batches were committed")
         refused = next((each.refused for each in reversed(served) if each.refused is not None), None)
         if code and refused is not None:
-            refused.add_note(f"the streaming application then ended with code {code}\n{tail}")
+            add_note(refused, f"the streaming application then ended with code {code}\n{tail}")
             raise refused
         if code:
             raise JobFailedError(

@@ -42,6 +42,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format.jobs import DATAFRAME, Column, JobError, Source
 from airflow_hive_acid.format.streams import BATCH_VIEW, DELETED, StreamOptions
 from airflow_hive_acid.maintenance.warehouse.fences import fence_jobs_of
+from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql import parse_script
 from airflow_hive_acid.sql.model.plans import combine_operations
 from airflow_hive_acid.sql.parsing.builders import insert_statement, merge_statement, quoted_column, table_name
@@ -375,7 +376,7 @@ class _Running:
         except ClaimLostError:
             raise
         except HiveAcidError as problem:
-            lost.add_note(f"it could not be looked up either: {problem}")
+            add_note(lost, f"it could not be looked up either: {problem}")
             raise lost from problem
         if found is None:
             raise JobFailedError(

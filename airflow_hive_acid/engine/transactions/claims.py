@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.outcomes.events import AppliedBefore, EarlierTryFenced
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.maintenance.warehouse.fences import end_txns
 from airflow_hive_acid.metastore.records import Recorded, Rerun, Unapplied, Unit, Wish, digest_of
+from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy import Connection
+    from typing_extensions import Self
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.errors import CommitStateUnknownError, LocksPendingError
@@ -158,7 +160,7 @@ class Claimed:
             if isinstance(settled, Unapplied):
                 _end(self.client, self.filesystem, settled.txns, "its commit did not reach the metastore")
         except HiveAcidError as problem:
-            lost.add_note(f"it could not be looked up either: {problem}")
+            add_note(lost, f"it could not be looked up either: {problem}")
             raise lost from problem
         return AlreadyApplied.of(settled) if isinstance(settled, Recorded) else None
 

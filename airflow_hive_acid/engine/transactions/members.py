@@ -7,7 +7,7 @@ what an earlier try has finished is answered from the record instead of being ru
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.definitions.ctas import Creations
 from airflow_hive_acid.engine.outcomes.results import StatementResult
@@ -24,11 +24,13 @@ from airflow_hive_acid.format.jobs import PartitionRef
 from airflow_hive_acid.maintenance.reaper.shared_txns import give_up
 from airflow_hive_acid.metastore.protocol import hand_over
 from airflow_hive_acid.metastore.records import digest_of
+from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
+    from typing_extensions import Self
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.transactions.progress import Progress
@@ -93,7 +95,7 @@ class SharedTransaction(StatementTransaction):
         try:
             give_up(client, self._context.filesystem, self.txn_id, type(failure).__name__, str(failure))
         except HiveAcidError as second:
-            failure.add_note(f"txn {self.txn_id} could not be aborted and will time out: {second}")
+            add_note(failure, f"txn {self.txn_id} could not be aborted and will time out: {second}")
 
 
 class Membership:

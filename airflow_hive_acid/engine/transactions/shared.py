@@ -48,6 +48,7 @@ from airflow_hive_acid.metastore.records import (
     too_old,
     unfinished,
 )
+from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -320,7 +321,7 @@ def _failed(context: Context, txn: SharedTxn, token: str, failure: BaseException
     except (TxnAbortedError, NoSuchTxnError) as gone:
         give_up(client, filesystem, txn.txn_id, type(gone).__name__, str(gone))
     except HiveAcidError as second:
-        failure.add_note(f"what it had half done is undone by whoever works in {txn} next: {second}")
+        add_note(failure, f"what it had half done is undone by whoever works in {txn} next: {second}")
         return
     now = client.shared_txns.find(txn.txn_id)
     retryable = isinstance(failure, HiveAcidError) and failure.retryable

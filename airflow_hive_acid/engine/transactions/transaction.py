@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.definitions.ctas import Creations
 from airflow_hive_acid.engine.outcomes.events import (
@@ -54,6 +54,7 @@ from airflow_hive_acid.maintenance.warehouse.places import require_target
 from airflow_hive_acid.metastore.catalog import find_partitions
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.txns import count_rows
+from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.plans import STRENGTH
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from sqlalchemy import Connection
+    from typing_extensions import Self
 
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.locking.interface import LockedTransaction
@@ -262,7 +264,7 @@ class StatementTransaction:
         try:
             self.abort(str(failure) or type(failure).__name__)
         except HiveAcidError as second:
-            failure.add_note(f"txn {self.txn_id} could not be aborted and will time out: {second}")
+            add_note(failure, f"txn {self.txn_id} could not be aborted and will time out: {second}")
 
     def _name_partitions(self, name: str) -> None:
         """R12: also when there are none, so that a statement that matched nothing leaves no component."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem.publishing import Manifest
@@ -17,6 +17,8 @@ from airflow_hive_acid.metastore.txns import RowChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from typing_extensions import Self
 
     from airflow_hive_acid.format.jobs import WrittenDirectory
     from airflow_hive_acid.metastore.catalog import Table

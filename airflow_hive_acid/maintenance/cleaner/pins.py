@@ -7,7 +7,7 @@ everything there stays (R17).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CorruptTableError, SnapshotTooOldError
 from airflow_hive_acid.format.acid_state import acid_state
@@ -15,6 +15,8 @@ from airflow_hive_acid.maintenance.warehouse.directories import entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from airflow_hive_acid.filesystem import FileInfo
     from airflow_hive_acid.metastore.compaction import Resource

@@ -8,7 +8,6 @@ has changed since the last major compaction needs another one before the upgrade
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.damage import damage_of
@@ -17,6 +16,7 @@ from airflow_hive_acid.format.partitions import parse_partition_name
 from airflow_hive_acid.format.row_counts import counted_files, differs, missing_files
 from airflow_hive_acid.metastore.compaction import CompactionState
 from airflow_hive_acid.metastore.database import TxnState, TxnType
+from airflow_hive_acid.python_versions import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

@@ -7,11 +7,11 @@ decision names the rule that made it: the setting whose threshold was passed, or
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.table_kinds import no_auto_compaction
 from airflow_hive_acid.maintenance.decisions import Decision, Kind
+from airflow_hive_acid.python_versions import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -73,7 +73,7 @@ def plan_names(files: Sequence[FileInfo], table: Table, place: str) -> list[Rena
     free = 1 + max((o.bucket for o in known.values() if o is not None), default=-1)
     renamings = []
     for number, old in enumerate(foreign):
-        digits = int.from_bytes(hashlib.sha256(old.encode()).digest()[:6])
+        digits = int.from_bytes(hashlib.sha256(old.encode()).digest()[:6], "big")
         folder, _, _ = old.rpartition("/")
         earlier = [r for r in taken if _is_copy(r, folder, digits)]
         bucket = (free + number) % (MAX_BUCKET + 1)

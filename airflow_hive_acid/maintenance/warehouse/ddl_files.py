@@ -31,6 +31,7 @@ from airflow_hive_acid.maintenance.warehouse.fences import fence
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_target
 from airflow_hive_acid.metastore.names import table_name
 from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
+from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -213,11 +214,11 @@ class WarehouseFiles:
             if given_up and job.state in (JobState.RUNNING, JobState.PUBLISHING):
                 problem = give_up(self._client, self._filesystem, job, note, ours=True)
                 if problem is not None:
-                    failure.add_note(problem)
+                    add_note(failure, problem)
             elif job.state is JobState.FENCED:
                 clear(self._client, self._filesystem, job)
         except (HiveAcidError, OSError) as second:
-            failure.add_note(f"what it did to directories could not be undone; the reaper does: {second}")
+            add_note(failure, f"what it did to directories could not be undone; the reaper does: {second}")
 
     def name_originals(self, table: Table, places: Sequence[str]) -> None:
         """Give the files of a plain table names by which they can be files of an ACID table."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import CompactionCancelledError, HiveAcidError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction import Compaction

@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from airflow_hive_acid.errors import HiveAcidError, NoSuchObjectError
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from sqlalchemy import Connection
+    from typing_extensions import Self
 
     from airflow_hive_acid.metastore.cache.entries import Entry
     from airflow_hive_acid.metastore.cache.state import Looking

@@ -20,6 +20,7 @@ from airflow_hive_acid.errors import (
     MetastoreUnavailableError,
     SchemaVersionError,
 )
+from airflow_hive_acid.metastore.database import sqlite_codes
 
 
 class Failure(Enum):
@@ -67,18 +68,18 @@ _MYSQL_CODES = {
 _NO_SUCH_SAVEPOINT = 1305
 _LATIN1_ONLY = re.compile("Incorrect string value|mix of collations|Cannot convert string")
 _SQLITE_CODES = {
-    sqlite3.SQLITE_BUSY: Failure.DEADLOCK,
-    sqlite3.SQLITE_LOCKED: Failure.DEADLOCK,
-    sqlite3.SQLITE_READONLY: Failure.READ_ONLY,
-    sqlite3.SQLITE_CANTOPEN: Failure.REFUSED,
-    sqlite3.SQLITE_PERM: Failure.REFUSED,
-    sqlite3.SQLITE_AUTH: Failure.REFUSED,
-    sqlite3.SQLITE_NOTADB: Failure.REFUSED,
-    sqlite3.SQLITE_TOOBIG: Failure.DATA,
-    sqlite3.SQLITE_RANGE: Failure.DATA,
-    sqlite3.SQLITE_MISMATCH: Failure.DATA,
+    sqlite_codes.BUSY: Failure.DEADLOCK,
+    sqlite_codes.LOCKED: Failure.DEADLOCK,
+    sqlite_codes.READONLY: Failure.READ_ONLY,
+    sqlite_codes.CANTOPEN: Failure.REFUSED,
+    sqlite_codes.PERM: Failure.REFUSED,
+    sqlite_codes.AUTH: Failure.REFUSED,
+    sqlite_codes.NOTADB: Failure.REFUSED,
+    sqlite_codes.TOOBIG: Failure.DATA,
+    sqlite_codes.RANGE: Failure.DATA,
+    sqlite_codes.MISMATCH: Failure.DATA,
 }
-_SQLITE_DUPLICATES = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+_SQLITE_DUPLICATES = {sqlite_codes.CONSTRAINT_UNIQUE, sqlite_codes.CONSTRAINT_PRIMARYKEY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ def _classify_driver(error: BaseException) -> Failure:
 
 
 def _classify_sqlite(error: sqlite3.Error) -> Failure:
-    number = getattr(error, "sqlite_errorcode", None)
+    number = sqlite_codes.code_of(error)
     if number in _SQLITE_DUPLICATES:
         return Failure.DUPLICATE
     if number is not None and number & 0xFF in _SQLITE_CODES:

@@ -9,7 +9,7 @@ that a clock that is set back cannot bring them to life. R7: leases and the lock
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -216,7 +216,7 @@ def wake_next(connection: Connection, objects: Iterable[LeaseObject | HiveLease]
 
 def utc(ms: int) -> str:
     """A time by the database's clock for messages."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(sep=" ", timespec="seconds")
 
 
 def with_hive_id(connection: Connection, request: Request) -> Request:

@@ -12,12 +12,12 @@ import math
 import re
 import secrets
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import ExceedsMaxLeaseTimeError, InvalidArgumentsError
 from airflow_hive_acid.format.partitions import names_overlap
 from airflow_hive_acid.metastore.names.objects import canonical_partition, shorten, table_name
+from airflow_hive_acid.python_versions import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -21,6 +21,7 @@ from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.protocol.blockers import describe_wait
 from airflow_hive_acid.metastore.protocol.handover import hand_over
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_LOCKS, TXNS
+from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -174,5 +175,5 @@ class LockWatch:
         except MetastoreUnavailableError:
             raise
         except HiveAcidError as problem:
-            error.add_note(f"the txn could not be aborted: {problem}")
+            add_note(error, f"the txn could not be aborted: {problem}")
         return GivenUp(error)

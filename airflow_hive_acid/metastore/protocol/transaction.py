@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import (
     HiveAcidError,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from sqlalchemy.engine import Connection
+    from typing_extensions import Self
 
     from airflow_hive_acid.metastore.leases.model import Lease
     from airflow_hive_acid.metastore.protocol.table_uses import TableUse

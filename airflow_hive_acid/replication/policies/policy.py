@@ -10,13 +10,18 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import tomllib
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.names import TableName, database_name
 from airflow_hive_acid.replication.policies.privileges import PrivilegeMode
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

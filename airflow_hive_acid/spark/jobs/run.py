@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import (
@@ -26,6 +26,7 @@ from airflow_hive_acid.format.jobs import (
     Select,
     Update,
 )
+from airflow_hive_acid.python_versions import assert_never
 from airflow_hive_acid.spark.accelerator import accelerator
 from airflow_hive_acid.spark.failures import explain, full_text
 from airflow_hive_acid.spark.guards import check_sources, guard, refusal

@@ -11,9 +11,9 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
@@ -27,6 +27,8 @@ from airflow_hive_acid.sql.text.source import HiveSql, SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from typing_extensions import NotRequired
 
     from airflow_hive_acid.format.jobs import Column
 
@@ -117,7 +119,7 @@ def literal(value: object, field: str) -> str:
 def timestamp_text(value: datetime) -> str:
     """A timestamp as Hive writes it: a wall clock, in UTC if it says where."""
     if value.tzinfo is not None:
-        value = value.astimezone(UTC).replace(tzinfo=None)
+        value = value.astimezone(timezone.utc).replace(tzinfo=None)
     return value.isoformat(sep=" ")
 
 

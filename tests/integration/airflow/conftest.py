@@ -42,8 +42,7 @@ def dags(airflow_db: None) -> dict[str, DAG]:
     """The DAGs of dags/, by id."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from airflow.dag_processing.dagbag import DagBag
-
+        from airflow_hive_acid.airflow_versions import DagBag
         from airflow_hive_acid.resources import dags_folder
 
         bag = DagBag(str(dags_folder()))

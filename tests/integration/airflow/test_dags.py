@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from airflow.sdk import AssetOrTimeSchedule
 
+from airflow_hive_acid.airflow_versions import AssetOrTimeSchedule
 from airflow_hive_acid.resources import dags_folder
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowException
 
+from airflow_hive_acid.airflow_versions import AirflowException
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.listing.commit_log import CommitLog
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -219,7 +219,8 @@ def _values_are_values(engine, client):
     rows = [{"id": i, "t": text} for i, text in enumerate(HOSTILE)]
     rows.append({
         "id": 99, "t": "\U0001f600", "amount": Decimal("-1234567890123456789012345678.0123456789"), "raw": b"\x00'\xff",
-        "at": datetime(2026, 3, 29, 2, 30, 0, 123456, UTC), "tags": [{"a": Decimal("1.50"), "d": date(2026, 1, 31)}],
+        "at": datetime(2026, 3, 29, 2, 30, 0, 123456, timezone.utc),
+        "tags": [{"a": Decimal("1.50"), "d": date(2026, 1, 31)}],
     })  # fmt: skip
     engine.run(insert_statement("db.v", rows_query(rows, table, (), ())))
     for i, text in enumerate(HOSTILE):

@@ -81,7 +81,7 @@ def test_dag_of_the_readme_merges_and_deletes_in_one_transaction(connections, re
 
 def _days() -> list[str]:
     """Today and tomorrow, for a test that runs at midnight."""
-    from datetime import UTC, datetime, timedelta
+    from datetime import datetime, timedelta, timezone
 
-    now = datetime.now(UTC)
+    now = datetime.now(timezone.utc)
     return [str(now.date()), str((now + timedelta(days=1)).date())]

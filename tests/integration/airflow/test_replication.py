@@ -7,9 +7,9 @@ import random
 from datetime import timedelta
 
 import pytest
-from airflow.sdk import DAG, AssetOrTimeSchedule
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from airflow.sdk import DAG
 
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException, AssetOrTimeSchedule, TaskDeferred
 from airflow_hive_acid.dag_factories.replication import replication_dags
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.replication import configured_policies, policy_asset

@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 from pyarrow import orc
 
+from airflow_hive_acid.airflow_versions import AirflowFailException
 from airflow_hive_acid.engine.streams.runs import StreamRun, StreamRunner
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.operators.stream import HiveAcidStreamOperator

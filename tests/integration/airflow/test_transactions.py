@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from airflow_hive_acid.airflow_versions import AirflowFailException, TaskDeferred
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import JobFailedError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook

@@ -75,7 +75,8 @@ if os.environ.get("FAKE_DIES") == "starting":
     os.kill(os.getpid(), 9)
 if "FAKE_NEVER_READY" in os.environ:
     time.sleep(600)
-write(spool / "ready.json", json.dumps({"application_id": "local-1", "spark_version": "4", "pid": os.getpid()}))
+version = os.environ.get("FAKE_SPARK_VERSION", "4.3.0")
+write(spool / "ready.json", json.dumps({"application_id": "local-1", "spark_version": version, "pid": os.getpid()}))
 number = 0
 while not (spool / "close").exists():
     path = spool / f"{number + 1:04d}.spec.json"

@@ -137,6 +137,15 @@ def test_application_that_is_never_ready_is_stopped(launcher):
     session.close()
 
 
+def test_application_of_another_spark_is_stopped_and_says_which_one_it_is(launcher):
+    """The Spark of a cluster, or behind a wrapper, cannot be looked at before it starts."""
+    session = launcher(environment={"FAKE_SPARK_VERSION": "4.1.1"}).start()
+    with pytest.raises(ConfigurationError, match=r"the Spark of the driver is 4\.1\.1; this package runs on 4\.3"):
+        session.run(select("ok"))
+    assert not session.is_alive
+    session.close()
+
+
 @pytest.fixture
 def impatient(monkeypatch):
     """Sessions that wait for a sign of life for half a second, and for a start and an end not much longer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ def test_murmur3_takes_the_last_bytes_as_signed() -> None:
 def test_a_local_timestamp_counts_by_its_instant() -> None:
     kind = ["timestamp with local time zone"]
     berlin = datetime(2024, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
-    assert bucket_hash([berlin], kind) == bucket_hash([datetime(2024, 1, 1, tzinfo=UTC)], kind)
+    assert bucket_hash([berlin], kind) == bucket_hash([datetime(2024, 1, 1, tzinfo=timezone.utc)], kind)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_half_a_character_counts_with_its_bytes() -> None:
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
 def test_the_clock_of_the_machine_changes_no_bucket(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A timestamp counts by its own clock, one with a zone by its instant."""
-    values = [datetime(2024, 7, 1, 12), datetime(2024, 7, 1, 12, tzinfo=UTC)]
+    values = [datetime(2024, 7, 1, 12), datetime(2024, 7, 1, 12, tzinfo=timezone.utc)]
     types = ["timestamp", "timestamp with local time zone"]
     expected = bucket_hash([Instant(1719835200, 0)] * 2, types)
     monkeypatch.setenv("TZ", zone)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -146,7 +146,7 @@ def test_comment_at_the_end_takes_nothing_with_it():
 
 
 def test_values_are_rendered_by_type():
-    zone = datetime(2026, 1, 31, 12, 30, 0, 250000, UTC)
+    zone = datetime(2026, 1, 31, 12, 30, 0, 250000, timezone.utc)
     assert [literal(v, "v") for v in (None, True, 3, -3, Decimal("1E+2"), Decimal("0.10"), b"\x01\xff")] == [
         "NULL", "TRUE", "3", "(-3)", "100", "0.10", "UNHEX('01ff')"]  # fmt: skip
     assert literal(date(2026, 1, 31), "v") == "CAST('2026-01-31' AS DATE)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from airflow_hive_acid.errors import SqlSyntaxError
@@ -38,7 +40,7 @@ T = TableName("w", "t")
 def test_what_is_read(text: str, statement: object) -> None:
     parsed = parse_script(text)[0]
     assert type(parsed) is type(statement)
-    for name in type(statement).__slots__:
+    for name in inspect.get_annotations(type(statement)):
         assert getattr(parsed, name) == getattr(statement, name), name
 
 

@@ -6,7 +6,7 @@ Hive 4.1 writes its own as 1970-01-01 00:00:00 and then fails to read the column
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,10 +88,10 @@ def test_instants_of_others_and_of_ours_are_read_written_compared_and_compacted(
     instants(
         table.root / "delta_0000001_0000001_0000" / "bucket_00000",
         {
-            1: datetime(2024, 2, 29, 17, 34, 56, 500000, UTC),
-            2: datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC),
+            1: datetime(2024, 2, 29, 17, 34, 56, 500000, timezone.utc),
+            2: datetime(1969, 12, 31, 23, 59, 59, tzinfo=timezone.utc),
             3: None,
-            4: datetime(1883, 11, 18, 12, 0, tzinfo=UTC),
+            4: datetime(1883, 11, 18, 12, 0, tzinfo=timezone.utc),
         },
     )
     table.insert("select 5, timestamp'2021-03-28 02:30:00 America/New_York', null")

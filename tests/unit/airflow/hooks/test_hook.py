@@ -62,7 +62,7 @@ def test_uri_hides_the_password_and_the_log_masks_it(monkeypatch):
         "extra": {"dialect": "postgresql"},
     }
     monkeypatch.setenv("AIRFLOW_CONN_HIVE_ACID_DEFAULT", json.dumps(value))
-    from airflow.sdk.log import redact
+    from airflow_hive_acid.airflow_versions import redact
 
     assert HiveAcidHook().get_uri() == "postgresql://u:***@db/m"
     assert "hunter2-of-the-hook" not in redact("the password is hunter2-of-the-hook")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from airflow.sdk.observability import stats as airflow_stats
 
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException
+from airflow_hive_acid.airflow_versions import stats as airflow_stats
 from airflow_hive_acid.engine.outcomes.events import (
     JobFinished,
     Published,
@@ -49,9 +49,12 @@ class Backend:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    made = Backend()
+    if isinstance(airflow_stats, type):  # before Airflow 3.3
+        monkeypatch.setattr(stats, "stats", made)
+        return made
     from airflow.sdk._shared.observability.metrics import stats as inside
 
-    made = Backend()
     monkeypatch.setattr(inside, "_backend", made)
     monkeypatch.setattr(inside, "_factory", lambda: made)
     assert airflow_stats.incr is inside.incr

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException
 from airflow_hive_acid.errors import InvalidArgumentsError, WriteConflictError
 from airflow_hive_acid.hooks.tasks import agent_info, fail_task, worker_id
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from types import SimpleNamespace
 
 import pytest
-from airflow.sdk import lineage, plugins_manager
 from openlineage.client.serde import Serde
 
+from airflow_hive_acid import airflow_versions
 from airflow_hive_acid.engine.outcomes.events import (
     JobFinished,
     Published,
@@ -59,15 +60,15 @@ def collected():
 
 
 def test_without_a_reader_nothing_is_imported_and_nothing_told(monkeypatch, collected):
-    monkeypatch.setattr(plugins_manager, "get_hook_lineage_readers_plugins", list)
-    monkeypatch.setattr(lineage, "get_hook_lineage_collector", lambda: pytest.fail("made a collector"))
+    monkeypatch.setattr(airflow_versions, "has_lineage_readers", lambda: False)
+    monkeypatch.setattr(airflow_versions, "get_hook_lineage_collector", lambda: pytest.fail("made a collector"))
     report_to_airflow(HiveAcidHook("lake"), collected, "lake")
 
 
 def test_a_hook_tells_its_tables_when_it_is_closed(monkeypatch, connection, collected):
-    told = lineage.HookLineageCollector()
-    monkeypatch.setattr(plugins_manager, "get_hook_lineage_readers_plugins", lambda: [object])
-    monkeypatch.setattr(lineage, "get_hook_lineage_collector", lambda: told)
+    told = importlib.import_module(airflow_versions.get_hook_lineage_collector.__module__).HookLineageCollector()
+    monkeypatch.setattr(airflow_versions, "has_lineage_readers", lambda: True)
+    monkeypatch.setattr(airflow_versions, "get_hook_lineage_collector", lambda: told)
     read = SimpleNamespace(table="w.s")
     collected.planned.append(SimpleNamespace(plan=SimpleNamespace(reads=[read])))
     with HiveAcidHook("lake") as hook:
@@ -83,7 +84,7 @@ def test_a_hook_tells_its_tables_when_it_is_closed(monkeypatch, connection, coll
 
 
 def test_an_operator_tells_itself(monkeypatch, connection, collected):
-    monkeypatch.setattr(plugins_manager, "get_hook_lineage_readers_plugins", lambda: pytest.fail("asked for readers"))
+    monkeypatch.setattr(airflow_versions, "has_lineage_readers", lambda: pytest.fail("asked for readers"))
     with HiveAcidHook("lake") as hook:
         hook.tells_lineage, hook.lineage = False, collected
     assert hook.lineage is collected

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 import airflow_hive_acid
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import (
+from airflow.sdk.module_loading import import_string
+
+from airflow_hive_acid.airflow_versions import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
     TaskDeferred,
 )
-from airflow.sdk.module_loading import import_string
-
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.hooks import hive_acid as hook_module
 from airflow_hive_acid.hooks import leases as crossing

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.transactions.claims import Once
 from airflow_hive_acid.errors import JobFailedError, LocksPendingError, SqlSyntaxError

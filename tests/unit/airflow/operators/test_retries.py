@@ -4,10 +4,9 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from airflow.sdk import RetryAction
-from airflow.sdk.exceptions import AirflowException
 
 from airflow_hive_acid import errors
+from airflow_hive_acid.airflow_versions import AirflowException, RetryAction
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.hooks.tasks import fail_task
 from airflow_hive_acid.operators.retries import HiveAcidRetryPolicy, error_behind, pause_after

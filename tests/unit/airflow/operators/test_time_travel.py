@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 from typer.testing import CliRunner
 
+from airflow_hive_acid.airflow_versions import AirflowFailException
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.engine.changes import change_range
 from airflow_hive_acid.engine.outcomes.results import StatementResult

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG, TaskGroup, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
-from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_hive_acid.airflow_versions import AirflowFailException, AirflowSkipException, TaskDeferred
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.hooks.transactions import JoinedTransaction, is_final, read_transaction
 from airflow_hive_acid.operators.export import HiveAcidExportOperator
@@ -64,11 +63,16 @@ def test_group_has_a_begin_a_keeper_a_commit_and_an_end():
     assert begin.upstream_task_ids == {"before"}
     assert commit.upstream_task_ids == {"load.inner.inner", "load.inner.mapped", "load.alone"}
     assert commit.downstream_task_ids == {"load.end", "after"}
-    assert (keeper.downstream_task_ids, keeper.priority_weight, str(keeper.weight_rule)) == (set(), 10_000, "absolute")
+    assert (keeper.downstream_task_ids, keeper.priority_weight) == (set(), 10_000)
+    assert "absolute" in str(keeper.weight_rule).lower()  # before Airflow 3.2 it has no short name
     rendered = "{{ ti.xcom_pull(task_ids='load.begin') | tojson }}"
     assert [first.transaction, inner.transaction, mapped.partial_kwargs["transaction"]] == [rendered] * 3
     assert alone.transaction is False
-    again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    from airflow.serialization import serialized_objects
+
+    # Before Airflow 3.2 the serialised DAG reads and writes itself.
+    serialization = getattr(serialized_objects, "DagSerialization", serialized_objects.SerializedDAG)
+    again = serialization.deserialize_dag(serialization.serialize_dag(dag))
     assert set(again.task_dict) == set(dag.task_dict)
 
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.statements.exports import Destination, Exported
 from airflow_hive_acid.engine.statements.programs import Call

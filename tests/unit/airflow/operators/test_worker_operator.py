@@ -7,8 +7,8 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_acid.dag_factories.bodies import report_failures
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.format.jobs import Column
@@ -30,11 +30,12 @@ from airflow_hive_acid.triggers.compactions import CompactionFinishedTrigger
 
 
 class Events(dict):
-    """``outlet_events`` of a context."""
+    """``outlet_events`` of a context; aliases are told apart by name, for in Airflow 3.1 they have no hash."""
 
-    def __missing__(self, alias):
-        self[alias] = SimpleNamespace(told=[], add=lambda asset, extra: self[alias].told.append((asset, extra)))
-        return self[alias]
+    def __getitem__(self, alias):
+        events = self.setdefault(alias.name, SimpleNamespace(told=[]))
+        events.add = lambda asset, extra: events.told.append((asset, extra))
+        return events
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import re
 import time
 
 import pytest
-from airflow.sdk.exceptions import (
+
+from airflow_hive_acid.airflow_versions import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
     TaskDeferred,
 )
-
 from airflow_hive_acid.errors import NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.maintenance.cleaner.readiness import is_something_to_clean, plan, workers_wanted

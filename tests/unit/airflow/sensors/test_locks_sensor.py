@@ -6,8 +6,8 @@ import asyncio
 import time
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
+from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.database.codes import LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRow

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from airflow.sdk.exceptions import (
+from airflow.sdk.module_loading import import_string
+
+from airflow_hive_acid.airflow_versions import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
     TaskDeferred,
 )
-from airflow.sdk.module_loading import import_string
-
 from airflow_hive_acid.errors import InvalidArgumentsError, MetastoreUnavailableError
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.hooks.links import HiveAcidLink, linked_to, page_url

@@ -1,0 +1,160 @@
+"""What differs between the versions of Airflow that are supported, 3.1 to 3.3; everything else imports it from here.
+
+Names that have moved are found where the installed Airflow has them, each when it is first used, so that a DAG file
+pays for no more than it needs. What an older Airflow has not is None, or stands here in a form that does nothing;
+``docs/reference/compatibility.md`` says what a user sees of that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from airflow.api_fastapi.auth.managers.models.resource_details import TeamDetails
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.sdk import (
+        AssetOrTimeSchedule,
+        CronTriggerTimetable,
+        DeltaTriggerTimetable,
+        RetryAction,
+        RetryDecision,
+        RetryPolicy,
+        conf,
+    )
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSensorTimeout,
+        AirflowSkipException,
+        TaskDeferred,
+    )
+    from airflow.sdk.execution_time.context import NEVER_EXPIRE
+    from airflow.sdk.lineage import get_hook_lineage_collector
+    from airflow.sdk.log import mask_secret, redact  # type: ignore[attr-defined]
+    from airflow.sdk.observability import stats
+    from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome, SharedStreamProducer
+
+__all__ = [
+    "NEVER_EXPIRE",
+    "AdvanceItem",
+    "AdvanceOutcome",
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowSensorTimeout",
+    "AirflowSkipException",
+    "AssetOrTimeSchedule",
+    "CronTriggerTimetable",
+    "DagBag",
+    "DeltaTriggerTimetable",
+    "RetryAction",
+    "RetryDecision",
+    "RetryPolicy",
+    "SharedStreamProducer",
+    "TaskDeferred",
+    "TeamDetails",
+    "conf",
+    "get_hook_lineage_collector",
+    "has_lineage_readers",
+    "has_retry_policies",
+    "interval_of",
+    "mask_secret",
+    "options_of",
+    "redact",
+    "stats",
+    "sync_bag_to_db",
+]
+
+_EXCEPTIONS = ("airflow.sdk.exceptions", "airflow.exceptions")
+_MASKER = ("airflow.sdk.log", "airflow.sdk._shared.secrets_masker")
+_STAND_INS = "airflow_hive_acid.airflow_stand_ins"
+_STREAMS = ("airflow.triggers.shared_stream", _STAND_INS)
+
+#: The module of each name, that of the newest Airflow first.
+_PLACES = {
+    **dict.fromkeys(("AirflowException", "AirflowFailException", "AirflowNotFoundException"), _EXCEPTIONS),
+    **dict.fromkeys(("AirflowSensorTimeout", "AirflowSkipException", "TaskDeferred"), _EXCEPTIONS),
+    **dict.fromkeys(("AdvanceItem", "AdvanceOutcome", "SharedStreamProducer"), _STREAMS),
+    **dict.fromkeys(("RetryAction", "RetryDecision", "RetryPolicy"), ("airflow.sdk", _STAND_INS)),
+    **dict.fromkeys(("CronTriggerTimetable", "DeltaTriggerTimetable"), ("airflow.sdk", "airflow.timetables.trigger")),
+    **dict.fromkeys(("mask_secret", "redact"), _MASKER),
+    **dict.fromkeys(("DagBag", "sync_bag_to_db"), ("airflow.dag_processing.dagbag", "airflow.models.dagbag")),
+    "AssetOrTimeSchedule": ("airflow.sdk", "airflow.timetables.assets"),
+    "NEVER_EXPIRE": ("airflow.sdk.execution_time.context", _STAND_INS),
+    "TeamDetails": ("airflow.api_fastapi.auth.managers.models.resource_details", _STAND_INS),
+    "conf": ("airflow.sdk", "airflow.configuration"),
+    "get_hook_lineage_collector": ("airflow.sdk.lineage", "airflow.lineage.hook"),
+}
+
+
+def has_retry_policies() -> bool:
+    """Whether this Airflow asks a task's ``retry_policy`` (since 3.3)."""
+    return bool(_found("RetryPolicy", _PLACES["RetryPolicy"]).__module__ != _STAND_INS)
+
+
+def has_lineage_readers() -> bool:
+    """Whether a plugin reads what hooks tell of the tables they touch."""
+    manager = _first(("airflow.sdk.plugins_manager", "airflow.plugins_manager"))
+    if hasattr(manager, "get_hook_lineage_readers_plugins"):
+        return bool(manager.get_hook_lineage_readers_plugins())
+    manager.initialize_hook_lineage_readers_plugins()  # before 3.2
+    return bool(manager.hook_lineage_reader_classes)
+
+
+def options_of(section: str) -> dict[str, str]:
+    """All options of a section of Airflow's configuration, in lower case; environment variables win.
+
+    Before 3.3 Airflow leaves out variables of options that its file does not name.
+    """
+    prefix = f"AIRFLOW__{section.upper()}__"
+    found = {
+        str(name): str(value) for name, value in (_found("conf", _PLACES["conf"]).getsection(section) or {}).items()
+    }
+    variables = {name[len(prefix) :].lower(): text for name, text in os.environ.items() if name.startswith(prefix)}
+    return found | variables
+
+
+def interval_of(timetable: Any) -> timedelta:
+    """The interval of a ``DeltaTriggerTimetable``; before 3.2 the class is the scheduler's, which keeps it to itself."""
+    found: timedelta = getattr(timetable, "delta", None) or timetable._delta
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name == "stats":
+        found = _stats()
+    elif name in _PLACES:
+        found = _found(name, _PLACES[name])
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def _found(name: str, places: tuple[str, ...]) -> Any:
+    for place in places:
+        try:
+            return getattr(importlib.import_module(place), name)
+        except (ModuleNotFoundError, AttributeError):
+            continue
+    raise ImportError(f"this Airflow has no {name}; airflow-hive-acid runs on Airflow 3.1 to 3.3")
+
+
+def _first(modules: tuple[str, ...]) -> Any:
+    for module in modules:
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError:
+            continue
+    raise ImportError(f"this Airflow has none of {', '.join(modules)}; airflow-hive-acid runs on Airflow 3.1 to 3.3")
+
+
+def _stats() -> Any:
+    """What has ``gauge``, ``incr`` and ``timing``: a module since 3.3, a class before."""
+    module = _first(("airflow.sdk.observability.stats", "airflow.stats"))
+    return module if hasattr(module, "gauge") else module.Stats

@@ -1,0 +1,102 @@
+"""Whether a Spark is one that this package supports: that of this machine before it starts, any driver once it has.
+
+A Spark of the machine is looked at without starting it: the name of its core jar has its version, and so has the file
+``version.py`` of its Python side. What cannot be told is left to the driver, which says its version when it is ready.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_hive_acid.engine.applications.java import SPARK_REMEDY
+from airflow_hive_acid.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Versions of Spark that this package runs on, without their last number.
+SUPPORTED = ("4.3",)
+
+_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+(?:\.\d+)?)[^/]*\.jar$")
+_PYTHON = re.compile(r"""^__version__[^=]*=\s*["'](\d+\.\d+(?:\.\d+)?)""", re.MULTILINE)
+
+
+def require_spark(program: str, environment: Mapping[str, str]) -> None:
+    """Refuse a Spark of this machine that is known not to fit, before it is started.
+
+    :param program: the ``spark-submit`` that will be started.
+    :param environment: variables of the process to be started; Spark's scripts obey its ``SPARK_HOME``.
+    :raises ConfigurationError: names both versions, where they were found, and the remedy.
+    """
+    home = _home(program, environment)
+    version = None if home is None else _version_of_jars(home)
+    if home is None or version is None:
+        return
+    _require(version, f"the Spark in {home}")
+    python = _version_of_python(home)
+    if python is not None and _line(python) != _line(version):
+        raise ConfigurationError(
+            f"the Spark in {home} has jars of {version} and Python files of {python}. The package pyspark-client, "
+            "which Airflow's Spark provider brings, unpacks its files over those of pyspark; put them right with "
+            f"'pip install --force-reinstall --no-deps \"pyspark=={version}\"'"
+        )
+
+
+def require_driver_version(version: str) -> None:
+    """Refuse a driver, wherever it runs, whose Spark is none that this package supports.
+
+    :param version: what it has said; empty when it has not.
+    :raises ConfigurationError: names the version and the remedy.
+    """
+    if _line(version):
+        _require(version, "the Spark of the driver")
+
+
+def _home(program: str, environment: Mapping[str, str]) -> Path | None:
+    """Where the Spark of a ``spark-submit`` lies, in the order of Spark's own scripts; None when it does not show."""
+    if environment.get("SPARK_HOME"):
+        return Path(environment["SPARK_HOME"])
+    found = shutil.which(program, path=environment.get("PATH"))
+    if found is None:
+        return None
+    above = Path(found).resolve().parent.parent
+    if (above / "jars").is_dir():
+        return above
+    # spark-submit of a pip-installed Spark finds its home beside the Python module.
+    if Path(found).parent != Path(sys.executable).parent:
+        return None
+    spec = importlib.util.find_spec("pyspark")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def _require(version: str, what: str) -> None:
+    if _line(version) not in SUPPORTED:
+        raise ConfigurationError(
+            f"{what} is {version}; this package runs on {' and '.join(SUPPORTED)}. {SPARK_REMEDY}. The Spark of a "
+            'cluster counts where its drivers run there; a Spark connection can name another program ("spark-binary")'
+        )
+
+
+def _line(version: str) -> str:
+    """``4.3`` of ``4.3.0``; empty when it is no version."""
+    parts = version.split(".")
+    return ".".join(parts[:2]) if len(parts) > 1 else ""
+
+
+def _version_of_jars(home: Path) -> str | None:
+    found = [match[1] for jar in (home / "jars").glob("spark-core_*.jar") if (match := _CORE.search(jar.name))]
+    return found[0] if len(found) == 1 else None
+
+
+def _version_of_python(home: Path) -> str | None:
+    # A pip-installed Spark is its Python package; others have it as an archive beside these files.
+    for file in (home / "version.py", home / "python" / "pyspark" / "version.py"):
+        if file.is_file():
+            match = _PYTHON.search(file.read_text(encoding="utf-8", errors="replace"))
+            return None if match is None else match[1]
+    return None

