@@ -120,7 +120,7 @@ def options_of(section: str) -> dict[str, str]:
 
 
 def interval_of(timetable: Any) -> timedelta:
-    """The interval of a ``DeltaTriggerTimetable``; before 3.2 the class is the scheduler's, which keeps it to itself."""
+    """The interval of a ``DeltaTriggerTimetable``; before 3.2 the class is the scheduler's, which hides it."""
     found: timedelta = getattr(timetable, "delta", None) or timetable._delta
     return found
 
