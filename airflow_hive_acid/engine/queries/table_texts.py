@@ -6,7 +6,7 @@ the blanks that Hive fills columns with; EXTENDED prints the lines of FORMATTED.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.metastore.catalog import EXTERNAL_TABLE, VIRTUAL_VIEW, storage_format
@@ -179,4 +179,4 @@ def _pairs(properties: Mapping[str, str]) -> Iterator[Line]:
 
 
 def _time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%a %b %d %H:%M:%S UTC %Y") if seconds > 0 else "UNKNOWN"
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%a %b %d %H:%M:%S UTC %Y") if seconds > 0 else "UNKNOWN"
