@@ -179,4 +179,6 @@ def _pairs(properties: Mapping[str, str]) -> Iterator[Line]:
 
 
 def _time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%a %b %d %H:%M:%S UTC %Y") if seconds > 0 else "UNKNOWN"
+    if seconds <= 0:
+        return "UNKNOWN"
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%a %b %d %H:%M:%S UTC %Y")
