@@ -61,7 +61,7 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -121,7 +121,8 @@ _PARTITIONS = (
     .where(PARTITIONS.c.PART_ID.in_(_IDS))
 )
 _PARTITION_KEYS_OF = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.PART_ID)
-_PARTITIONS_NAMED = _PARTITION_KEYS_OF.where(tuple_(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).in_(_NAMES))
+# Not by pairs: MariaDB looks for those in a list of its own and misses what is no ASCII in a latin1 column.
+_PARTITIONS_NAMED = _PARTITION_KEYS_OF.where(PARTITIONS.c.TBL_ID.in_(_IDS), PARTITIONS.c.PART_NAME.in_(_NAMES))
 _PARTITIONS_OF = _PARTITION_KEYS_OF.where(PARTITIONS.c.TBL_ID.in_(_IDS))
 _OF_TABLE, _OF_PARTITION = SDS.alias("of_table"), SDS.alias("of_partition")
 _OTHER_COLUMNS = (
@@ -314,12 +315,22 @@ def read_whole_partitions(
     connection: Connection, wanted: Iterable[tuple[int, str]]
 ) -> dict[tuple[int, str], WholePartition]:
     """Those of the partitions that exist, by table id and name."""
-    return _by_key(connection, _PARTITIONS_NAMED, "names", wanted)
+    keys: dict[int, tuple[int, str]] = {}
+    pairs = set(wanted)
+    for batch in chunks(sorted(pairs), _AT_ONCE):
+        asked = {"ids": sorted({table_id for table_id, _ in batch}), "names": sorted({name for _, name in batch})}
+        found = {row.PART_ID: (row.TBL_ID, row.PART_NAME) for row in connection.execute(_PARTITIONS_NAMED, asked)}
+        keys |= {part_id: key for part_id, key in found.items() if key in pairs}
+    return _by_key(connection, keys)
 
 
 def read_all_partitions(connection: Connection, table_ids: Iterable[int]) -> dict[tuple[int, str], WholePartition]:
     """All partitions of several tables, by table id and name."""
-    return _by_key(connection, _PARTITIONS_OF, "ids", table_ids)
+    keys: dict[int, tuple[int, str]] = {}
+    for batch in chunks(sorted(set(table_ids)), _AT_ONCE):
+        rows = connection.execute(_PARTITIONS_OF, {"ids": list(batch)})
+        keys |= {row.PART_ID: (row.TBL_ID, row.PART_NAME) for row in rows}
+    return _by_key(connection, keys)
 
 
 def read_partitions_of(connection: Connection, table_id: int) -> dict[str, WholePartition]:
@@ -348,13 +359,7 @@ def no_such_table(connection: Connection, db: str, name: str) -> NoSuchObjectErr
     return NoSuchObjectError(f"there is no table {db}.{name}{_suggest(name, tables, same)}")
 
 
-def _by_key(
-    connection: Connection, statement: Any, parameter: str, wanted: Iterable[Any]
-) -> dict[tuple[int, str], WholePartition]:
-    keys: dict[int, tuple[int, str]] = {}
-    for batch in chunks(sorted(set(wanted)), _AT_ONCE):
-        rows = connection.execute(statement, {parameter: list(batch)})
-        keys |= {row.PART_ID: (row.TBL_ID, row.PART_NAME) for row in rows}
+def _by_key(connection: Connection, keys: Mapping[int, tuple[int, str]]) -> dict[tuple[int, str], WholePartition]:
     return {keys[i]: found for i, found in read_partitions_by_id(connection, keys).items()}
 
 

@@ -25,14 +25,13 @@ from sqlalchemy import (
     null,
     or_,
     select,
-    tuple_,
     union_all,
     update,
 )
 
 from airflow_hive_acid.format.partitions import spellings
 from airflow_hive_acid.metastore.compaction.candidates import UNSUCCESSFUL
-from airflow_hive_acid.metastore.compaction.model import Candidate, Resource
+from airflow_hive_acid.metastore.compaction.model import Candidate, Resource, lists_of
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.schema.hive_transactions import COMPLETED_TXN_COMPONENTS
 from airflow_hive_acid.metastore.schema.ours import HIVE_ACID_DECISION
@@ -137,10 +136,17 @@ _AFTER = _BY_NAME.where(
     )
 )
 _OF_TABLE = and_(_w.CTC_DATABASE == bindparam("of_db"), _w.CTC_TABLE == bindparam("of_tbl"))
-_key = tuple_(_had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME)
+# Not by triples: MariaDB looks for those in a list of its own and misses what is no ASCII in a latin1 column. So rows
+# of other resources come, too.
+_ASKED = and_(
+    _had.HAD_NEWEST == "Y",
+    _had.HAD_DATABASE.in_(bindparam("databases", expanding=True)),
+    _had.HAD_TABLE.in_(bindparam("tables", expanding=True)),
+    _had.HAD_PART_NAME.in_(bindparam("parts", expanding=True)),
+)
 _NEWEST = select(_had.HAD_ID, _had.HAD_DATABASE, _had.HAD_TABLE, _had.HAD_PART_NAME, _had.HAD_KIND, _had.HAD_RULE,
-                 _had.HAD_REQUEST_ID).where(
-    _had.HAD_NEWEST == "Y", _key.in_(bindparam("keys", expanding=True)))  # fmt: skip
+                 _had.HAD_REQUEST_ID).where(_ASKED)  # fmt: skip
+_DECISIONS = select(HIVE_ACID_DECISION).where(_ASKED)
 _SAME_AGAIN = (
     update(HIVE_ACID_DECISION)
     .where(_had.HAD_ID == bindparam("id"))
@@ -322,8 +328,8 @@ def read_newest_decisions(connection: Connection, resources: Sequence[Resource])
     """What was decided last about these tables and partitions."""
     found: dict[Resource, StoredDecision] = {}
     for part in chunks(resources):
-        statement = select(HIVE_ACID_DECISION).where(_had.HAD_NEWEST == "Y", _key.in_([_key_of(each) for each in part]))
-        found |= {one.resource: one for one in map(_stored, connection.execute(statement))}
+        rows, wanted = connection.execute(_DECISIONS, lists_of(part)), set(part)
+        found |= {one.resource: one for one in map(_stored, rows) if one.resource in wanted}
     return found
 
 
@@ -340,7 +346,8 @@ def read_decisions_of_requests(connection: Connection, request_ids: Sequence[int
 
 def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate, StoredDecision]]) -> None:
     keys = [_key_of(candidate.resource) for candidate, _ in outcomes]
-    newest = {(row[1], row[2], row[3]): row for row in connection.execute(_NEWEST, {"keys": keys})}
+    asked = lists_of(candidate.resource for candidate, _ in outcomes)
+    newest = {(row[1], row[2], row[3]): row for row in connection.execute(_NEWEST, asked)}
     same, replaced, new = [], [], []
     for (candidate, decision), key in zip(outcomes, keys, strict=True):
         values = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, bindparam, cast, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import BigInteger, bindparam, cast, delete, exists, func, insert, select, update
 
-from airflow_hive_acid.metastore.compaction.model import Resource
+from airflow_hive_acid.metastore.compaction.model import Resource, lists_of
 from airflow_hive_acid.metastore.database.clock import clock_ms, now_ms
 from airflow_hive_acid.metastore.database.database import chunks
 from airflow_hive_acid.metastore.schema.hive_catalog import DBS, TBLS
@@ -34,8 +34,14 @@ _M = HIVE_ACID_MEASURE.c
 _NUMBERS = (_M.HME_FILES, _M.HME_DELTAS, _M.HME_DELETE_DELTAS, _M.HME_BASE_BYTES, _M.HME_DELTA_BYTES,
             _M.HME_DELETE_BYTES)  # fmt: skip
 _COLUMNS = (_M.HME_DATABASE, _M.HME_TABLE, _M.HME_PART_NAME, _M.HME_SINCE, _M.HME_UNTIL, *_NUMBERS)
-_key = tuple_(_M.HME_DATABASE, _M.HME_TABLE, _M.HME_PART_NAME)
-_NEWEST = select(_M.HME_ID, *_COLUMNS).where(_M.HME_NEWEST == "Y", _key.in_(bindparam("keys", expanding=True)))
+# Not by triples: MariaDB looks for those in a list of its own and misses what is no ASCII in a latin1 column. So rows
+# of other resources come, too.
+_NEWEST = select(_M.HME_ID, *_COLUMNS).where(
+    _M.HME_NEWEST == "Y",
+    _M.HME_DATABASE.in_(bindparam("databases", expanding=True)),
+    _M.HME_TABLE.in_(bindparam("tables", expanding=True)),
+    _M.HME_PART_NAME.in_(bindparam("parts", expanding=True)),
+)
 _PROLONG = update(HIVE_ACID_MEASURE).where(_M.HME_ID == bindparam("id")).values(HME_UNTIL=bindparam("now"))
 _REPLACED = update(HIVE_ACID_MEASURE).where(_M.HME_ID == bindparam("id")).values(HME_NEWEST="N")
 _INSERT = insert(HIVE_ACID_MEASURE)
@@ -201,8 +207,8 @@ def read_newest(connection: Connection, resources: Sequence[Resource]) -> dict[R
     """The newest measurements of these tables and partitions."""
     found: dict[Resource, Measured] = {}
     for part in chunks(resources):
-        rows = connection.execute(_NEWEST, {"keys": [_key_of(each) for each in part]})
-        found |= {one.resource: one for one in (measured(row[1:]) for row in rows)}
+        rows, wanted = connection.execute(_NEWEST, lists_of(part)), set(part)
+        found |= {one.resource: one for one in (measured(row[1:]) for row in rows) if one.resource in wanted}
     return found
 
 
@@ -254,7 +260,7 @@ def _key_of(resource: Resource) -> tuple[str, str, str]:
 
 def _store(connection: Connection, now: int, found: Sequence[tuple[Resource, Measure]]) -> None:
     latest = dict(found)  # of one place the last word
-    newest = connection.execute(_NEWEST, {"keys": [_key_of(resource) for resource in latest]}).all()
+    newest = connection.execute(_NEWEST, lists_of(latest)).all()
     there = {(row[1], row[2], row[3]): (row[0], Measure(*map(int, row[6:12]))) for row in newest}
     same, replaced, new = [], [], []
     for resource, measure in latest.items():

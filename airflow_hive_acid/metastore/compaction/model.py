@@ -14,7 +14,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.metastore.names.objects import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 PROPERTIES_LIMIT = 2048
 DEFAULT_POOL = "default"
@@ -64,6 +64,16 @@ class Resource:
     def __str__(self) -> str:
         name = f"{self.database}.{self.table}"
         return name if self.partition is None else f"{name} partition {self.partition}"
+
+
+def lists_of(resources: Iterable[Resource]) -> dict[str, list[str]]:
+    """The databases, tables and partitions (empty for none) of resources, as parameters of a statement."""
+    asked = list(resources)
+    return {
+        "databases": sorted({resource.database for resource in asked}),
+        "tables": sorted({resource.table for resource in asked}),
+        "parts": sorted({resource.partition or "" for resource in asked}),
+    }
 
 
 @dataclass(frozen=True, slots=True)
