@@ -71,7 +71,7 @@ def test_a_policy_that_nobody_asks_says_so_once(monkeypatch, caplog):
         retries.HiveAcidRetryPolicy()
         retries.HiveAcidRetryPolicy()
     retries._say_that_nobody_asks.cache_clear()
-    assert [record.message for record in caplog.records] == [caplog.records[0].message]
+    assert len(caplog.records) == 1
     assert "HiveAcidRetryPolicy does nothing here: Airflow asks retry policies since 3.3" in caplog.text
 
 

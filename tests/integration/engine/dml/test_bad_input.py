@@ -42,7 +42,7 @@ REFUSED = [
     ("ALTER TABLE w.t RENAME TO w.p", HiveAcidError, r"w\.p exists already"),
     ("ALTER TABLE w.p COMPACT 'rebalance'", InvalidArgumentsError, "is partitioned; name the partition to rebalance"),
     ("TRUNCATE TABLE w.p PARTITION (j='x')", InvalidArgumentsError, "no partition column j"),
-    ("SHOW TABLES", UnsupportedStatementError, "supported are SHOW LOCKS"),
+    ("SHOW WEATHER", UnsupportedStatementError, "supported are SHOW LOCKS"),
     ("BEGIN; DROP TABLE w.t; COMMIT", UnsupportedStatementError, "cannot run inside a transaction"),
 ]
 
