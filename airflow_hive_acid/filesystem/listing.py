@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.filesystem.threads import in_threads
+from airflow_hive_acid.format.names import is_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem.protocol import FileInfo, Filesystem
 
 DEFAULT_THREADS = 8
+
+
+def enter(info: FileInfo) -> bool:
+    """Whether a listing should go into a directory: not into staging, Hive's temporary files and the like."""
+    return not is_hidden(info.name)
 
 
 def list_many(

@@ -14,11 +14,11 @@ from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Stat
 from airflow_hive_acid.engine.outcomes.results import Rows
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
 from airflow_hive_acid.errors import SnapshotTooOldError
-from airflow_hive_acid.filesystem.listing import list_many
+from airflow_hive_acid.filesystem.listing import enter, list_many
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.format.table_kinds import is_transactional
-from airflow_hive_acid.maintenance.warehouse.directories import enter, entries
+from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.plans import (
     DeleteTemplate,

@@ -6,6 +6,7 @@ They take no locks and open no txn: each is one view of the catalog, or for part
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.outcomes.results import Rows
@@ -68,7 +69,8 @@ def stream_lookup(client: MetastoreClient, statement: Lookup) -> StreamedRows:
             return _rows(("partition",), _partitions(client, statement))
         case ShowCreateTable(table=name):
             table = client.catalog.get_table(str(name))
-            lines = create_statement(table, _home(client, table))
+            database = client.catalog.get_database(table.db)
+            lines = create_statement(table, database.home_of(table.name, managed=table.type == MANAGED_TABLE))
             return _rows(("createtab_stmt",), ([line] for line in lines))
         case ShowProperties(table=name, key=key):
             return _rows(("prpt_name", "prpt_value"), _properties(client.catalog.get_table(str(name)), key))
@@ -100,9 +102,9 @@ def _matching(names: Iterable[str], pattern: str | None) -> Iterator[str]:
     if pattern is None:
         yield from names
         return
-    choices = (re.escape(choice.strip()).replace(r"\*", ".*").replace("%", ".*") for choice in pattern.split("|"))
-    wanted = re.compile("|".join(f"(?:{choice})" for choice in choices), re.IGNORECASE)
-    yield from (name for name in names if wanted.fullmatch(name))
+    # Of what fnmatch knows, a pattern of Hive has the star alone.
+    choices = [re.sub(r"[?\[]", r"[\g<0>]", choice.strip().lower()).replace("%", "*") for choice in pattern.split("|")]
+    yield from (name for name in names if any(fnmatchcase(name.lower(), choice) for choice in choices))
 
 
 def _partitions(client: MetastoreClient, statement: ShowPartitions) -> Iterator[list[Any]]:
@@ -126,11 +128,6 @@ def _partitions(client: MetastoreClient, statement: ShowPartitions) -> Iterator[
         if len(page) < count:
             return
         left, after = None if left is None else left - count, page[-1].name
-
-
-def _home(client: MetastoreClient, table: Table) -> str:
-    database = client.catalog.get_database(table.db)
-    return f"{database.managed_location if table.type == MANAGED_TABLE else database.location}/{table.name}"
 
 
 def _properties(table: Table, key: str | None) -> Iterator[list[Any]]:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem import list_many
 from airflow_hive_acid.filesystem.absence import list_or_prove
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.format.partitions import readings
 from airflow_hive_acid.maintenance.cleaner.rules import aborted_directories, retry_pause_ms, write_ids_in_batches
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
-from airflow_hive_acid.maintenance.warehouse.directories import enter
 from airflow_hive_acid.maintenance.warehouse.fences import fence_aborted
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
 from airflow_hive_acid.metastore.compaction import read_aborted, read_holder

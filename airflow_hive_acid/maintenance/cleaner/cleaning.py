@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, SnapshotTooOldError
 from airflow_hive_acid.filesystem.absence import delete_or_prove, list_or_prove
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import source_of_flushed_copy
@@ -22,7 +23,7 @@ from airflow_hive_acid.maintenance.cleaner.pins import NOTHING_HELD, HeldByPins
 from airflow_hive_acid.maintenance.cleaner.rules import TxnFate, Verdict, attempts, may_clean, retry_pause_ms
 from airflow_hive_acid.maintenance.cleaner.trash import is_purged, may_be_restored
 from airflow_hive_acid.maintenance.decisions import CleaningOutcome, Kind
-from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, enter, entries
+from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, entries
 from airflow_hive_acid.maintenance.warehouse.fences import FenceReport, fence_aborted
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.compaction import Covered, read_aborted, read_horizon, read_registered

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, WarehouseMissingError
 from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
@@ -30,7 +31,7 @@ from airflow_hive_acid.maintenance.doctor.rules import (
     judge_timeout,
     judge_txn,
 )
-from airflow_hive_acid.maintenance.warehouse.directories import enter, entries
+from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.maintenance.warehouse.expected import counted_of, published_of
 from airflow_hive_acid.maintenance.warehouse.places import Places, require_directory
 from airflow_hive_acid.metastore.compaction import CompactionFilter, CompactionState, stream_compactions

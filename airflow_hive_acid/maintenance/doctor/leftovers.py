@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.filesystem import list_many
-from airflow_hive_acid.format.names import DROP_MARK, DROPPED_PREFIX, EXPORT_PREFIX, parse_import
+from airflow_hive_acid.format.names import DROP_MARK, DROPPED_PREFIX, DUMP_BEGUN, EXPORT_PREFIX, parse_import
 from airflow_hive_acid.maintenance.doctor.rules import judge_dropped, judge_export, judge_import
 
 if TYPE_CHECKING:
@@ -46,12 +46,14 @@ def examine_leftovers(client: MetastoreClient, filesystem: Filesystem) -> Iterat
 
 
 def examine_dumps(filesystem: Filesystem, places: Iterable[str]) -> Iterator[Finding]:
-    """Exports that were begun and not ended.
+    """Exports that were begun and not ended: beside their dumps, or on an object store in the place of them.
 
     :param places: directories in which dumps lie.
     """
     for found in list_many(filesystem, places, recursive=False).values():
-        yield from (judge_export(info.path) for info in _directories(found) if info.name.startswith(EXPORT_PREFIX))
+        for info in _directories(found):
+            if info.name.startswith(EXPORT_PREFIX) or filesystem.exists(f"{info.path}/{DUMP_BEGUN}"):
+                yield judge_export(info.path)
 
 
 def _imports(client: MetastoreClient, filesystem: Filesystem, found: Iterable[FileInfo]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.filesystem.absence import list_or_prove
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.names import DirectoryKind, parse_directory
@@ -19,7 +20,7 @@ from airflow_hive_acid.format.partitions import readings
 from airflow_hive_acid.format.write_ids import RangeValidity
 from airflow_hive_acid.maintenance.decisions import Decision, Kind
 from airflow_hive_acid.maintenance.initiator.rules import CandidateFacts, Rule, decide, skip_reason
-from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, enter, entries
+from airflow_hive_acid.maintenance.warehouse.directories import DirectorySizes, entries
 from airflow_hive_acid.maintenance.warehouse.places import require_written
 from airflow_hive_acid.metastore.compaction import Resource, find_open_writers
 from airflow_hive_acid.metastore.names import TableName

@@ -154,9 +154,8 @@ def give_up(
         return None
     problem = _undo_moves(client, filesystem, job, manifest, ours=ours) or _undo_made(client, filesystem, job, manifest)
     if problem is None:
-        _require_there(
-            client, filesystem, job
-        )  # a disk that went away meanwhile would have hidden what is to be undone
+        # A disk that went away meanwhile would have hidden what is to be undone.
+        _require_there(client, filesystem, job)
         client.jobs.mark_fenced(job.job_id, note)
     return problem
 

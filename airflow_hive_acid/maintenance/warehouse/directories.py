@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry
-from airflow_hive_acid.format.names import DirectoryKind, is_hidden
+from airflow_hive_acid.format.names import DirectoryKind
 from airflow_hive_acid.metastore.compaction import Measure
 
 if TYPE_CHECKING:
@@ -65,11 +65,6 @@ class DirectorySizes:
 def entries(listing: Iterable[FileInfo]) -> list[FileEntry]:
     """A listing in the form the table format reads: directories end in a slash."""
     return [FileEntry(f"{i.relative}/" if i.is_dir else i.relative, i.size) for i in listing]
-
-
-def enter(info: FileInfo) -> bool:
-    """Whether a listing should go into a directory: not into staging, Hive's temporary files and the like."""
-    return not is_hidden(info.name)
 
 
 def names(directories: Iterable[StateDirectory]) -> list[str]:

@@ -29,6 +29,7 @@ from airflow_hive_acid.errors import (
 )
 from airflow_hive_acid.filesystem import fence_staging
 from airflow_hive_acid.filesystem.absence import list_or_prove
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.filesystem.publishing import Target, check_published, publish, read_staging
 from airflow_hive_acid.filesystem.syncing import sync
 from airflow_hive_acid.format import paths
@@ -37,7 +38,7 @@ from airflow_hive_acid.format.jobs import Column, Compact, JobSpec, PartitionRef
 from airflow_hive_acid.format.names import parse_directory, staging_name
 from airflow_hive_acid.maintenance.decisions import CompactionOutcome, Kind
 from airflow_hive_acid.maintenance.thresholds import threshold_overrides
-from airflow_hive_acid.maintenance.warehouse.directories import enter, entries, names
+from airflow_hive_acid.maintenance.warehouse.directories import entries, names
 from airflow_hive_acid.maintenance.warehouse.expected import with_expected
 from airflow_hive_acid.maintenance.warehouse.places import absence_of, require_written
 from airflow_hive_acid.maintenance.warehouse.storage import bucketing, require_format, writer_properties

@@ -509,8 +509,7 @@ class Catalog:
         return root.rstrip("/")
 
     def _default_location(self, database: Database, definition: TableDefinition) -> str:
-        managed = table_type(definition) == MANAGED_TABLE
-        return f"{database.managed_location if managed else database.location}/{definition.name}"
+        return database.home_of(definition.name, managed=table_type(definition) == MANAGED_TABLE)
 
     def _existing(self, table: Table, if_not_exists: bool) -> Table:
         if if_not_exists:

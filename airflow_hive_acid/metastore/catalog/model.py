@@ -15,7 +15,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format import table_kinds
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.format.partitions import DEFAULT_PARTITION, parse_partition_name, partition_name
-from airflow_hive_acid.format.paths import parse_location
+from airflow_hive_acid.format.paths import join, parse_location
 from airflow_hive_acid.metastore.catalog.formats import format_name
 from airflow_hive_acid.metastore.catalog.types import check_partition_value
 from airflow_hive_acid.metastore.names.objects import MAX_PARTITION, shorten
@@ -104,6 +104,10 @@ class Database:
     type: str = "NATIVE"
     connector: str | None = None
     remote_name: str | None = None
+
+    def home_of(self, table: str, *, managed: bool) -> str:
+        """Where a table of this name lies that says no LOCATION."""
+        return join(self.managed_location if managed else self.location, table)
 
 
 @dataclass(frozen=True)

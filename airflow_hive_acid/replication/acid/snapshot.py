@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format.acid_state import FileEntry
-from airflow_hive_acid.format.names import is_hidden
 from airflow_hive_acid.metastore.compaction import Resource
 from airflow_hive_acid.metastore.names import TableName, table_name
 from airflow_hive_acid.metastore.replica import txns_of, uncleaned_compactions
@@ -104,11 +104,6 @@ def source_state(
 def listing_of(found: Iterable[FileInfo] | None) -> list[FileEntry]:
     """A listing as the rules of directories take it."""
     return [FileEntry(e.relative + ("/" if e.is_dir else ""), e.size) for e in found or ()]
-
-
-def enter(entry: FileInfo) -> bool:
-    """Whether a listing looks below a directory: not into staging."""
-    return not is_hidden(entry.name)
 
 
 def list_places(filesystem: Filesystem, places: Mapping[str, str]) -> dict[str, list[FileEntry]]:

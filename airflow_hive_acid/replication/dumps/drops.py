@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import CommitStateUnknownError
+from airflow_hive_acid.errors import CommitStateUnknownError, HiveAcidError
 from airflow_hive_acid.filesystem.threads import in_threads
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.table_kinds import is_transactional
@@ -199,7 +199,8 @@ def _marked(site: Site, places: Mapping[str, str], event_id: int) -> Iterator[se
     except CommitStateUnknownError:
         raise  # R17: a mark means nothing as long as the table or partition is there
     except BaseException:
-        in_threads(lambda name: unmark(site, places[name]), list(places), "drops")
+        with contextlib.suppress(HiveAcidError, OSError):  # the failure is what the caller should hear of
+            in_threads(lambda name: unmark(site, places[name]), list(places), "drops")
         raise
     in_threads(lambda name: unmark(site, places[name]), sorted(places.keys() - gone), "drops")
 
@@ -212,12 +213,12 @@ def finish_drops(site: Site, drops: Collection[tuple[TableName, str | None]]) ->
     catalog = site.client.catalog
     tables = catalog.find_tables({str(name) for name, _ in drops})
     known = {name.database for name, _ in drops}.intersection(catalog.list_databases())
-    homes = {db: {found.managed_location, found.location} for db in known for found in [catalog.get_database(db)]}
+    databases = {db: catalog.get_database(db) for db in known}
     for name, part in drops:
         table = tables.get(str(name))
-        if part is None and table is None:
-            for home in homes.get(name.database, ()):
-                finish_drop(site, paths.join(home, name.name), str(name))
+        if part is None and table is None and name.database in known:
+            for place in {databases[name.database].home_of(name.name, managed=managed) for managed in (True, False)}:
+                finish_drop(site, place, str(name))
         elif part is not None and table is not None and table.location:
             finish_drop(site, paths.join(table.location, part), f"{name}/{part}")
 

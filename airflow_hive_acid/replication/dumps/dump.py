@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.filesystem import Filesystem
     from airflow_hive_acid.metastore.catalog import Table, WholePartition
 
-METADATA, FILE_LIST, COMPLETE, BEGUN, DATA = "_metadata", "_file_list", "_COMPLETE", "_BEGUN", "data"
+METADATA, FILE_LIST, COMPLETE, DATA = "_metadata", "_file_list", "_COMPLETE", "data"
 METADATA_VERSION = "0.2"
 ACID_METADATA_VERSION = "1.0"
 """Of a dump with bases and deltas. Hive's IMPORT would put them below a delta of its own, where it reads nothing; of a

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.names import IMPORT_PREFIX, STAGING_PREFIX, is_hidden
+from airflow_hive_acid.format.names import IMPORT_PREFIX, STAGING_PREFIX
 from airflow_hive_acid.format.table_kinds import is_transactional
 from airflow_hive_acid.metastore.catalog import (
     CatalogWriter,
@@ -110,13 +111,12 @@ def _with_files(site: Site, dumps: Mapping[TableName, Dump]) -> dict[TableName, 
         )
         if place
     }
-    listings = list_many(site.filesystem, places.values(), descend=lambda info: not is_hidden(info.name))
-    for (name, _), place in places.items():
-        table = dumps[name].table
-        if table is not None and table.storage.location:
+    listings = list_many(site.filesystem, places.values(), descend=enter)
+    for name, dump in dumps.items():
+        if dump.table is not None and dump.table.storage.location:
+            own = [place for (of, _), place in places.items() if of == name]
             require_listed(
-                site.filesystem, str(name), table.storage.location, listings, [place],
-                descend=lambda info: not is_hidden(info.name),
+                site.filesystem, str(name), dump.table.storage.location, listings, own, descend=enter
             )  # fmt: skip
     files: dict[TableName, list[DumpFile]] = {}
     for (name, part), place in places.items():
@@ -209,7 +209,7 @@ class _Import:
         """Those whose directories hold nothing: no rows, and nothing of an import that was killed."""
         tables = list_many(self.site.filesystem, [p.location for p in plans.values() if p.location], recursive=False)
         places = [place for plan in plans.values() for place in _looked_at(plan)]
-        below = list_many(self.site.filesystem, places, descend=lambda info: not is_hidden(info.name))
+        below = list_many(self.site.filesystem, places, descend=enter)
 
         def is_free(plan: ImportPlan) -> bool:
             left = [e for e in tables.get(plan.location) or () if e.name.startswith((IMPORT_PREFIX, STAGING_PREFIX))]

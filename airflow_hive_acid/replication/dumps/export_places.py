@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, CopyFailedError, CorruptDumpError, HiveAcidError
 from airflow_hive_acid.filesystem.syncing import sync
-from airflow_hive_acid.format.names import EXPORT_PREFIX
-from airflow_hive_acid.replication.dumps.dump import BEGUN, COMPLETE, read_dump
+from airflow_hive_acid.format.names import DUMP_BEGUN, EXPORT_PREFIX
+from airflow_hive_acid.replication.dumps.dump import COMPLETE, read_dump
 
 if TYPE_CHECKING:
     from airflow_hive_acid.replication.dumps.dump import Dump, Scope
@@ -64,7 +64,7 @@ class ExportPlace:
             names = {info.name for info in filesystem.list_files(self._uri)}
         except FileNotFoundError:
             names = set()
-        if names and not (BEGUN in names and filesystem.read_text(f"{self._uri}/{BEGUN}") == self._says):
+        if names and not (DUMP_BEGUN in names and filesystem.read_text(f"{self._uri}/{DUMP_BEGUN}") == self._says):
             raise AlreadyExistsError(
                 f"{self._uri} holds something that no export of {self._table} has begun; choose another directory"
             )
@@ -75,7 +75,7 @@ class ExportPlace:
                     filesystem.rename_directory(before, self.work)
         filesystem.make_directory(self.work)
         filesystem.delete(f"{self.work}/{COMPLETE}", inside=self.work)
-        filesystem.write_text(f"{self.work}/{BEGUN}", self._says)
+        filesystem.write_text(f"{self.work}/{DUMP_BEGUN}", self._says)
 
     def publish(self) -> None:
         """What was written is whole: sync it, and give it its name.
@@ -84,7 +84,7 @@ class ExportPlace:
         :raises AlreadyExistsError: when something has got the name meanwhile.
         """
         filesystem = self._filesystem
-        filesystem.delete(f"{self.work}/{BEGUN}", inside=self.work)
+        filesystem.delete(f"{self.work}/{DUMP_BEGUN}", inside=self.work)
         if not self._moves:
             return
         sync(self._settings, [self.work], self.work)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import AlreadyExistsError, InvalidArgumentsError, NoSuchObjectError, UnsafePathError
 from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
 from airflow_hive_acid.format.names import is_hidden
@@ -342,11 +343,11 @@ def _list_files(site: Site, dump: Dump, lists: ValidWriteIdList | None, txns: Va
         places = [(p.name, p.storage.location) for p in dump.partitions if p.storage.location]
     else:
         places = [("", table.storage.location)]
-    listings = list_many(site.filesystem, [place for _, place in places], descend=lambda info: not is_hidden(info.name))
+    listings = list_many(site.filesystem, [place for _, place in places], descend=enter)
     name, location = f"{table.db}.{table.name}", table.storage.location
     require_listed(
         site.filesystem, name, location, listings, [place for _, place in places],
-        descend=lambda info: not is_hidden(info.name),
+        descend=enter,
     )  # fmt: skip
     files: list[DumpFile] = []
     for partition, place in places:

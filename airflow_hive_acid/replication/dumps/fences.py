@@ -64,7 +64,7 @@ def _fence(site: Site, job: Job) -> None:
     if job.staging is not None:
         manifest = None if job.manifest is None else from_document(job.manifest)
         if manifest is not None:
-            fenced = undo_fenced(site.filesystem, job.staging, manifest, job.table_location, note)
+            fenced = undo_fenced(site.filesystem, job.staging, manifest, job.table_location, note, dropped)
         else:
             fenced = fence_staging(site.filesystem, job.staging, inside=job.table_location, note=note, absent=dropped)
         if not fenced and not site.client.jobs.mark_fenced_unless_publishing(job.job_id, note):

@@ -431,8 +431,7 @@ def _location(asked: Asked, before: Table | None, database: Database, source: Ta
     if external and asked.external_root is not None and source.storage.location:
         segments = paths.parse_location(source.storage.location).segments
         return paths.join(check_location(asked.external_root), *segments)
-    managed = is_transactional(source.properties)
-    return paths.join(database.managed_location if managed else database.location, name.name)
+    return database.home_of(name.name, managed=is_transactional(source.properties))
 
 
 def _held(found: Table | WholePartition | None, name: str) -> ObjectState:

@@ -26,6 +26,7 @@ from airflow_hive_acid.errors import (
     UnsafePathError,
 )
 from airflow_hive_acid.filesystem import list_many
+from airflow_hive_acid.filesystem.listing import enter
 from airflow_hive_acid.filesystem.plain_publishing import (
     MovedFile,
     PlainManifest,
@@ -318,7 +319,7 @@ class _Import:
         if plan.location and self._dump.state_id is not None:
             remove_dropped(self._site, plan.location, str(self._name))
             bury(self._site, plan.location, str(self._name))
-        found = list_many(self._filesystem, [plan.location], descend=lambda i: not is_hidden(i.name))
+        found = list_many(self._filesystem, [plan.location], descend=enter)
         there = [info for info in found[plan.location] or () if not is_hidden(info.name)]
         taken = [info.relative for info in there if not info.is_dir]
         if not taken and self._dump.write_ids is not None:

@@ -55,11 +55,14 @@ def list_partitions(fs: HadoopFilesystem, snapshot: TableSnapshot) -> list[list[
     table = fs.qualify(snapshot.location.rstrip("/")) if snapshot.marked else ""
     level = [(root, root) for root in roots]
     while level:
-        listed = fs.list_many(directory for _, directory in level)
+        listed = dict(fs.list_many(directory for _, directory in level))
+        missing = [root for root, directory in level if directory == root and listed[directory] is None]
+        for root in missing:
+            _require_table(fs, snapshot, root)
+        if missing:  # R17: its disk may have been mounted between that look and this one
+            listed |= fs.list_many(missing)
         deeper = []
         for root, directory in level:
-            if listed[directory] is None and directory == root:
-                _require_table(fs, snapshot, root)
             if snapshot.marked and directory == table and not _has_marker(listed[directory]):
                 raise _missing(snapshot, root)
             for entry in listed[directory] or ():

@@ -1,6 +1,7 @@
 """Commands that need no Spark, on each database."""
 
 import json
+from pathlib import Path
 
 import pytest
 from sqlalchemy import update
@@ -206,3 +207,19 @@ def test_completing_a_name_makes_no_metastore(tmp_path):
     )
     assert result.stdout.split() == []
     assert not (tmp_path / "none").exists()
+
+
+def test_the_doctor_names_exports_that_have_not_ended(call, client, tmp_path):
+    client.catalog.set_warehouse((tmp_path / "wh").as_uri())
+    dumps = tmp_path / "dumps"
+    (dumps / "_tmp_export-1234-5678").mkdir(parents=True)  # beside its dump
+    (dumps / "in_place").mkdir()  # on an object store
+    (dumps / "in_place" / "_BEGUN").write_text("{}")
+    (dumps / "whole").mkdir()
+    (dumps / "whole" / "_COMPLETE").write_text("{}")
+    found = call("doctor", "--dumps", dumps.as_uri(), "--format", "json")
+    assert found.exit_code == 3
+    assert sorted(Path(finding["place"]).name for finding in json.loads(found.stdout)) == [
+        "_tmp_export-1234-5678", "in_place",
+    ]  # fmt: skip
+    assert call("doctor").exit_code == 0

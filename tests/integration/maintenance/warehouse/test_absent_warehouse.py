@@ -424,3 +424,23 @@ def test_a_disk_that_is_mounted_between_the_look_and_its_proof_hides_nothing(
     if who == "fence":
         assert job.state is JobState.FENCED
         assert staging.is_file()
+
+
+def test_a_query_finds_a_partition_whose_disk_is_mounted_between_the_look_and_its_proof(
+    client: MetastoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(client, "partitioned", tmp_path)
+    part = PartitionRef("p=1", f"{world.location}/p=1", ("1",))
+    snapshot = TableSnapshot("w.t", world.location, (Column("a", "int"),), (), (part,), "", "")
+    (before,) = list_partitions(LocalHadoop(), snapshot)  # type: ignore[arg-type]
+    assert before
+    world.take_away("gone")
+    original = LocalHadoop.exists
+
+    def exists(self: LocalHadoop, uri: str) -> bool:
+        if not world.path.exists():
+            world.bring_back()
+        return original(self, uri)
+
+    monkeypatch.setattr(LocalHadoop, "exists", exists)
+    assert list_partitions(LocalHadoop(), snapshot) == [before]  # type: ignore[arg-type]
