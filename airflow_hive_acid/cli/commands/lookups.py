@@ -106,5 +106,7 @@ def _print(context: typer.Context, statement: Lookup, form: Format) -> None:
     from airflow_hive_acid.engine.queries.lookups import stream_lookup
 
     session: CliSession = context.obj
-    streamed = stream_lookup(session.client(), statement)
+    client = session.bare_client()  # not one that would be created for this
+    client.check_schema()
+    streamed = stream_lookup(client, statement)
     print_stream([column.name for column in streamed.columns], streamed.rows, form)

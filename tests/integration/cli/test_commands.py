@@ -217,9 +217,23 @@ def test_the_doctor_names_exports_that_have_not_ended(call, client, tmp_path):
     (dumps / "in_place" / "_BEGUN").write_text("{}")
     (dumps / "whole").mkdir()
     (dumps / "whole" / "_COMPLETE").write_text("{}")
-    found = call("doctor", "--dumps", dumps.as_uri(), "--format", "json")
+    site = tmp_path / "hive-site.xml"  # a metastore that is shared is asked for Hive's time-out, too
+    timeout = client.settings.milliseconds("hive.txn.timeout")
+    site.write_text(
+        f"<configuration><property><name>hive.txn.timeout</name><value>{timeout}ms</value></property></configuration>"
+    )
+    doctor = ("--hive-site", str(site), "doctor")
+    found = call(*doctor, "--dumps", dumps.as_uri(), "--format", "json")
     assert found.exit_code == 3
     assert sorted(Path(finding["place"]).name for finding in json.loads(found.stdout)) == [
         "_tmp_export-1234-5678", "in_place",
     ]  # fmt: skip
-    assert call("doctor").exit_code == 0
+    assert call(*doctor).exit_code == 0
+
+
+def test_looking_around_makes_no_metastore(tmp_path):
+    url = f"sqlite:///{tmp_path}/mistyped.db"
+    for command in (["tables"], ["describe", "a.b"], ["show", "databases"], ["show", "partitions", "a.b"]):
+        result = CliRunner().invoke(app, ["--metastore-url", url, *command])
+        assert "mistyped.db" in str(result.exception)
+        assert list(tmp_path.iterdir()) == []
