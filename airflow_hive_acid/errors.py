@@ -146,7 +146,7 @@ class SnapshotTooOldError(CorruptTableError):
 class FilesGoneError(CorruptTableError):
     """Files of a table hold other rows than its commits have counted, or lack what a commit has published.
 
-    Only where ``hive.acid.read.verify`` is on.
+    What is compared, ``hive.acid.read.verify`` says.
     """
 
 

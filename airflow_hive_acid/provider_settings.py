@@ -122,7 +122,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.acid.cleaner.trash.retention", "string", "Ours: age at which it is deleted there. A bare number is in s.", "1d"),
     ("hive.metastore.uris", "string", "Addresses of Hive's metastore service. Nothing is asked there; the first one names the tables in lineage, as other engines name them. Empty: host and port of its database.", ""),
     ("hive.acid.sync.files", "boolean", "Ours: files on a local disk, and their directories, are synced before the commit that makes them visible. Off: a loss of power may take committed rows.", "true"),
-    ("hive.acid.read.verify", "boolean", "Ours: reads and compactions compare the rows that commits have counted, and the files of recent commits, with what is there, and refuse what differs. Off: a stale number of a writer that does not count fails no read.", "false"),
+    ("hive.acid.read.verify", "string", "Ours: what reads and compactions compare with what is there, and refuse if it differs. files: the files of our commits of the last minutes. rows: also the numbers of rows that commits have counted, with the ends of all files; a stale number of a writer that does not count then fails reads. off: nothing. One of files, rows, off.", "files"),
     ("hive.acid.spark.accelerator", "string", "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", "auto"),
     ("hive.acid.job.environment", "string", "Ours: variables of the environment that Spark jobs get beside those of docs/explanation/security.md, comma separated; AWS_* means all that begin so.", ""),
     ("hive.metastore.event.db.listener.on", "boolean", "Write the events that Hive's DbNotificationListener would write.", "true"),

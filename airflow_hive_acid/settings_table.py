@@ -284,10 +284,11 @@ _ROWS = (
     _flag("hive.acid.sync.files", True,
           "Ours: files on a local disk, and their directories, are synced before the commit that makes them visible. "
           "Off: a loss of power may take committed rows.", hive=False),
-    _flag("hive.acid.read.verify", False,
-          "Ours: reads and compactions compare the rows that commits have counted, and the files of recent commits, "
-          "with what is there, and refuse what differs. Off: a stale number of a writer that does not count fails no "
-          "read."),
+    _text("hive.acid.read.verify", "files",
+          "Ours: what reads and compactions compare with what is there, and refuse if it differs. files: the files of "
+          "our commits of the last minutes. rows: also the numbers of rows that commits have counted, with the ends of "
+          "all files; a stale number of a writer that does not count then fails reads. off: nothing.",
+          hive="off", choices=("files", "rows", "off")),
     # Spark jobs
     _text("hive.acid.spark.accelerator", "auto",
           "Ours: the jar that makes jobs cheaper. auto: used if it was built; off; or the path of a jar.", hive=""),

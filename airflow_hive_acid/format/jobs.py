@@ -64,11 +64,13 @@ class Expected:
     :param rows: the number that commits have counted; None when it is not known, or is of another moment.
     :param claimed: whether the catalog calls it exact.
     :param published: directories of recent commits, and the names of the files in each.
+    :param footers: whether the end of every file is looked at.
     """
 
     rows: int | None = None
     claimed: bool = False
     published: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    footers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class TableSnapshot:
     :param serde: of text files, Hive's serde properties (``field.delim`` …).
     :param bucketing: None when rows may lie in any bucket.
     :param marked: the directory has the marker of a place: without it the table's disk is not there (R17).
-    :param expected: by partition name; the job compares it with what it lists, and looks at the end of every file
-        (``hive.acid.read.verify``). None: nothing is compared.
+    :param expected: by partition name; the job compares it with what it lists (``hive.acid.read.verify``). None, and
+        for partitions that are not in it: nothing is compared.
     """
 
     table: str

@@ -2,7 +2,7 @@
 
 A listing does not show that a bucket, a delta or a delete delta is gone as a whole. The catalog knows how many rows
 there ought to be, and the manifest of a job that committed minutes ago which files. The doctor compares them, and so
-does every read where ``hive.acid.read.verify`` is on: by the same rules, which are these. Pure: listings come in.
+do reads, as far as ``hive.acid.read.verify`` says: by the same rules, which are these. Pure: listings come in.
 """
 
 from __future__ import annotations
@@ -131,7 +131,9 @@ def missing_files(state: AcidState, published: Iterable[tuple[str, Collection[st
         if named is None:
             continue
         if name in there:
-            gone += [Gone(f"{name}/{file}", is_file=True) for file in sorted(set(files) - there[name])]
+            # Not the marker of the version: nobody's rows depend on it.
+            lost = sorted(file for file in set(files) - there[name] if file[0] not in "._")
+            gone += [Gone(f"{name}/{file}", is_file=True) for file in lost]
         # A base hides what is before it, a compaction what it covers; the same name is the directory itself.
         elif not any(
             other.max_write_id >= named.max_write_id

@@ -1,8 +1,9 @@
 """What a job is told to expect of the tables that it reads (``hive.acid.read.verify``).
 
-Files that are gone leave no trace in a listing. The catalog and the manifests of jobs know better, and the job compares
-what it lists with them, by the rules of ``format.row_counts``, which are the doctor's. Where they do not hold, the job
-is told nothing: a number that may be that of another moment must not fail a read.
+Files that are gone leave no trace in a listing. The manifests of jobs and the catalog know better, and the job compares
+what it lists with them, by the rules of ``format.row_counts``, which are the doctor's. Manifests are exact, so they
+are compared by default. Where the catalog's numbers do not hold, the job is told nothing: a number that may be that of
+another moment must not fail a read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from airflow_hive_acid.format.names import parse_directory
 from airflow_hive_acid.format.row_counts import is_of
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
 from airflow_hive_acid.metastore.replica import STATE_ID
-from airflow_hive_acid.metastore.txns import JobState, counted_rows
+from airflow_hive_acid.metastore.txns import counted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,35 +40,30 @@ def with_expected(
     *,
     written: bool = False,
 ) -> TableSnapshot:
-    """A snapshot with what its job compares it with, if the setting is on.
+    """A snapshot with what its job compares it with, as far as the setting wants.
 
     :param settings: of the reader.
     :param own: write id of the txn that reads, if it has one.
     :param written: it has written to the table: the catalog has not counted that.
     """
-    if not table.is_transactional or not settings.flag(SETTING):
+    wanted = settings.string(SETTING)
+    if not table.is_transactional or wanted == "off":
         return snapshot
-    seen = ValidWriteIdList.parse(snapshot.write_ids)
+    seen, rows = ValidWriteIdList.parse(snapshot.write_ids), wanted == "rows"
     # In this order: a commit between the looks shows in the list. What is published and seen was there before.
-    counted = {} if written else counted_of(client, table, [p.name for p in snapshot.partitions])
+    counted = counted_of(client, table, [p.name for p in snapshot.partitions]) if rows and not written else {}
     if counted and not is_of(seen, client.get_valid_write_ids(table.qualified_name)[table.qualified_name], own):
         counted = {}
     published = published_of(client, table.qualified_name)
-    return replace(
-        snapshot,
-        expected={
-            partition.name: Expected(
-                None if (number := counted.get(partition.name)) is None else number.rows,
-                number is not None and number.claimed,
-                tuple(
-                    (name, tuple(files))
-                    for name, files in published.get(partition.location.rstrip("/"), ())
-                    if _sees(seen, name)
-                ),
-            )
-            for partition in snapshot.partitions
-        },
-    )
+    expected = {}
+    for partition in snapshot.partitions if rows or published else ():
+        names = published.get(partition.location.rstrip("/"), ())
+        directories = tuple((name, tuple(files)) for name, files in names if _sees(seen, name))
+        if rows or directories:
+            number = counted.get(partition.name)
+            known = (None, False) if number is None else (number.rows, number.claimed)
+            expected[partition.name] = Expected(*known, directories, footers=rows)
+    return replace(snapshot, expected=expected) if expected else snapshot
 
 
 def _sees(seen: ValidWriteIdList, directory: str) -> bool:
@@ -94,11 +90,11 @@ def published_of(client: MetastoreClient, table: str) -> dict[str, list[tuple[st
     """Directories of committed jobs and the files in each, by place; housekeeping forgets the jobs in time."""
     jobs = [
         (job.txn_id, Manifest.from_document(job.manifest))
-        for job in client.jobs.of_write_ids(table)
-        if job.state is JobState.COMMITTED and job.manifest is not None and _names_files(job.manifest)
+        for job in client.jobs.committed_of(table)
+        if job.manifest is not None and _names_files(job.manifest)
     ]
     # After the jobs: what has been dropped since is not looked for.
-    there = client.jobs.written_parts(table) if jobs else ()
+    there = client.jobs.written_parts(table, sorted({txn_id for txn_id, _ in jobs})) if jobs else ()
     found: dict[str, list[tuple[str, list[str]]]] = {}
     for txn_id, manifest in jobs:
         for directory in manifest.directories:

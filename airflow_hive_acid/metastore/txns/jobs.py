@@ -124,6 +124,17 @@ _PLAIN = (
 _UNFENCED_OF = _SELECT.where(
     _J.HAJ_DATABASE == bindparam("db"), _J.HAJ_TABLE == bindparam("tbl"), _J.HAJ_STATE.in_(("r", "p")), ~_TXN_COMMITTED
 ).order_by(_J.HAJ_STARTED, _J.HAJ_JOB_ID)
+_COMMITTED_OF = _SELECT.where(
+    _J.HAJ_DATABASE == bindparam("db"),
+    _J.HAJ_TABLE == bindparam("tbl"),
+    _J.HAJ_STATE == "c",
+    _J.HAJ_WRITEID.is_not(None),
+    _J.HAJ_MANIFEST.is_not(None),
+).order_by(_J.HAJ_STARTED)
+_C = COMPLETED_TXN_COMPONENTS.c
+_WRITTEN_PARTS = select(_C.CTC_TXNID, _C.CTC_PARTITION).where(
+    _C.CTC_DATABASE == bindparam("db"), _C.CTC_TABLE == bindparam("tbl"), _C.CTC_TXNID.in_(_IDS)
+)
 _UNFENCED_TABLES = select(_J.HAJ_DATABASE, _J.HAJ_TABLE).where(_J.HAJ_STATE.in_(("r", "p")), ~_TXN_COMMITTED).distinct()
 _RENAME = (
     update(HIVE_ACID_JOB)
@@ -372,19 +383,33 @@ class Jobs:
             lambda connection: [_job(r) for r in connection.execute(statement.order_by(_J.HAJ_STARTED))]
         )
 
-    def written_parts(self, table: str) -> set[tuple[int, str]]:
-        """Txns that wrote to a table, with the partitions: as long as these are there and are not cleaned up after.
+    def committed_of(self, table: str) -> list[Job]:
+        """Attempts on a table that wrote under write ids, have committed and are not forgotten yet, oldest first."""
+        name = table_name(table)
+        return self._database.read(
+            lambda connection: [
+                _job(row) for row in connection.execute(_COMMITTED_OF, {"db": name.database, "tbl": name.name})
+            ]
+        )
+
+    def written_parts(self, table: str, txn_ids: Sequence[int]) -> set[tuple[int, str]]:
+        """Which of these txns wrote to a table, with the partitions: as long as these are there and not compacted away.
 
         :return: txn and partition name, empty without partitions. What was dropped has none, nor has what is made anew
             under its name.
         """
-        name, done = table_name(table), COMPLETED_TXN_COMPONENTS.c
-        statement = select(done.CTC_TXNID, done.CTC_PARTITION).where(
-            done.CTC_DATABASE == name.database, done.CTC_TABLE == name.name
-        )
-        return self._database.read(
-            lambda connection: {(txn, part or "") for txn, part in connection.execute(statement)}
-        )
+        name = table_name(table)
+
+        def look(connection: Connection) -> set[tuple[int, str]]:
+            return {
+                (txn, part or "")
+                for some in chunks(txn_ids)
+                for txn, part in connection.execute(
+                    _WRITTEN_PARTS, {"db": name.database, "tbl": name.name, "ids": list(some)}
+                )
+            }
+
+        return self._database.read(look)
 
     def unfenced_of(self, table: str) -> list[Job]:
         """Attempts on a table which may still write, whatever their txn is."""

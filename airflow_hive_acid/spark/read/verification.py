@@ -1,8 +1,8 @@
 """Reads that compare what they list with what there ought to be (``hive.acid.read.verify``).
 
 The control plane says what it knows (``TableSnapshot.expected``); the rules are those of ``format.row_counts``, which
-the doctor keeps, too. The ends of all files are read, by several threads of the driver: a footer that contradicts
-itself is refused with or without the optional jar.
+the doctor keeps, too. If numbers of rows are wanted, the ends of all files are read, by several threads of the driver:
+a footer that contradicts itself is refused with or without the optional jar.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import FilesGoneError
 from airflow_hive_acid.format import paths
-from airflow_hive_acid.format.jobs import Expected
 from airflow_hive_acid.format.row_counts import CountedRows, count_live, counted_files, differs, missing_files
 from airflow_hive_acid.spark.hadoop import in_threads
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.acid_state import AcidState
-    from airflow_hive_acid.format.jobs import PartitionRef, TableSnapshot
+    from airflow_hive_acid.format.jobs import Expected, PartitionRef, TableSnapshot
     from airflow_hive_acid.spark.hadoop import HadoopFilesystem
 
 _SHOWN = 10
@@ -33,9 +32,9 @@ def verify(
     :raises FilesGoneError: when files are gone, or the rows are not those that commits have counted.
     :raises CorruptTableError: for a file whose footer cannot be read or contradicts itself.
     """
-    if snapshot.expected is None:
+    expected = (snapshot.expected or {}).get(partition.name)
+    if expected is None:
         return
-    expected = snapshot.expected.get(partition.name, Expected())
     of = f"partition {partition.name} of {snapshot.table}" if partition.name else snapshot.table
     gone = missing_files(state, expected.published)
     if gone:
@@ -44,6 +43,8 @@ def verify(
         raise FilesGoneError(
             f"{of}: {lost}{more}: published by a txn that has committed, and gone. {_what_to_do(snapshot)}"
         )
+    if not expected.footers:
+        return
     text = differs(_counted(expected), _live(fs, snapshot, root, state))
     if text is not None:
         there = [directory.name for directory in (*state.inserts, *state.deletes)]
@@ -74,5 +75,5 @@ def _live(fs: HadoopFilesystem, snapshot: TableSnapshot, root: str, state: AcidS
 def _what_to_do(snapshot: TableSnapshot) -> str:
     return (
         f"Do not compact the table. Look with hive-acid doctor {snapshot.table}, and restore what is missing; if "
-        "nothing is, let a Hive count (ANALYZE TABLE … COMPUTE STATISTICS), or read with hive.acid.read.verify off"
+        "nothing is, let a Hive count (ANALYZE TABLE … COMPUTE STATISTICS), or read with hive.acid.read.verify = off"
     )

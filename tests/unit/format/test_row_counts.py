@@ -192,7 +192,7 @@ def test_what_a_manifest_names_is_missed_unless_something_replaces_it() -> None:
     ]
     state = acid_state([FileEntry(path, 9) for path in listing], ValidWriteIdList(9), ValidTxnList(99))
     published = [
-        ("base_0000002", ["bucket_00000"]),
+        ("base_0000002", ["_orc_acid_version", "bucket_00000"]),  # that marker tells no rows
         ("delta_0000001_0000001_0000", ["bucket_00000"]),
         ("delta_0000003_0000003_0000", ["bucket_00000", "bucket_00001", "bucket_00002"]),
         ("delta_0000005_0000005_0000", ["bucket_00000"]),
