@@ -61,8 +61,12 @@ def with_expected(
         directories = tuple((name, tuple(files)) for name, files in names if _sees(seen, name))
         if rows or directories:
             number = counted.get(partition.name)
-            known = (None, False) if number is None else (number.rows, number.claimed)
-            expected[partition.name] = Expected(*known, directories, footers=rows)
+            expected[partition.name] = Expected(
+                None if number is None else number.rows,
+                number is not None and number.claimed,
+                directories,
+                footers=rows,
+            )
     return replace(snapshot, expected=expected) if expected else snapshot
 
 
