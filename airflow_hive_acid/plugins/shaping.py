@@ -125,10 +125,11 @@ def lock(row: LockRow) -> models.Lock:
 
 def component(row: tuple[str, str | None, str | None, str, int | None]) -> models.Component:
     """What a txn writes."""
-    operation = _OPERATIONS.get(row[3], row[3])
+    database, table, partition, letter, write_id = row
     return models.Component(
-        database=row[0], table=row[1], partition=row[2], operation=operation, write_id=row[4] or None
-    )
+        database=database, table=table, partition=partition, operation=_OPERATIONS.get(letter, letter),
+        write_id=write_id or None,
+    )  # fmt: skip
 
 
 def job(found: Job) -> models.Job:

@@ -175,7 +175,7 @@ class TransactionBatch:
         before, self._open = self._open, None
         if before is not None:
             before.close()
-        self._open = OpenBatch(self._context, self._name, self._columns, self._static, self._size)
+        self._open = OpenBatch.open(self._context, self._name, self._columns, self._static, self._size)
 
     def _moved(self, position: Any) -> Callable[[Connection], None] | None:
         if position is None:

@@ -66,7 +66,7 @@ from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.pruning import KEEP_ALL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
     from airflow_hive_acid.engine.streams.records import RecordColumns
     from airflow_hive_acid.format.jobs import JobResult
+    from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.metastore.protocol import OpenedBatch
 
@@ -122,35 +123,53 @@ class OpenBatch:
     def __init__(
         self,
         context: Context,
+        table: Table,
+        columns: RecordColumns,
+        static: tuple[tuple[str, str], ...],
+        lock: LockType,
+        session: JobSession,
+        txns: OpenedBatch,
+        heartbeat: BatchHeartbeat,
+    ) -> None:
+        self._context, self._table, self._columns, self._static = context, table, columns, static
+        self._key = table_name(table.qualified_name)
+        self._lock, self._session, self._txns, self._heartbeat = lock, session, txns, heartbeat
+        self._id = str(uuid.uuid4())
+        self._free = list(txns.txns)
+        self._published = PublishedBatch()
+        self._partitions = KnownPartitions(context.client.catalog, table)
+        self._rows: dict[str, RowChange] = {}
+        self.ended = False
+
+    @classmethod
+    def open(
+        cls,
+        context: Context,
         name: str,
         columns: RecordColumns,
         static: tuple[tuple[str, str], ...],
         size: int,
-    ) -> None:
+    ) -> OpenBatch:
+        """Open the txns, keep them alive, and look at the table again, now that their lock keeps it as it is.
+
+        :param name: ``db.table``.
+        :param size: how many txns.
+        """
         started = time.monotonic()
-        self._context, self._columns, self._static = context, columns, static
-        self._key = table_name(name)
-        self._lock = _lock_type(context, name)
-        self._session: JobSession = context.application.ready()
-        self._id = str(uuid.uuid4())
-        self._txns: OpenedBatch = open_batch(context.client, self._key, size, self._lock, context.agent_info)
-        self._heartbeat = BatchHeartbeat(context.client, (self._txns.anchor, *self._txns.txns))
-        self._free = list(self._txns.txns)
-        self._published = PublishedBatch()
-        self._rows: dict[str, RowChange] = {}
-        self.ended = False
+        lock, session = _lock_type(context, name), context.application.ready()
+        txns = open_batch(context.client, table_name(name), size, lock, context.agent_info)
+        heartbeat = BatchHeartbeat(context.client, (txns.anchor, *txns.txns))
         try:
-            # Again, now that the lock keeps it as it is.
-            self._table = writable(context, context.table(name))
+            table = writable(context, context.table(name))
         except BaseException as failure:
-            self._give_up(str(failure))
+            heartbeat.close()
+            _end(context.client, txns, txns.txns, str(failure))
             raise
-        self._partitions = KnownPartitions(context.client.catalog, self._table)
-        low, high = self._txns.write_ids[self._txns.txns[0]], self._txns.high
-        opened = f"insert by {size} txns, write ids {low} to {high},"
+        opened = f"insert by {size} txns, write ids {txns.write_ids[txns.txns[0]]} to {txns.high},"
         context.emit(
-            TransactionOpened(self._txns.anchor, {name: opened}, {name: self._txns.low}, time.monotonic() - started)
-        )
+            TransactionOpened(txns.anchor, {name: opened}, {name: txns.low}, time.monotonic() - started)
+        )  # fmt: skip
+        return cls(context, table, columns, static, lock, session, txns, heartbeat)
 
     @property
     def free(self) -> bool:
@@ -318,12 +337,16 @@ class OpenBatch:
             # The open files are nobody's; if the application is gone, so are they.
             with contextlib.suppress(HiveAcidError, OSError):
                 self._session.run(JobSpec(str(uuid.uuid4()), CloseBatch(self._id, discard=True)))
-        client = self._context.client
-        if left:
-            client.abort_txns(left, reason)
-        # Somebody else was faster; or nobody knows, and it has ended or will time out: it has written nothing.
-        with contextlib.suppress(TxnAbortedError, NoSuchTxnError, CommitStateUnknownError):
-            client.commit_txn(self._txns.anchor)
+        _end(self._context.client, self._txns, left, reason)
+
+
+def _end(client: MetastoreClient, txns: OpenedBatch, left: Sequence[int], reason: str) -> None:
+    """Abort the txns that are left, and end the anchor."""
+    if left:
+        client.abort_txns(left, reason)
+    # Somebody else was faster; or nobody knows, and it has ended or will time out: it has written nothing.
+    with contextlib.suppress(TxnAbortedError, NoSuchTxnError, CommitStateUnknownError):
+        client.commit_txn(txns.anchor)
 
 
 def _lock_type(context: Context, name: str) -> LockType:

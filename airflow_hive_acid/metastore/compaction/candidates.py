@@ -143,7 +143,7 @@ def find_aborted(connection: Connection, count: int, age_ms: int, limit: int) ->
     rows = connection.execute(_ABORTED, {"count": count, "age_ms": age_ms, "limit": limit}).all()
     if not rows:
         return []
-    writers = [(Resource(*row[:3]), int(row[3])) for row in connection.execute(_OPEN_WRITERS)]
+    writers = [(Resource(*of), int(txn_id)) for *of, txn_id in connection.execute(_OPEN_WRITERS)]
     retries = {c.resource: c for c in (compaction(r, "CQ") for r in connection.execute(_RETRIES).mappings())}
     found = []
     for row in rows:

@@ -313,9 +313,9 @@ class CompactionDecisions:
         def operation(connection: Connection) -> int:
             # Read first: MySQL does not delete from what a subquery reads.
             ids = {
-                row[0]
+                decision_id
                 for statement in (_TOO_MANY, _REPLACED_LONG_AGO, _OF_NOTHING)
-                for row in connection.execute(statement, parameters)
+                for decision_id in connection.execute(statement, parameters).scalars()
             }
             for part in chunks(sorted(ids)):
                 connection.execute(_DELETE, {"ids": list(part)})
@@ -347,7 +347,10 @@ def read_decisions_of_requests(connection: Connection, request_ids: Sequence[int
 def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate, StoredDecision]]) -> None:
     keys = [_key_of(candidate.resource) for candidate, _ in outcomes]
     asked = lists_of(candidate.resource for candidate, _ in outcomes)
-    newest = {(row[1], row[2], row[3]): row for row in connection.execute(_NEWEST, asked)}
+    newest = {
+        (database, table, partition): (decision_id, tuple(said))
+        for decision_id, database, table, partition, *said in connection.execute(_NEWEST, asked)
+    }
     same, replaced, new = [], [], []
     for (candidate, decision), key in zip(outcomes, keys, strict=True):
         values = {
@@ -355,12 +358,12 @@ def _store(connection: Connection, look: int, outcomes: Sequence[tuple[Candidate
             "txn_sum": candidate.txn_sum, "reason": _plain(decision.reason),
             "numbers": json.dumps(dict(decision.numbers)), "blocked_by": json.dumps(decision.blocked_by),
         }  # fmt: skip
-        row = newest.get(key)
-        if row is not None and tuple(row[4:7]) == (decision.kind, decision.rule, decision.request_id):
-            same.append({"id": row[0], **values})
+        decision_id, said = newest.get(key, (None, None))
+        if said == (decision.kind, decision.rule, decision.request_id):
+            same.append({"id": decision_id, **values})
             continue
-        if row is not None:
-            replaced.append({"id": row[0]})
+        if decision_id is not None:
+            replaced.append({"id": decision_id})
         new.append({
             "HAD_DATABASE": key[0], "HAD_TABLE": key[1], "HAD_PART_NAME": key[2], "HAD_NEWEST": "Y",
             "HAD_AGAIN": values["again"], "HAD_SINCE": look, "HAD_LOOKED": look, "HAD_LOOKS": 1,
@@ -387,7 +390,8 @@ def _key_of(resource: Resource) -> tuple[str, str, str]:
 
 
 def _candidate(row: Any) -> Candidate:
-    return Candidate(Resource(row[0], row[1], row[2] or None), writes=int(row[3]), txn_sum=int(row[4]))
+    database, table, partition, writes, txn_sum = row
+    return Candidate(Resource(database, table, partition or None), writes=int(writes), txn_sum=int(txn_sum))
 
 
 def _stored(row: Any) -> StoredDecision:

@@ -198,7 +198,7 @@ def _beside_pins(connection: Connection, features: Features, gap_timeout_ms: int
 
 def _compactions_after(connection: Connection, txn_id: int) -> list[tuple[int, int | None]]:
     """Compaction txns, and those of soft deletes, that were or may have been committed after a txn began."""
-    return [(row[0], row[1]) for row in connection.execute(_COMMITTED_AFTER, {"txn_id": txn_id})]
+    return [(compaction, next_txn) for compaction, next_txn in connection.execute(_COMMITTED_AFTER, {"txn_id": txn_id})]
 
 
 def read_registered(connection: Connection, features: Features, table: TableName) -> RegisteredReaders:

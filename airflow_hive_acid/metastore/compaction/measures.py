@@ -208,7 +208,7 @@ def read_newest(connection: Connection, resources: Sequence[Resource]) -> dict[R
     found: dict[Resource, Measured] = {}
     for part in chunks(resources):
         rows, wanted = connection.execute(_NEWEST, lists_of(part)), set(part)
-        found |= {one.resource: one for one in (measured(row[1:]) for row in rows) if one.resource in wanted}
+        found |= {one.resource: one for one in (measured(rest) for _, *rest in rows) if one.resource in wanted}
     return found
 
 
@@ -240,7 +240,8 @@ def series(found: Iterable[Measured], start: int, most: int) -> list[Point]:
 
 def measured(row: Sequence[Any]) -> Measured:
     """A row of database, table, partition, since, until and the numbers."""
-    return Measured(Resource(row[0], row[1], row[2] or None), row[3], row[4], Measure(*map(int, row[5:11])))
+    database, table, partition, since, until, *numbers = row
+    return Measured(Resource(database, table, partition or None), since, until, Measure(*map(int, numbers)))
 
 
 def _less(one: Measure, other: Measure) -> Measure:
@@ -260,8 +261,8 @@ def _key_of(resource: Resource) -> tuple[str, str, str]:
 
 def _store(connection: Connection, now: int, found: Sequence[tuple[Resource, Measure]]) -> None:
     latest = dict(found)  # of one place the last word
-    newest = connection.execute(_NEWEST, lists_of(latest)).all()
-    there = {(row[1], row[2], row[3]): (row[0], Measure(*map(int, row[6:12]))) for row in newest}
+    newest = ((measure_id, measured(rest)) for measure_id, *rest in connection.execute(_NEWEST, lists_of(latest)))
+    there = {_key_of(one.resource): (measure_id, one.measure) for measure_id, one in newest}
     same, replaced, new = [], [], []
     for resource, measure in latest.items():
         before = there.get(_key_of(resource))

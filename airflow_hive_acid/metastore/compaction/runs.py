@@ -113,7 +113,9 @@ class Waiting:
 def waiting(connection: Connection, pool_timeout_ms: int) -> list[Waiting]:
     """How many requests wait, by pool; none of them is read."""
     rows = connection.execute(_WAITING, {"pool_timeout": pool_timeout_ms})
-    return [Waiting(row[0], int(row[1]), int(row[2] or 0) if row[0] is not None else 0) for row in rows]
+    return [
+        Waiting(pool, int(requests), int(overdue or 0) if pool is not None else 0) for pool, requests, overdue in rows
+    ]
 
 
 def of_worker(connection: Connection, worker_id: str) -> list[Compaction]:
@@ -161,7 +163,10 @@ def _held(connection: Connection, request: Compaction) -> Compaction | None:
 def cancellation(connection: Connection, request_id: int) -> str | None:
     """Why a request shall end, None when nobody wants that."""
     row = connection.execute(_CANCELLED, {"id": request_id}).first()
-    return None if row is None else f"cancelled by {row[0]}" + (f": {row[1]}" if row[1] else "")
+    if row is None:
+        return None
+    person, reason = row
+    return f"cancelled by {person}" + (f": {reason}" if reason else "")
 
 
 def cancel(connection: Connection, request_id: int, user: str, reason: str | None) -> AbortAnswer:

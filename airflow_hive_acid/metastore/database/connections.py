@@ -76,7 +76,7 @@ class IdleConnections:
         self._idle = []
 
 
-class Pin:
+class OwnConnection:
     """A connection that one thread keeps to itself for a while: between its verbs it can listen there.
 
     :ivar connection: None when it is lost; verbs use others then.
@@ -100,7 +100,7 @@ class Pin:
 
 
 class _OfThread(threading.local):
-    pin: Pin | None = None
+    own: OwnConnection | None = None
 
 
 class KeptConnections:
@@ -118,7 +118,7 @@ class KeptConnections:
         self._of_thread = _OfThread()
 
     @contextlib.contextmanager
-    def pinned(self) -> Iterator[Pin]:
+    def own_connection(self) -> Iterator[OwnConnection]:
         """Around verbs of this thread that all use one connection.
 
         Without one when none can be made now: the verbs will say so, or try again. Left by an error, the connection is
@@ -128,23 +128,23 @@ class KeptConnections:
             connection = self.take()
         except DBAPIError:
             connection = None
-        pin = self._of_thread.pin = Pin(connection)
+        own = self._of_thread.own = OwnConnection(connection)
         try:
-            yield pin
+            yield own
         except BaseException:
-            pin.lose()
+            own.lose()
             raise
         finally:
-            self._of_thread.pin = None
-            if pin.connection is not None:
-                self.give_back(pin.connection)
+            self._of_thread.own = None
+            if own.connection is not None:
+                self.give_back(own.connection)
 
     def take(self) -> Connection:
         """A connection outside a transaction."""
-        pin = self._of_thread.pin
-        if pin is not None and pin.connection is not None and not pin.in_use:
-            pin.in_use = True
-            return pin.connection
+        own = self._of_thread.own
+        if own is not None and own.connection is not None and not own.in_use:
+            own.in_use = True
+            return own.connection
         try:
             return self._idle.pop()
         except IndexError:
@@ -165,9 +165,9 @@ class KeptConnections:
 
     def give_back(self, connection: Connection) -> None:
         """Keep a connection whose verb has succeeded."""
-        pin = self._of_thread.pin
-        if pin is not None and connection is pin.connection:
-            pin.in_use = False
+        own = self._of_thread.own
+        if own is not None and connection is own.connection:
+            own.in_use = False
             return
         if len(self._idle) < self._most:
             self._idle.append(connection)
@@ -189,9 +189,9 @@ class KeptConnections:
         if sound:
             self.give_back(connection)
             return
-        pin = self._of_thread.pin
-        if pin is not None and connection is pin.connection:
-            pin.connection = None
+        own = self._of_thread.own
+        if own is not None and connection is own.connection:
+            own.connection = None
         if not connection.invalidated:
             connection.invalidate()
         connection.close()
@@ -208,10 +208,10 @@ class KeptConnections:
         """After a fork: let go of the parent's connections without touching them."""
         _INHERITED.extend(self._idle)
         self._idle = []
-        pin = self._of_thread.pin
-        if pin is not None and pin.connection is not None:
-            _INHERITED.append(pin.connection)
-            pin.connection = None
+        own = self._of_thread.own
+        if own is not None and own.connection is not None:
+            _INHERITED.append(own.connection)
+            own.connection = None
 
     @staticmethod
     def _undo(connection: Connection) -> bool:

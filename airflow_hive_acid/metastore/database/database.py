@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.database.connections import KeptConnections, Pin
+    from airflow_hive_acid.metastore.database.connections import KeptConnections, OwnConnection
 
 T = TypeVar("T")
 
@@ -148,14 +148,14 @@ class Database:
         return self._retrying(operation, repeat, retry_duplicates=retry_duplicates, reading=False, hot=hot)
 
     @contextlib.contextmanager
-    def pinned(self) -> Iterator[Pin | None]:
+    def own_connection(self) -> Iterator[OwnConnection | None]:
         """Around hot operations of this thread that all use one connection; None where there is none for them."""
         if self._kept is None:
             yield None
             return
         self._leave_parent()
-        with self._kept.pinned() as pin:
-            yield None if pin.connection is None else pin
+        with self._kept.own_connection() as own:
+            yield None if own.connection is None else own
 
     def read(self, operation: Callable[[Connection], T], *, one_statement: bool = False) -> T:
         """Run reads in one consistent view; repeat them where that can help.

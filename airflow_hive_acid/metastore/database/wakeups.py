@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from airflow_hive_acid.metastore.database.connections import Pin
+    from airflow_hive_acid.metastore.database.connections import OwnConnection
     from airflow_hive_acid.metastore.database.database import Database
 
 log = logging.getLogger(__name__)
@@ -105,20 +105,20 @@ class LeaseWaiter:
     The transaction that takes a place in the queue listens, too: no call is lost, and none needs a second connection.
     """
 
-    def __init__(self, pin: Pin) -> None:
-        self._pin = pin
+    def __init__(self, own: OwnConnection) -> None:
+        self._own = own
         self._called: set[str] = set()
-        pin.driver.add_notify_handler(self._hear)
+        own.driver.add_notify_handler(self._hear)
 
     @property
     def hears(self) -> bool:
         """Whether calls still arrive."""
-        return self._pin.connection is not None
+        return self._own.connection is not None
 
     def stop(self) -> None:
         """Leave the connection to others, who do not listen."""
-        if self._pin.connection is not None:
-            self._pin.driver.remove_notify_handler(self._hear)
+        if self._own.connection is not None:
+            self._own.driver.remove_notify_handler(self._hear)
 
     def nap(self, seconds: float, ticket: int) -> bool:
         """Sleep for so long at most, or until the connection is lost; whether this ticket was called."""
@@ -128,7 +128,7 @@ class LeaseWaiter:
         mine = {str(ticket), ""}  # nobody in particular: too many to name
         try:
             while True:
-                connection = self._pin.driver.pgconn
+                connection = self._own.driver.pgconn
                 # Those that came while a verb ran; what the driver itself has read is in _called.
                 while (told := connection.notifies()) is not None:
                     self._called.update(told.extra.decode().split(","))
@@ -143,7 +143,7 @@ class LeaseWaiter:
                 connection.consume_input()
         except Error as error:
             log.info("the connection for hints is lost: %s", error)
-            self._pin.lose()
+            self._own.lose()
             return False
         self._called.clear()
         return called

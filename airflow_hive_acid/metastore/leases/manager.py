@@ -348,8 +348,8 @@ class Leases:
             if isinstance(answer, Blocked):
                 raise answer.error(request.objects, 0)
             return answer
-        with self._database.pinned() as pin:
-            waiter = None if pin is None else LeaseWaiter(pin)
+        with self._database.own_connection() as own:
+            waiter = None if own is None else LeaseWaiter(own)
             request = replace(request, listens=waiter is not None)
             answer = self._try(request, queue=True, again=again)
             if isinstance(answer, Blocked):

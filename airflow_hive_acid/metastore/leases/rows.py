@@ -156,10 +156,11 @@ def lease_rows(results: Iterable[Result]) -> list[LeaseRow]:
     return list(found.values())
 
 
-def lease_row(r: Any) -> LeaseRow:
+def lease_row(row: Any) -> LeaseRow:
     """A row with :data:`COLUMNS`."""
-    lease = HiveLease(r[0], r[1], r[2], r[3], r[4], r[5], r[6], LeaseType(r[7]))
-    return LeaseRow(lease, r[8], None if r[9] is None else (r[9], r[10]), bool(r[11]))
+    user, lease_id, database, table, partition, start, end, kind, number, lock_id, internal_id, there = row
+    lease = HiveLease(user, lease_id, database, table, partition, start, end, LeaseType(kind))
+    return LeaseRow(lease, number, None if lock_id is None else (lock_id, internal_id), bool(there))
 
 
 def conflict_step(wanted: LeaseObject) -> Step:
@@ -284,9 +285,10 @@ def ahead_step(wanted: LeaseObject, ticket: int) -> Step:
     return Step(step.statement, {**step.parameters, "ticket": ticket})
 
 
-def waiter(r: Any) -> Waiter:
+def waiter(row: Any) -> Waiter:
     """A row of :func:`ahead_step`."""
-    return Waiter(r[0], LeaseObject(r[1], r[2], r[3], r[4]), r[5])
+    ticket, database, table, partition, kind, user = row
+    return Waiter(ticket, LeaseObject(database, table, partition, kind), user)
 
 
 def waiters_steps(objects: Iterable[LeaseObject | HiveLease]) -> list[Step]:

@@ -137,7 +137,8 @@ def _last_loss(connection: Connection, table: TableName, first: int) -> _Loss | 
     while True:
         rows = connection.execute(_EVENTS, {"db": name.database, "tbl": name.name, "before": before}).all()
         for row in rows:
-            event, before = LoggedEvent(*row), row[0]
+            event = LoggedEvent(*row)
+            before = event.event_id
             if event.type == EventType.DROP_PARTITION.value:
                 return _Loss(event.event_id, "dropped", given)
             if event.type == EventType.ALTER_PARTITION.value and _is_moved(event):

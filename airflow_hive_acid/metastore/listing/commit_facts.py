@@ -110,7 +110,8 @@ def read_facts(
         for part in chunks(ids):
             completed = connection.execute(_COMPONENTS, {**named, "ids": part}).all()
             changed_rows = connection.execute(_CHANGES, {**named, "ids": part}).all()
-            names = catalog_names(connection, table, [row[1] for row in (*completed, *changed_rows) if row[1]])
+            written = (partition for _, partition, *_ in (*completed, *changed_rows))
+            names = catalog_names(connection, table, [partition for partition in written if partition])
             for txn_id, partition, changed in completed:
                 components[txn_id, table].append(Component(names.get(partition, ""), changed == "Y"))
             # A write set of ours holds a name that needs escapes under both of its spellings.

@@ -134,12 +134,16 @@ def lease_of_lock(connection: Connection, lock_id: int, features: Features) -> s
     return None if ticket is None else f"place {ticket} in the line for a lease"
 
 
-def _waiter(r: Any) -> Waiter:
-    return Waiter(r[0], r[1], r[2], r[3], r[4], LeaseType(r[5]), r[6], r[7], r[8])
+def _waiter(row: Any) -> Waiter:
+    ticket, number, database, table, partition, kind, user, since, alive_until = row
+    return Waiter(ticket, number, database, table, partition, LeaseType(kind), user, since, alive_until)
 
 
-def _drop(r: Any) -> Drop:
-    return Drop(r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8], LeaseType(r[9]), r[10], r[11])
+def _drop(row: Any) -> Drop:
+    drop_id, time, who, why, lease_id, user, database, table, partition, kind, started, ended = row
+    return Drop(
+        drop_id, time, who, why, lease_id, user, database, table, partition, LeaseType(kind), started, ended
+    )  # fmt: skip
 
 
 def _restricted(statement: sa.Select[Any], *conditions: tuple[sa.ColumnElement[Any], Any]) -> sa.Select[Any]:

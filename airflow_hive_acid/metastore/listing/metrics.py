@@ -302,22 +302,31 @@ def read_metric_rows(
         # Pins are old on purpose, and so are their locks.
         txns = _TXNS.where(TXNS.c.TXN_ID.not_in(PINNED))
         oldest_lock = connection.execute(_OLDEST_LOCK_BUT).scalar_one()
-    failures = connection.execute(_FAILURES).one()
+    did_not_initiate, cleanings_failed = connection.execute(_FAILURES).one()
     return MetricRows(
         now=now,
-        txns=tuple(TxnGroup(r[0], int(r[1] or 0), r[2], r[3], r[4]) for r in connection.execute(txns)),
+        txns=tuple(TxnGroup(state, int(kind or 0), *numbers) for state, kind, *numbers in connection.execute(txns)),
         tables_with_aborts=sizes[0],
         completed_components=sizes[1],
         txn_to_write_id=sizes[2],
         locks=sizes[3],
         oldest_lock=oldest_lock,
         queue=tuple(
-            QueueGroup(CompactionState(r[0]), r[1] or DEFAULT_POOL, r[2], r[3], r[4], r[5], r[6], int(r[7] or 0))
-            for r in connection.execute(_QUEUE)
+            QueueGroup(
+                CompactionState(state),
+                pool or DEFAULT_POOL,
+                count,
+                enqueued,
+                started,
+                cleaning,
+                committed,
+                int(retried or 0),
+            )
+            for state, pool, count, enqueued, started, cleaning, committed, retried in connection.execute(_QUEUE)
         ),
-        last=tuple(LastGroup(CompactionState(r[0]), r[1], r[2], r[3], r[4], r[5]) for r in connection.execute(_LAST)),
-        did_not_initiate=int(failures[0] or 0),
-        cleanings_failed=int(failures[1] or 0),
+        last=tuple(LastGroup(CompactionState(state), *rest) for state, *rest in connection.execute(_LAST)),
+        did_not_initiate=int(did_not_initiate or 0),
+        cleanings_failed=int(cleanings_failed or 0),
         disabled_writes=connection.execute(_DISABLED).scalar_one(),
         waiting=Waiting(*connection.execute(_WAITING).one()),
         silent=connection.execute(_SILENT, {"before": now - silent_ms}).scalar_one(),
@@ -331,10 +340,16 @@ def _of_ours(connection: Connection, features: Features, now: int, many_deltas: 
         found["leases"] = Waiting(*connection.execute(_LEASES, {"now": now}).one())
         found["lease_waiters"] = Waiting(*connection.execute(_LEASE_WAITERS, {"now": now}).one())
     if features.decisions:
-        found["decisions"] = {r[0]: r[1] for r in connection.execute(_DECISIONS)}
+        found["decisions"] = dict(connection.execute(_DECISIONS).all())
         most = connection.execute(_MOST_WRITTEN, {"limit": tables})
-        counted = ((r[0], r[1], r[2], json.loads(r[3]).get("deltas", 0)) for r in most)
-        found["deltas"] = tuple(DeltaCount(*each) for each in counted if each[3] >= many_deltas)
+        counted = [
+            DeltaCount(database, table, partition, json.loads(numbers).get("deltas", 0))
+            for database, table, partition, numbers in most
+        ]
+        found["deltas"] = tuple(count for count in counted if count.deltas >= many_deltas)
     if features.replication:
-        found["followed"] = tuple(Followed(r[0], r[1], bool(r[2]), int(r[3])) for r in connection.execute(_FOLLOWED))
+        found["followed"] = tuple(
+            Followed(policy, as_of, bool(failed), int(kept))
+            for policy, as_of, failed, kept in connection.execute(_FOLLOWED)
+        )
     return found

@@ -97,5 +97,5 @@ def commits_since(
     statement = _COMMITS if partition is None else _COMMITS.where(within(_C.CTC_PARTITION, partition))
     values = {"db": table.database, "tbl": table.name, "after": mark.write_id, "pending": list(mark.pending)}
     found = connection.execute(statement, values).all()
-    names = catalog_names(connection, table, [row[2] for row in found if row[2]])
-    return [(row[0], row[1], names.get(row[2], "")) for row in found]
+    names = catalog_names(connection, table, [written for _, _, written in found if written])
+    return [(txn_id, write_id, names.get(written, "")) for txn_id, write_id, written in found]

@@ -166,7 +166,7 @@ def components_of(
     """What a txn has written so far: database, table, partition, operation's letter and write id."""
     columns = (_TC.TC_DATABASE, _TC.TC_TABLE, _TC.TC_PARTITION, _TC.TC_OPERATION_TYPE, _TC.TC_WRITEID)
     statement = select(*columns).where(_TC.TC_TXNID == txn_id).order_by(*columns[:4]).limit(limit)
-    return [(r[0], r[1], r[2], r[3], r[4]) for r in connection.execute(statement)]
+    return [tuple(row) for row in connection.execute(statement)]
 
 
 def _of_dag(dag_id: str) -> sa.ColumnElement[bool]:
@@ -321,10 +321,10 @@ def durations(
             statement = statement.where(column == name.lower())
     return [
         Duration(
-            int(row[0]), CompactionType(row[1]), CompactionState(row[2]), int(row[3]),
-            None if row[4] is None else round(row[4]), None if row[5] is None else int(row[5]),
+            int(start), CompactionType(kind), CompactionState(state), int(count),
+            None if mean is None else round(mean), None if longest is None else int(longest),
         )
-        for row in connection.execute(statement)
+        for start, kind, state, count, mean, longest in connection.execute(statement)
     ]  # fmt: skip
 
 
@@ -348,7 +348,10 @@ def queue_counts(connection: Connection) -> list[QueueCount]:
         .group_by(pool, c.CQ_STATE)
         .order_by(pool, c.CQ_STATE)
     )
-    return [QueueCount(row[0], CompactionState(row[1]), int(row[2]), row[3]) for row in connection.execute(statement)]
+    return [
+        QueueCount(name, CompactionState(state), int(count), oldest)
+        for name, state, count, oldest in connection.execute(statement)
+    ]
 
 
 def oldest_to_clean(connection: Connection) -> Compaction | None:

@@ -147,10 +147,11 @@ def tables_page(connection: Connection, features: Features, wanted: TablesWanted
     ids: dict[tuple[str, str], int] = {}
 
     def make(row: Any) -> TableRow:
-        ids[(row[1], row[2])] = row[0]
-        measure = None if row[13] is None else Measure(*(int(value) for value in row[6:12]))
+        table_id, database, name, kind, owner, partitioned, *numbers, measured, parts, rank = row
+        ids[(database, name)] = table_id
+        measure = None if parts is None else Measure(*map(int, numbers))
         return TableRow(
-            row[1], row[2], row[3] or "", row[4], bool(row[5]), {}, measure, row[12], int(row[13] or 0), int(row[14])
+            database, name, kind or "", owner, bool(partitioned), {}, measure, measured, int(parts or 0), int(rank)
         )
 
     keys: tuple[Key, ...] = (Key(_rank(n, wanted.order), True), Key(DBS.c.NAME), Key(TBLS.c.TBL_NAME))
@@ -214,8 +215,8 @@ def _parameters(
         statement = select(owner, table.c.PARAM_KEY, table.c.PARAM_VALUE).where(
             owner.in_(list(some)), table.c.PARAM_KEY.in_(_SHOWN_PARAMETERS)
         )
-        for row in connection.execute(statement):
-            found.setdefault(row[0], {})[row[1]] = row[2] or ""
+        for owner_id, key, value in connection.execute(statement):
+            found.setdefault(owner_id, {})[key] = value or ""
     return found
 
 

@@ -61,8 +61,8 @@ def blocking_under_lease(
             steps.append(Step(_ON_TABLE, {"db": database, "tbl": table, "lock_id": below}))
     queue: dict[Lock, bool] = {}
     for result in execute_batch(connection, steps):
-        for r in result.rows:
-            queue[lock_of(r)] = r[7] == LockState.WAITING.value
+        for *columns, state in result.rows:
+            queue[lock_of(columns)] = state == LockState.WAITING.value
     return first_conflict(wanted, in_the_way(queue.items(), mirror))
 
 

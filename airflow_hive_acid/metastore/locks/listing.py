@@ -63,24 +63,29 @@ class TxnRow:
 
 def lock_row(row: Any) -> LockRow:
     """A row of :data:`SHOW_LOCKS` as a value."""
+    (
+        lock_id, internal_id, database, table, partition, state, kind, txn_id, last_heartbeat, acquired_at, user, host,
+        agent_info, blocking_id, blocking_internal_id,
+    ) = row  # fmt: skip
     return LockRow(
-        lock_id=row[0],
-        internal_id=row[1],
-        database=row[2],
-        table=row[3],
-        partition=None if row[4] is None else from_lock_name(row[4]),
-        state=LockState(row[5]),
-        type=LockType(row[6]),
-        txn_id=row[7],
-        last_heartbeat=row[8],
-        acquired_at=row[9],
-        user=row[10],
-        host=row[11],
-        agent_info=row[12],
-        blocked_by=None if row[13] is None else f"{row[13]}.{row[14]}",
+        lock_id=lock_id,
+        internal_id=internal_id,
+        database=database,
+        table=table,
+        partition=None if partition is None else from_lock_name(partition),
+        state=LockState(state),
+        type=LockType(kind),
+        txn_id=txn_id,
+        last_heartbeat=last_heartbeat,
+        acquired_at=acquired_at,
+        user=user,
+        host=host,
+        agent_info=agent_info,
+        blocked_by=None if blocking_id is None else f"{blocking_id}.{blocking_internal_id}",
     )
 
 
 def txn_row(row: Any) -> TxnRow:
     """A row of :data:`SHOW_TXNS` as a value."""
-    return TxnRow(row[0], TxnState(row[1]), TxnType(row[2] or 0), row[3], row[4], row[5], row[6], row[7], row[8])
+    txn_id, state, kind, *rest = row
+    return TxnRow(txn_id, TxnState(state), TxnType(kind or 0), *rest)

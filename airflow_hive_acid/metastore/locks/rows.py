@@ -25,4 +25,5 @@ LOCK_COLUMNS = (
 
 def lock_of(row: Sequence[Any]) -> Lock:
     """The lock of a row that begins with :data:`LOCK_COLUMNS`."""
-    return Lock(row[0], row[1], row[2], row[3], row[4], row[5], LockType(row[6]))
+    lock_id, internal_id, txn_id, database, table, partition, kind = row[: len(LOCK_COLUMNS)]
+    return Lock(lock_id, internal_id, txn_id, database, table, partition, LockType(kind))

@@ -79,7 +79,7 @@ class PartyInfo:
 
 def read_wait_graph(connection: Connection) -> tuple[WaitGraph, dict[Party, PartyInfo]]:
     """The wait-for graph for drawing, and who its parties are; only places where somebody waits are read."""
-    places = {(row[0], row[1]) for row in connection.execute(_WAITING_PLACES)}
+    places = set(connection.execute(_WAITING_PLACES).all())
     whole = sorted({database for database, table in places if table is None})
     tables = sorted((database, table) for database, table in places if table is not None and database not in whole)
     rows: dict[tuple[int, int], Any] = {}
@@ -92,7 +92,7 @@ def read_wait_graph(connection: Connection) -> tuple[WaitGraph, dict[Party, Part
         _collect(rows, connection.execute(_LOCKS_WITH_TXNS.where(sa.tuple_(_H.HL_DB, _H.HL_TABLE).in_(list(some)))))
     queue = _queue(list(rows.values()))
     about = {
-        Party.of(q.lock): PartyInfo(r[12] or r[9], r[11] or r[8], r[10])
+        Party.of(q.lock): PartyInfo(r.TXN_USER or r.HL_USER, r.TXN_AGENT_INFO or r.HL_AGENT_INFO, r.TXN_STARTED)
         for q, r in zip(queue, rows.values(), strict=True)
     }
     return wait_graph(queue), about
@@ -100,14 +100,14 @@ def read_wait_graph(connection: Connection) -> tuple[WaitGraph, dict[Party, Part
 
 def _collect(rows: dict[tuple[int, int], Any], found: Iterable[Any]) -> None:
     for row in found:
-        rows[(row[0], row[1])] = row
+        rows[(row.HL_LOCK_EXT_ID, row.HL_LOCK_INT_ID)] = row
 
 
 def read_waits(connection: Connection) -> list[Wait]:
     """Who waits for whom, for what, since when, and on whose behalf."""
     rows = connection.execute(_QUEUE).all()
     queue = _queue(rows)
-    about = {Party.of(q.lock): (r[8] or r[9], r[10]) for q, r in zip(queue, rows, strict=True)}
+    about = {Party.of(q.lock): (r.HL_AGENT_INFO or r.HL_USER, r.TXN_STARTED) for q, r in zip(queue, rows, strict=True)}
     waits: dict[tuple[Party, Party], Wait] = {}
     for waiter, other in edges(queue):
         pair = (Party.of(waiter), Party.of(other))
@@ -128,12 +128,12 @@ def deadlock_victims(connection: Connection, features: Features) -> list[Victim]
     for part in chunks(waiting):
         ids = {"ids": list(part)}
         ours.update(connection.execute(_OURS, ids).scalars())
-        writes.update((r[0], r[1]) for r in connection.execute(_WRITES, ids))
+        writes.update(connection.execute(_WRITES, ids).all())
         if features.extensions:
-            jobs.update((r[0], r[1]) for r in connection.execute(_JOBS, ids))
+            jobs.update(connection.execute(_JOBS, ids).all())
     work = {txn_id: Work(jobs.get(txn_id, 0), writes.get(txn_id, 0)) for txn_id in ours}
     return find_victims(graph, ours, work)
 
 
 def _queue(rows: Sequence[Any]) -> list[QueuedLock]:
-    return [QueuedLock(lock_of(r), r[7] == LockState.WAITING.value) for r in rows]
+    return [QueuedLock(lock_of(row), row.HL_LOCK_STATE == LockState.WAITING.value) for row in rows]

@@ -97,7 +97,8 @@ def pins_on(connection: Connection, table: TableName) -> list[PinnedTable]:
     """What all pins see of a table for which something is still kept."""
     here = {"db": table.database, "tbl": table.name}
     found = {pin.id: (pin, txns) for pin, txns in _read(connection, _PINS_HERE, here)}
-    return [_pinned(row, *found[row[0]]) for row in connection.execute(_SEEN_HERE, here) if row[0] in found]
+    seen = ((row.HPT_PIN, row) for row in connection.execute(_SEEN_HERE, here))
+    return [_pinned(row, *found[pin_id]) for pin_id, row in seen if pin_id in found]
 
 
 class Pins:
@@ -317,7 +318,7 @@ class Pins:
     def _end(self, pin: Pin, reason: str) -> bool:
         def end(connection: Connection) -> bool:
             row = connection.execute(_LOCK, {"name": pin.name}).first()
-            if row is None or row[0] != pin.id:
+            if row is None or row.HPN_ID != pin.id:
                 return False
             # Nobody opens a txn meanwhile: whoever still found the pin has one that is not newer than this.
             lock_open_txns(connection, exclusive=True)
@@ -348,8 +349,8 @@ class Pins:
     def _beat_again(self, connection: Connection, pin: Pin) -> None:
         """A heartbeat that was under way while it was pinned may have moved its own."""
         row = connection.execute(_LOCK, {"name": pin.name}).first()
-        if row is not None and row[0] == pin.id:
-            self._beat(connection, pin.txn_id, row[1])  # R3: it may have been extended since it was looked at
+        if row is not None and row.HPN_ID == pin.id:
+            self._beat(connection, pin.txn_id, row.HPN_EXPIRES)  # R3: it may have been extended since it was looked at
 
     def settle(self) -> list[Pin]:
         """Let go of what was kept for pins that have ended, and which nobody reads by any more."""
@@ -398,7 +399,7 @@ class Pins:
                 _H.HPH_TABLE == resource.table,
                 _H.HPH_PART_NAME == (resource.partition or ""),
             )
-            earlier = {row[0]: row[1] for row in connection.execute(select(_H.HPH_PIN, _H.HPH_WRITEID).where(*here))}
+            earlier = dict(connection.execute(select(_H.HPH_PIN, _H.HPH_WRITEID).where(*here)).all())
             # A clean-up that reached less far has not looked at all that an earlier one left.
             further = {pin for pin, reached in earlier.items() if reached > highest}
             connection.execute(delete(HIVE_ACID_PIN_HELD).where(*here, _H.HPH_WRITEID <= highest))
@@ -451,14 +452,14 @@ class Pins:
 
     def _lock(self, connection: Connection, pin: Pin) -> None:
         row = connection.execute(_LOCK, {"name": pin.name}).first()
-        if row is None or row[0] != pin.id:
+        if row is None or row.HPN_ID != pin.id:
             raise NoSuchPinError(f"{pin} has ended meanwhile")
 
 
 def _read(connection: Connection, wanted: Any, parameters: Mapping[str, str] | None = None) -> list[tuple[Pin, str]]:
     rows = connection.execute(wanted, parameters).all()
     now = now_ms(connection) if rows else 0
-    tables: dict[int, list[str]] = {row[0]: [] for row in rows}
+    tables: dict[int, list[str]] = {row.HPN_ID: [] for row in rows}
     for pin, database, table in connection.execute(_NAMES) if rows else ():
         if pin in tables:
             tables[pin].append(f"{database}.{table}")

@@ -312,7 +312,7 @@ class _Resolved:
             owners: dict[int, int] = {}
             for part in chunks(sorted(table.known.open)):
                 of_table = {"db": table.name.database, "tbl": table.name.name, "ids": list(part)}
-                owners.update((row[0], row[1]) for row in connection.execute(_OWNERS, of_table))
+                owners.update(connection.execute(_OWNERS, of_table).all())
             facts = txn_facts(connection, list(owners.values()))
             for write_id, txn_id in sorted(owners.items()):
                 state = facts[txn_id].state if txn_id in facts else TxnState.COMMITTED

@@ -109,14 +109,17 @@ def policies_of(value: str | None) -> list[str]:
 def read_sync(connection: Connection, policy: str, *, lock: bool = False) -> SyncRecord | None:
     """The last sync; None when there was none."""
     row = connection.execute(_SYNC.with_for_update() if lock else _SYNC, {"policy": policy}).first()
-    return None if row is None else SyncRecord(row[0], tuple(json.loads(row[1])), row[2], row[3])
+    if row is None:
+        return None
+    attempt, tables, state_id, failed_over = row
+    return SyncRecord(attempt, tuple(json.loads(tables)), state_id, failed_over)
 
 
 def read_records(connection: Connection, policy: str) -> dict[int, TableRecord]:
     """The tables of a policy, by their TBL_ID here."""
     return {
-        row[0]: TableRecord(row[0], row[1], row[2], ValidWriteIdList.parse(row[3]), row[4])
-        for row in connection.execute(_RECORDS, {"policy": policy})
+        table_id: TableRecord(table_id, source_table, source_id, ValidWriteIdList.parse(write_ids), state_id)
+        for table_id, source_table, source_id, write_ids, state_id in connection.execute(_RECORDS, {"policy": policy})
     }
 
 
@@ -124,7 +127,8 @@ def read_names(connection: Connection, table_ids: Iterable[int]) -> dict[int, st
     """``db.table`` of those of the tables that exist."""
     found: dict[int, str] = {}
     for part in chunks(sorted(table_ids)):
-        found.update((row[0], f"{row[1]}.{row[2]}") for row in connection.execute(_NAMES, {"ids": list(part)}))
+        for table_id, database, name in connection.execute(_NAMES, {"ids": list(part)}):
+            found[table_id] = f"{database}.{name}"
     return found
 
 

@@ -49,7 +49,7 @@ def uncleaned_compactions(connection: Connection, table: TableName) -> dict[Reso
     that had replaced, too.
     """
     of_table = {"db": table.database, "tbl": table.name}
-    ended = {row[0]: row[1] for row in connection.execute(_CLEANED, of_table)}
+    ended = dict(connection.execute(_CLEANED, of_table).all())
     ready: dict[str | None, list[Any]] = defaultdict(list)
     for partition, *rest in connection.execute(_READY, of_table):
         ready[partition].append(rest)
@@ -71,5 +71,5 @@ def txns_of(connection: Connection, table: TableName, write_ids: Iterable[int]) 
     found: dict[int, int] = {}
     for part in chunks(sorted(write_ids)):
         parameters = {"db": table.database, "tbl": table.name, "ids": list(part)}
-        found.update((row[0], row[1]) for row in connection.execute(_TXNS, parameters))
+        found.update(connection.execute(_TXNS, parameters).all())
     return found

@@ -214,7 +214,7 @@ def unfenced_jobs(connection: Connection, table: TableName) -> list[Job]:
 
 def tables_with_unfenced_jobs(connection: Connection) -> set[TableName]:
     """Tables on which an attempt may still write, whatever its txn is."""
-    return {TableName(row[0], row[1]) for row in connection.execute(_UNFENCED_TABLES)}
+    return {TableName(database, name) for database, name in connection.execute(_UNFENCED_TABLES)}
 
 
 def require_fenced(connection: Connection, table: TableName, besides: int | None = None) -> None:

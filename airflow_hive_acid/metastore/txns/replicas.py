@@ -103,7 +103,7 @@ def mapped(connection: Connection, policy: str, source_txns: Sequence[int]) -> d
     """Target txns by source txn, of those that are mapped."""
     found: dict[int, int] = {}
     for part in chunks(list(source_txns)):
-        found.update((r[0], r[1]) for r in connection.execute(_MAPPED, {"policy": policy, "ids": list(part)}))
+        found.update(connection.execute(_MAPPED, {"policy": policy, "ids": list(part)}).all())
     return found
 
 
@@ -282,7 +282,7 @@ def _already(connection: Connection, table: TableName, by_target: dict[int, int]
         TXN_TO_WRITE_ID.c.T2W_TABLE == table.name,
         TXN_TO_WRITE_ID.c.T2W_TXNID.in_(sorted(by_target)),
     )
-    return {r[0]: r[1] for r in connection.execute(query)} == by_target
+    return dict(connection.execute(query).all()) == by_target
 
 
 def _check_policy(policy: str) -> None:

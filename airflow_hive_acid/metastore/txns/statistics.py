@@ -182,7 +182,7 @@ def count_rows(
         )
         rows = connection.execute(numbers).all()
         _write(connection, PARTITION_PARAMS.c.PART_ID, rows, changes)
-        known = {row[1] for row in rows}
+        known = {name for _, name, *_ in rows}
         new = [name for name in some if name in made and name not in known]
         if new:
             ids = select(PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME).where(

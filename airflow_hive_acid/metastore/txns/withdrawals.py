@@ -83,7 +83,7 @@ def give_up(
     ids = sorted(set(txn_ids))
     states: dict[int, TxnState] = {}
     for part in chunks(ids):
-        states |= {int(row[0]): TxnState(row[1]) for row in connection.execute(_LOCK, {"ids": list(part)})}
+        states |= {int(i): TxnState(state) for i, state in connection.execute(_LOCK, {"ids": list(part)})}
     opened = [i for i in ids if states.get(i) is TxnState.OPEN]
     # R3: what is read from here on is read behind the rows' locks.
     lost = _lost(connection, opened, silent, ended_only=ended_only)

@@ -8,7 +8,7 @@ whoever lost the mutex without noticing (R3).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -232,8 +232,9 @@ class PolicyRecord:
         :raises ReplicationBusyError: when a later cycle has begun.
         """
         row = connection.execute(_CHECK, {"policy": self.policy}).first()
-        if row is None or row[0] != epoch:
-            by = "nobody knows whom: its row is gone" if row is None else f"{row[1]} (epoch {row[0]})"
+        current, holder = (None, None) if row is None else row
+        if current != epoch:
+            by = "nobody knows whom: its row is gone" if row is None else f"{holder} (epoch {current})"
             raise ReplicationBusyError(
                 f"the cycle of replication policy {self.policy!r} with epoch {epoch} was taken over by {by}; it "
                 "changes nothing any more"
@@ -283,7 +284,7 @@ class PolicyRecord:
             latest = {one.source: _object_row(one, now) for one in done}  # of one table the last word
             for part in chunks(list(latest)):
                 found = connection.execute(_OBJECT_IDS, {"policy": self.policy, "names": list(part)})
-                known: dict[str, int] = {row[0]: row[1] for row in found}
+                known: dict[str, int] = dict(found.all())
                 old = [{"id": known[name], **latest[name]} for name in part if name in known]
                 new = [
                     {"HRO_POLICY": self.policy, "HRO_SOURCE_TABLE": name, **latest[name]}
@@ -363,14 +364,14 @@ def read_states(connection: Connection) -> list[PolicyState]:
 def read_objects(connection: Connection) -> dict[str, list[ObjectState]]:
     """The tables of all policies, by policy."""
     found: dict[str, list[ObjectState]] = {}
-    for row in connection.execute(_ALL_OBJECTS):
-        found.setdefault(row[0], []).append(ObjectState(*list(row)[1:]))
+    for policy, *values in connection.execute(_ALL_OBJECTS):
+        found.setdefault(policy, []).append(ObjectState(*values))
     return found
 
 
 def count_kept(connection: Connection) -> dict[str, int]:
     """How many events are kept that nobody could apply, by policy."""
-    return {row[0]: row[1] for row in connection.execute(_COUNTED)}
+    return dict(connection.execute(_COUNTED).all())
 
 
 def _object_row(one: ObjectState, now: int) -> dict[str, Any]:
@@ -386,9 +387,9 @@ def _one(connection: Connection, policy: str) -> PolicyState | None:
 
 
 def _state(row: Sequence[Any]) -> PolicyState:
-    values = list(row)
-    values[2], values[12] = Phase(row[2]), json.loads(row[12]) if row[12] else {}
-    return PolicyState(*values)
+    *values, report = row
+    state = PolicyState(*values)
+    return replace(state, phase=Phase(state.phase), report=json.loads(report) if report else {})
 
 
 def _ascii(text: str | None) -> str | None:

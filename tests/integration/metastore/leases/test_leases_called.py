@@ -116,9 +116,9 @@ def test_who_loses_the_connection_stands_in_line_anew(
 
 def test_no_call_is_lost_whoever_reads_it(client: MetastoreClient, other: MetastoreClient) -> None:
     """The driver reads what arrives while a statement runs; before the first nap, and between two."""
-    with other.database.pinned() as pin:
-        assert pin is not None
-        waiter = LeaseWaiter(pin)
+    with other.database.own_connection() as own:
+        assert own is not None
+        waiter = LeaseWaiter(own)
         other.database.run(lambda connection: finish_batch(connection, listen_steps(5)), hot=True)
         for ticket, called in ((5, True), (5, True), (21, False)):  # 21 is called on the channel of 5
             with client.database.transaction() as connection:
