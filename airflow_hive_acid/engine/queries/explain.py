@@ -40,6 +40,7 @@ from airflow_hive_acid.sql.model.statements import (
     Truncate,
     Update,
 )
+from airflow_hive_acid.sql.model.statistics import Analyze
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +58,7 @@ MOST_LISTED = 100
 _SHOWN = 10
 _SPLIT_BYTES = 128 * 1024 * 1024
 """Spark's default for ``spark.sql.files.maxPartitionBytes``."""
-_DDL = (CreateDatabase, DropDatabase, CreateTable, DropTable, Truncate, alter.Alteration)
+_DDL = (CreateDatabase, DropDatabase, CreateTable, DropTable, Truncate, Analyze, alter.Alteration)
 _DATA = (Insert, MultiInsert, Update, Delete, Merge, Select)
 
 

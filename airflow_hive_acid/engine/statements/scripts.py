@@ -26,6 +26,7 @@ from airflow_hive_acid.engine.queries.shows import show
 from airflow_hive_acid.engine.statements.aborts import abort
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
+from airflow_hive_acid.engine.statements.statistics import analyze
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
@@ -66,6 +67,7 @@ from airflow_hive_acid.sql.model.statements import (
     Truncate,
     Update,
 )
+from airflow_hive_acid.sql.model.statistics import Analyze
 from airflow_hive_acid.sql.model.transfers import ReplicationStatement
 from airflow_hive_acid.sql.text.masking import hide_secrets
 
@@ -267,6 +269,8 @@ class Script:
                 return self._apply(statement, lambda claim: truncate(context, statement, claim, self._patience))
             case CreateTable(query=Fragment()):
                 return self._apply(statement, lambda claim: self._create_table_as(statement, claim))
+            case Analyze():
+                return self._apply(statement, lambda claim: analyze(context, statement, claim))
             case Concatenate() if not context.table(str(statement.table)).is_transactional:
                 return self._apply(statement, lambda claim: _concatenate(context, statement, claim, self._patience))
             case Show() | ShowLease() | Lookup():

@@ -18,10 +18,12 @@ from airflow_hive_acid.metastore.schema.hive_catalog import (
     DB_PRIVS,
     DBS,
     PART_COL_PRIVS,
+    PART_COL_STATS,
     PART_PRIVS,
     PARTITIONS,
     SDS,
     SERDES,
+    TAB_COL_STATS,
     TBL_COL_PRIVS,
     TBL_PRIVS,
     TBLS,
@@ -55,6 +57,8 @@ class IdKind(Enum):
     COLUMN_PRIVILEGE = "MTableColumnPrivilege"
     PARTITION_PRIVILEGE = "MPartitionPrivilege"
     PARTITION_COLUMN_PRIVILEGE = "MPartitionColumnPrivilege"
+    TABLE_STATISTICS = "MTableColumnStatistics"
+    PARTITION_STATISTICS = "MPartitionColumnStatistics"
 
 
 _KEYS = {
@@ -72,6 +76,8 @@ _KEYS = {
     IdKind.COLUMN_PRIVILEGE: TBL_COL_PRIVS.c.TBL_COLUMN_GRANT_ID,
     IdKind.PARTITION_PRIVILEGE: PART_PRIVS.c.PART_GRANT_ID,
     IdKind.PARTITION_COLUMN_PRIVILEGE: PART_COL_PRIVS.c.PART_COLUMN_GRANT_ID,
+    IdKind.TABLE_STATISTICS: TAB_COL_STATS.c.CS_ID,
+    IdKind.PARTITION_STATISTICS: PART_COL_STATS.c.CS_ID,
 }
 _LOCK_SEQUENCE = (
     select(SEQUENCE_TABLE.c.NEXT_VAL).where(SEQUENCE_TABLE.c.SEQUENCE_NAME == bindparam("name")).with_for_update()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         shorten,
         table_name,
     )
+    from airflow_hive_acid.metastore.names.partition_values import normal_value
     from airflow_hive_acid.metastore.names.partitions import known_reading, resolve
 else:
     __getattr__ = lazily(
@@ -31,6 +32,7 @@ else:
             "info": "objects",
             "is_table_name": "objects",
             "known_reading": "partitions",
+            "normal_value": "partition_values",
             "resolve": "partitions",
             "shorten": "objects",
             "table_name": "objects",
@@ -46,6 +48,7 @@ __all__ = [
     "info",
     "is_table_name",
     "known_reading",
+    "normal_value",
     "resolve",
     "shorten",
     "table_name",

@@ -109,13 +109,7 @@ class _Alive:
 
     def to_document(self) -> dict[str, Any]:
         """Everything another process needs, as plain JSON values."""
-        return {
-            "version": _DOCUMENT_VERSION,
-            "txn_id": self.txn_id,
-            "lock_id": self.lock_id,
-            "valid_txns": str(self.valid_txns),
-            "write_id_lists": {str(t): str(w) for t, w in self._begun.lists.items()},
-        }
+        return reader_document(self.txn_id, self.valid_txns, self._begun.lists, self.lock_id)
 
     def _finish(self) -> None:
         self._ended = True
@@ -321,6 +315,19 @@ def _operation(value: str | Operation) -> Operation:
         return Operation("update" if value in ("merge", "overwrite") else value)
     except ValueError:
         raise InvalidArgumentsError(f"{value!r} is no operation; give insert, update or delete") from None
+
+
+def reader_document(
+    txn_id: int, valid_txns: ValidTxnList, write_ids: Mapping[TableName, ValidWriteIdList], lock_id: int | None = None
+) -> dict[str, Any]:
+    """What an open txn sees, as plain JSON values: who reads by it reads as that txn."""
+    return {
+        "version": _DOCUMENT_VERSION,
+        "txn_id": txn_id,
+        "lock_id": lock_id,
+        "valid_txns": str(valid_txns),
+        "write_id_lists": {str(table): str(lists) for table, lists in write_ids.items()},
+    }
 
 
 def read_document(

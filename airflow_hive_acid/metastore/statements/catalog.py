@@ -13,6 +13,7 @@ from airflow_hive_acid.metastore.catalog.places import SHARED, Places
 from airflow_hive_acid.metastore.leases.holders import fence
 from airflow_hive_acid.metastore.statements.locked_tables import LockedTables
 from airflow_hive_acid.metastore.statements.partitions import PartitionStatements
+from airflow_hive_acid.metastore.statements.statistics import StatisticsStatements
 from airflow_hive_acid.metastore.statements.tables import TableStatements
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class HiveCatalog(Catalog):
         self.shared_places = places.shared_places
         self.shared_partition_places = places.shared_partition_places
         tables, partitions = TableStatements(locked), PartitionStatements(locked, places)
+        self.analyze = StatisticsStatements(locked).analyze
         self.alter_database = tables.alter_database
         self.alter_properties = tables.alter_properties
         self.add_columns = tables.add_columns

@@ -26,6 +26,7 @@ from airflow_hive_acid.sql.locks.rules import (
 from airflow_hive_acid.sql.model import alterations as alter
 from airflow_hive_acid.sql.model.plans import is_external
 from airflow_hive_acid.sql.model.statements import CreateDatabase, CreateTable, DropDatabase, DropTable, Truncate
+from airflow_hive_acid.sql.model.statistics import Analyze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.origins import TableName
     from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup
 
-DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable | Truncate | alter.AlterStatement
+DdlStatement = CreateDatabase | DropDatabase | CreateTable | DropTable | Truncate | Analyze | alter.AlterStatement
 _E, _EW, _SR, _NONE = (
     WriteType.DDL_EXCLUSIVE,
     WriteType.DDL_EXCL_WRITE,
@@ -186,6 +187,9 @@ def _requests(statement: DdlStatement, table_of: TableLookup, settings: LockSett
             return [databases, old, taken]
         case DropTable(table=table):
             return [_on_table(Command.DROP_TABLE, table, table_of(str(table)), settings)]
+        case Analyze(table=table):
+            read = _lock(Command.ANALYZE, _SR, "it is read", table.database, table.name)
+            return [[read] if _is_locked(table_of(str(table)), settings) else []]
         case Truncate(table=table, partition=partition):
             return [_truncate(table, partition, table_of(str(table)), settings)]
         case _:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.sql.model.alterations import AlterStatement
 from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.origins import ColumnDefinition, Fragment, Origin, TableName
+from airflow_hive_acid.sql.model.statistics import Analyze
 from airflow_hive_acid.sql.model.transfers import TransferStatement
 
 if TYPE_CHECKING:
@@ -288,6 +289,7 @@ PlainStatement = (
     | AlterStatement
     | TransferStatement
     | Lookup
+    | Analyze
 )
 
 

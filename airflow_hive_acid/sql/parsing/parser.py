@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 from sqlglot.tokenizer_core import TokenType
 
 from airflow_hive_acid.sql.model.statements import Explain
-from airflow_hive_acid.sql.parsing import alter, commands, ddl, dml, leases, lookups, multi_insert, replication
+from airflow_hive_acid.sql.parsing import (
+    alter,
+    commands,
+    ddl,
+    dml,
+    leases,
+    lookups,
+    multi_insert,
+    replication,
+    statistics,
+)
 from airflow_hive_acid.sql.parsing.cursor import Cursor
 from airflow_hive_acid.sql.text.source import SourceText, line_of
 
@@ -24,7 +34,6 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.statements import PlainStatement, Statement
 
 _UNSUPPORTED = {
-    "ANALYZE": "statistics are not used; leave it out",
     "CACHE": "leave it out",
     "CALL": "leave it out",
     "GRANT": "access is a matter of the warehouse's filesystem and the metastore database",
@@ -161,6 +170,7 @@ _NEVER_LAST = (TokenType.ON, TokenType.WHERE, TokenType.HAVING, TokenType.AND, T
 _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
     "ABORT": commands.parse_abort,
     "ALTER": alter.parse_alter,
+    "ANALYZE": statistics.parse_analyze,
     "CREATE": ddl.parse_create,
     "DELETE": dml.parse_delete,
     "DESC": lookups.parse_describe,
