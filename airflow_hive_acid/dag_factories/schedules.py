@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Asset
 
-#: A DAG run costs about a second of the scheduler; a shorter interval of Hive's threads is not met by more runs.
-SHORTEST = timedelta(minutes=1)
-#: A run that waits for something to do looks every few seconds whatever its schedule is; this long it waits at most.
+#: A DAG run costs about a second of the scheduler: a shorter interval is refused where it is set.
+SHORTEST = timedelta(seconds=10)
+#: Runs that wait for something to do, and look every few seconds meanwhile, wait for so long at least.
+SHORTEST_WAIT = timedelta(minutes=1)
+#: So long where they look for more than requests.
 WAITING_RUN = timedelta(minutes=5)
 
 _PRESETS = {
@@ -46,23 +48,30 @@ class ScheduleRule:
 
     :param option: option of Airflow's ``[hive_acid]`` section.
     :param interval: Hive's setting, which counts when the option is empty.
-    :param shortest: the interval is at least this.
+    :param waits: a run of it waits, and looks again and again; it does so so long at least, whatever the interval.
     """
 
     option: str
     interval: str
-    shortest: timedelta = SHORTEST
+    waits: timedelta | None = None
 
 
 def timetable(rule: ScheduleRule) -> Timetable | None:
     """The times at which a DAG runs, None for never.
 
-    :raises InvalidArgumentsError: when the option is no schedule; names the option.
+    :raises InvalidArgumentsError: when the option is no schedule, or the interval shorter than runs can follow; names
+        the option and the setting.
     """
     text = (conf.get(SECTION, rule.option, fallback=None) or "").strip()
     if not text:
         interval = timedelta(milliseconds=load_settings().milliseconds(rule.interval))
-        return DeltaTriggerTimetable(max(interval, rule.shortest))
+        if rule.waits is None and interval < SHORTEST:
+            raise InvalidArgumentsError(
+                f"{rule.interval} is {interval.total_seconds():g} s, and a DAG has no more than a run in "
+                f"{SHORTEST.total_seconds():g} s: raise it, set [{SECTION}] {rule.option}, or run the service "
+                "'hive-acid maintenance' instead"
+            )
+        return DeltaTriggerTimetable(max(interval, rule.waits or SHORTEST))
     return timetable_of(text, f"[{SECTION}] {rule.option}")
 
 

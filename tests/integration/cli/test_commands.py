@@ -110,6 +110,35 @@ def test_maintenance_looks_once(call, service):
     assert (done.exit_code, done.stdout) == (0, ""), done.output
 
 
+def test_with_no_worker_threads_the_worker_of_the_command_line_compacts_nothing(call, client):
+    client.compactions.enqueue("v.a")
+    for options in ((), ("--once",)):
+        done = call("--set", "hive.compactor.worker.threads=0", "maintenance", "worker", *options)
+        assert (done.exit_code, done.stdout) == (0, ""), done.output
+        assert "hive.compactor.worker.threads is 0: no compaction is run here" in done.stderr
+    assert [request.state.text for request in client.compactions.active()] == ["initiated"]
+
+
+def test_the_reaper_waits_before_its_first_look_and_once_does_not(call, monkeypatch):
+    waits = []
+
+    class Waiting:
+        def wait(self, seconds):
+            waits.append(seconds)
+            if len(waits) == 2:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("airflow_hive_acid.cli.commands.maintenance.threading.Event", Waiting)
+    settings = ("--set", "hive.timedout.txn.reaper.start=7s", "--set", "hive.timedout.txn.reaper.interval=9s")
+    done = call(*settings, "maintenance", "reaper")
+    assert waits == [7, 9]
+    assert "reaper: the first look is in 7 s" in done.stderr
+    assert "reaper stopped" in done.stderr
+    done = call(*settings, "maintenance", "reaper", "--once")
+    assert "the first look" not in done.stderr
+    assert waits == [7, 9]
+
+
 def test_schema_is_checked(call):
     done = call("schema", "check")
     assert done.exit_code == 0
