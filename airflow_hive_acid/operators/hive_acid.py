@@ -121,7 +121,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         """Run the statements.
 
         :return: ``statements`` (one document each), sums of ``inserted``, ``updated`` and ``deleted``, and ``rows`` of
-            the last SELECT.
+            the last SELECT; after ``COMPACT`` also ``compactions``, the ids of the requests, for a
+            ``HiveAcidCompactionSensor``.
         """
         return self._run(context)
 
@@ -261,6 +262,10 @@ def script_of(sql: str | Sequence[str]) -> str:
     return sql if isinstance(sql, str) else "\n;\n".join(sql)
 
 
+#: Statements that say which compactions they have asked for, by the kinds of their results.
+_COMPACTIONS = ("compact", "concatenate")
+
+
 def result_document(results: Sequence[StatementResult], xcom_rows: int) -> dict[str, Any]:
     """What goes into the XCom."""
     from airflow_hive_acid.engine.outcomes.results import plain_values  # not needed to parse a DAG file
@@ -268,6 +273,9 @@ def result_document(results: Sequence[StatementResult], xcom_rows: int) -> dict[
     document: dict[str, Any] = {"statements": [result.to_document() for result in results]}
     for what in ("inserted", "updated", "deleted"):
         document[what] = sum(getattr(result, what) for result in results)
+    asked = [result.rows.to_dicts() for result in results if result.kind in _COMPACTIONS and result.rows is not None]
+    if asked:
+        document["compactions"] = [row["compactionid"] for rows in asked for row in rows if row["compactionid"]]
     queries = [result.rows for result in results if result.rows is not None]
     if queries:
         rows = queries[-1].to_dicts()

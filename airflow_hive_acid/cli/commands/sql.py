@@ -89,6 +89,7 @@ def reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:
     """Prints the events that somebody at a terminal wants to know; nothing or all of them, if so asked."""
     from airflow_hive_acid.engine.outcomes.events import (
         AppliedBefore,
+        CompactionAsked,
         EarlierTryFenced,
         SparkReady,
         SparkStarting,
@@ -99,7 +100,8 @@ def reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:
     told = (SparkStarting, SparkReady, StatementFinished, TransactionAborted, AppliedBefore, EarlierTryFenced)
 
     def report(event: Event) -> None:
-        if not quiet and (verbose or isinstance(event, told)):
+        asked = isinstance(event, CompactionAsked) and event.request_id is not None
+        if not quiet and (verbose or asked or isinstance(event, told)):
             say(str(event))
 
     return report

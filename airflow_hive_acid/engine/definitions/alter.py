@@ -19,6 +19,7 @@ from airflow_hive_acid.sql.model.pruning import PartitionFilter
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.outcomes.results import Rows
     from airflow_hive_acid.metastore.catalog import Partition, Table
 
 _COMPARISONS: dict[str, type[exp.Binary]] = {
@@ -31,9 +32,10 @@ _CHANGES_WHAT_PINS_READ = (
 )  # fmt: skip
 
 
-def run_alter(context: Context, statement: alter.AlterStatement) -> None:
+def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
     """Run one ALTER TABLE.
 
+    :return: of a compaction that was asked for, what became of that.
     :raises ReadOnlyReplicaError: when a replication writes the database.
     :raises TablePinnedError: when it would change what a pin reads, or how; Hive's would wait for the pin's lock.
     """
@@ -44,9 +46,9 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> None:
         context.client.pins.require_unpinned([str(statement.table)], "this change")
     match statement:
         case alter.Compact():
-            request_compaction(context, statement)
+            return request_compaction(context, statement)
         case alter.Concatenate():
-            _concatenate(context, statement)
+            return _concatenate(context, statement)
         case alter.AddPartitions():
             _add_partitions(context, statement)
         case alter.DropPartitions():
@@ -57,6 +59,7 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> None:
             _alter_storage(context, statement)
         case _:
             _alter_names_and_properties(context, statement)
+    return None
 
 
 def _alter_names_and_properties(context: Context, statement: alter.AlterStatement) -> None:
@@ -123,13 +126,13 @@ def _alter_storage(context: Context, statement: alter.AlterSerde | alter.AlterFi
         catalog.alter_storage(name, serde_properties=statement.properties, serde=statement.serde, agent_info=agent)
 
 
-def _concatenate(context: Context, statement: alter.Concatenate) -> None:
+def _concatenate(context: Context, statement: alter.Concatenate) -> Rows:
     """Of a transactional table, as Hive does it; any other is written anew (``concatenate``)."""
     table = context.table(str(statement.table))
     if table.is_partitioned and not statement.partition:
         raise InvalidArgumentsError(f"{table.qualified_name} is partitioned; name the partition to concatenate")
     origin = {"text": statement.text, "line": statement.line, "script": statement.script, "offset": statement.offset}
-    request_compaction(context, alter.Compact(statement.table, "major", statement.partition, True, **origin))  # type: ignore[arg-type]
+    return request_compaction(context, alter.Compact(statement.table, "major", statement.partition, True, **origin))  # type: ignore[arg-type]
 
 
 def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:

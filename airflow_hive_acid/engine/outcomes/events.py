@@ -165,12 +165,14 @@ class TransactionAborted:
 class CompactionAsked:
     """A compaction was asked for, or one was found not to be needed.
 
-    :param request_id: of the request, None when there is none.
+    :param request_id: of the request, or of one that was there already; None when there is none.
+    :param accepted: whether it is a new one.
     :param said: what became of the wish.
     """
 
     resource: Resource
     request_id: int | None
+    accepted: bool
     said: str
 
     def __str__(self) -> str:

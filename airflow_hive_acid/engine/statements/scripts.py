@@ -278,7 +278,7 @@ class Script:
             case Explain(statement=explained):
                 rows = self._explain(explained, locks=statement.locks)
             case CreateTemporaryView() | Load():
-                _run_without_result(context, statement)
+                _run_without_data(context, statement)
             case _:
                 return self._apply(statement, lambda claim: _run_ddl_once(context, statement, claim))
         return StatementResult(statement.text, statement.kind_text, rows=rows)
@@ -295,14 +295,21 @@ def _concatenate(
 def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> StatementResult:
     if isinstance(statement, ReplicationStatement):
         return transfer(context, statement, claim)
-    result = StatementResult(statement.text, statement.kind_text)
-    with claim.changing(lambda: result):
-        _run_without_result(context, statement)
-    return result
+    rows: Rows | None = None
+
+    def result() -> StatementResult:
+        return StatementResult(statement.text, statement.kind_text, rows=rows)
+
+    with claim.changing(result):
+        rows = _run_without_data(context, statement)
+    return result()
 
 
-def _run_without_result(context: Context, statement: Statement) -> None:
-    """Statements that only change the catalog or the session."""
+def _run_without_data(context: Context, statement: Statement) -> Rows | None:
+    """Statements that only change the catalog or the session.
+
+    :return: what some of them say.
+    """
     match statement:
         case CreateTemporaryView():
             create_view(context, statement)
@@ -311,7 +318,7 @@ def _run_without_result(context: Context, statement: Statement) -> None:
         case Alteration():
             context.locking.require(map(context.table, [str(statement.table)]))
             with context.locking.around(statement):
-                run_alter(context, statement)
+                return run_alter(context, statement)
         case DropTable():
             context.locking.require(_if_there(context, str(statement.table)))
             with context.locking.around(statement):
@@ -324,6 +331,7 @@ def _run_without_result(context: Context, statement: Statement) -> None:
             run_ddl(context, statement)
         case _:
             raise AssertionError(f"{statement.kind_text} is no statement of its own")
+    return None
 
 
 def _tables_of(context: Context, database: str) -> Iterator[Table]:

@@ -92,6 +92,23 @@ def test_nothing_about_a_table_that_is_not_there_is_said_to_be_so(call, client):
     assert len(json.loads(call("show", "compactions", "w.gone", "--format", "json").stdout)) == 1
 
 
+def test_a_compaction_that_was_asked_for_is_told_in_a_line_and_as_a_row(call, client, warehouse):
+    client.catalog.set_warehouse(warehouse)
+    create = "CREATE DATABASE w; CREATE TABLE w.p (a INT) PARTITIONED BY (k STRING) STORED AS ORC;"
+    done = call("sql", "-e", f"{create} ALTER TABLE w.p ADD PARTITION (k='a'); "
+                "ALTER TABLE w.p PARTITION (k='a') COMPACT 'major'", "--format", "json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "compaction request 1 for w.p partition k=a is queued" in done.stderr
+    assert json.loads(done.stdout)[0]["compactionid"] == 1
+    again = call("sql", "-e", "ALTER TABLE w.p PARTITION (k='a') COMPACT 'minor'", "--format", "json")
+    assert again.exit_code == 0
+    assert "w.p partition k=a: Compaction is already scheduled with state='initiated' and id=1" in again.stderr
+    alone = call("sql", "-e", "ALTER TABLE w.p COMPACT 'minor'", "--format", "json")
+    (row,) = json.loads(alone.stdout)
+    assert (row["partname"], row["compactionid"], row["accepted"]) == ("k=a", 1, False)
+    assert row["reason"]
+
+
 @pytest.mark.rule("R14")
 def test_script_with_a_key_is_applied_once(call, client, warehouse):
     client.catalog.set_warehouse(warehouse)

@@ -101,6 +101,14 @@ def test_decimals_keep_their_digits_as_text():
     assert row == {"a": "1.10", "b": ["2.0"]}
 
 
+def test_requests_for_compactions_are_handed_on_for_a_sensor():
+    columns = (Column("compactionid", "bigint"), Column("partname", "string"))
+    first = StatementResult("ALTER …", "compact", rows=Rows(columns, [[7, "k=a"], [None, "k=b"], [8, "k=c"]]))
+    second = StatementResult("ALTER …", "compact", rows=Rows(columns, [[9, None]]))
+    assert result_document([first, INSERT, second, SELECT], 10)["compactions"] == [7, 8, 9]
+    assert "compactions" not in result_document([SELECT], 10)
+
+
 def test_document_without_a_query_has_no_rows():
     assert "rows" not in result_document([INSERT], 10)
 
