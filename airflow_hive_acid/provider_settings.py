@@ -35,7 +35,7 @@ SETTINGS: tuple[tuple[str, str, str, str], ...] = (
     ("hive.acid.batch.transactions", "integer", "Ours: txns that a transaction batch opens at once, at most hive.txn.max.open.batch less one.", "100"),
     ("hive.acid.rows.max.bytes", "integer", "Ours: limit for the records that a program hands over in one txn, in bytes of JSON.", "67108864"),
     ("hive.acid.select.max.bytes", "integer", "Ours: limit for the rows of one SELECT that come into a worker's memory, in bytes of JSON.", "67108864"),
-    ("hive.acid.lease.mirror", "string", "Ours: leases stand in Hive's lock table too, so that writers without one wait. auto: unless embedded. One of auto, on, off.", "auto"),
+    ("hive.acid.lease.mirror", "string", "Ours: leases stand in Hive's lock table too, so that writers without one wait, ours and Hive's. auto: the same as on. One of auto, on, off.", "on"),
     ("hive.acid.lease.max.time", "string", "Ours: the longest that a lease may last from its start, extensions included. A bare number is in s.", "24h"),
     ("hive.locks.max.partitions", "integer", "More partitions than this are locked as the table; -1: no limit.", "1000"),
     ("hive.query.exclusive.lock", "string", "Names of advisory locks a statement takes exclusively, comma separated.", ""),

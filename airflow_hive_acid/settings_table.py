@@ -140,9 +140,9 @@ _ROWS = (
     _integer("hive.acid.select.max.bytes", 67108864,
              "Ours: limit for the rows of one SELECT that come into a worker's memory, in bytes of JSON.",
              minimum=1),
-    _text("hive.acid.lease.mirror", "auto",
-          "Ours: leases stand in Hive's lock table too, so that writers without one wait. auto: unless embedded.",
-          hive="off", choices=("auto", "on", "off")),
+    _text("hive.acid.lease.mirror", "on",
+          "Ours: leases stand in Hive's lock table too, so that writers without one wait, ours and Hive's. auto: the "
+          "same as on.", hive="off", choices=("auto", "on", "off")),
     _duration("hive.acid.lease.max.time", "24h", "s",
               "Ours: the longest that a lease may last from its start, extensions included.", minimum=1),
     _integer("hive.locks.max.partitions", 1000, "More partitions than this are locked as the table; -1: no limit.",

@@ -206,6 +206,47 @@ class HiveAcidDropLeaseOperator(BaseOperator):
             fail_task(error)
 
 
+class HiveAcidConfirmLeaseOperator(BaseOperator):
+    """Succeeds only if a lease is held now: the fencing check, right before what must not happen without it.
+
+    What is done under the lease by our operators asks by itself, with each commit (``lease=grab.output``). This is for
+    what asks nobody: a copy, a message, a job of another system. A failure is for good, because a lease that has ended
+    is not held again.
+
+    :param lease: the output of a :class:`HiveAcidGrabLeaseOperator`. (templated)
+    :param hive_acid_conn_id: connection of type ``hive_acid``, the one that the lease was grabbed with. (templated)
+    """
+
+    template_fields: Sequence[str] = ("lease", "hive_acid_conn_id")
+    ui_color = "#fff2cc"
+    operator_extra_links = LINKS
+    linked: dict[str, Any] | None = None
+
+    def __init__(self, *, lease: Any, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.lease = lease
+        self.hive_acid_conn_id = hive_acid_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Ask.
+
+        :return: the lease for other tasks, as the grab returns it, with its end as it is now.
+        """
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+        from airflow_hive_acid.hooks.leases import describe, open_lease, seal_lease
+
+        try:
+            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+                client = hook.get_conn()
+                lease = client.leases.require_lease(open_lease(client, self.lease))
+                sealed = seal_lease(client, lease)
+        except HiveAcidError as error:
+            fail_task(error)
+        self.log.info("Held: %s", describe(lease))
+        self.linked = linked_to(sealed)
+        return sealed
+
+
 def lease_on(
     *objects: str,
     type: str = "x",

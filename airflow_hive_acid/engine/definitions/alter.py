@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.engine.definitions.compactions import request_compaction
-from airflow_hive_acid.engine.definitions.ddl import require_empty
+from airflow_hive_acid.engine.definitions.ddl import require_empty, warehouse_files
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.catalog import PartitionAlteration
 from airflow_hive_acid.sql.model import alterations as alter
@@ -64,7 +63,7 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
 
 def _alter_names_and_properties(context: Context, statement: alter.AlterStatement) -> None:
     catalog, name, agent = context.client.catalog, str(statement.table), context.agent_info
-    files = WarehouseFiles(context.client, context.filesystem)
+    files = warehouse_files(context)
     match statement:
         case alter.RenameTable(new=new):
             home = catalog.get_database(new.database).managed_location
@@ -145,7 +144,7 @@ def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:
         require_empty(context, f"partition {name} of the transactional table {table.qualified_name}", location)
     context.client.catalog.add_locked_partitions(
         table.qualified_name, specs, locations=locations, if_not_exists=statement.if_not_exists,
-        files=WarehouseFiles(context.client, context.filesystem), agent_info=context.agent_info,
+        files=warehouse_files(context), agent_info=context.agent_info,
     )  # fmt: skip
 
 
@@ -156,7 +155,7 @@ def _drop_partitions(context: Context, statement: alter.DropPartitions) -> None:
     if not chosen:
         return
     names = [partition.name for partition in chosen]
-    files = WarehouseFiles(context.client, context.filesystem)
+    files = warehouse_files(context)
     if table.is_transactional:
         catalog.drop_partitions(
             table.qualified_name, names, files=files, if_exists=True, purge=statement.purge,

@@ -180,6 +180,19 @@ class CompactionAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """What somebody should know who reads the result of a statement.
+
+    :param said: a sentence.
+    """
+
+    said: str
+
+    def __str__(self) -> str:
+        return f"note: {self.said}"
+
+
+@dataclass(frozen=True, slots=True)
 class StatementFinished:
     """A statement of a script is done."""
 
@@ -233,6 +246,7 @@ Event = (
     | TransactionCommitted
     | TransactionAborted
     | CompactionAsked
+    | Noted
     | StatementFinished
     | AppliedBefore
     | EarlierTryFenced

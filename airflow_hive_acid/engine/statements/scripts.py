@@ -16,13 +16,13 @@ from airflow_hive_acid.engine.definitions.concatenate import rewriting
 from airflow_hive_acid.engine.definitions.ctas import columns_of, creating
 from airflow_hive_acid.engine.definitions.ddl import definition_of, run_ddl
 from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
-from airflow_hive_acid.engine.outcomes.events import StatementFinished, StatementStarted
+from airflow_hive_acid.engine.outcomes.events import Noted, StatementFinished, StatementStarted
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell_planned
 from airflow_hive_acid.engine.queries.explain import explain, explain_locks
 from airflow_hive_acid.engine.queries.lookups import look
 from airflow_hive_acid.engine.queries.query import run_query
-from airflow_hive_acid.engine.queries.shows import show
+from airflow_hive_acid.engine.queries.shows import missing, show
 from airflow_hive_acid.engine.statements.aborts import abort
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
@@ -39,6 +39,7 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
     UnsupportedStatementError,
 )
+from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate
 from airflow_hive_acid.sql.model.lookups import Lookup
@@ -249,12 +250,23 @@ class Script:
 
     def _shown(self, statement: Show | ShowLease | Lookup) -> Rows:
         client = self._context.client
+        if isinstance(statement, Show | ShowLease):
+            self._note_missing(statement)
         match statement:
             case Show():
                 return show(client, statement, self._context.settings)
             case ShowLease():
                 return show_lease(client, statement)
         return look(client, statement)
+
+    def _note_missing(self, statement: Show | ShowLease) -> None:
+        """Say so when what is asked about is not there: no locks on a misspelt table are no good news."""
+        table = statement.table
+        database = table.database if table is not None else getattr(statement, "database", None)
+        partition = partition_name(statement.partition) if statement.partition else None
+        said = missing(self._context.client, database, None if table is None else table.name, partition)
+        if said:
+            self._context.emit(Noted(said))
 
     def _result_of(self, statement: Statement) -> StatementResult:
         context, rows = self._context, None

@@ -30,6 +30,7 @@ from airflow_hive_acid.maintenance.doctor.rules import (
     judge_rows,
     judge_timeout,
     judge_txn,
+    judge_unfinished,
 )
 from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.maintenance.warehouse.expected import counted_of, published_of
@@ -78,7 +79,9 @@ def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = Non
         return [finding for finding in found if finding is not None]
 
     difference = judge_timeout(timeout, hive_timeout_ms, shared=shared)
-    return [*([difference] if difference else []), *client.database.read(look)]
+    now = client.database.read(now_ms)
+    unfinished = [finding for job in client.jobs.to_finish() if (finding := judge_unfinished(job, now)) is not None]
+    return [*([difference] if difference else []), *client.database.read(look), *unfinished]
 
 
 def examine_tables(

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.row_counts import CountedRows
     from airflow_hive_acid.metastore.compaction import Compaction
     from airflow_hive_acid.metastore.locks import LockRow, TxnRow
+    from airflow_hive_acid.metastore.txns import Job
 
+#: A txn deletes what it has dropped right after its commit; that of a large table takes a while.
+_FINISHING_MS = 60_000
 _REAPER = "run the reaper (hive-acid maintenance reaper --once, or its DAG)"
 
 
@@ -45,6 +48,7 @@ class Check(StrEnum):
     DAMAGED_FILE = "damaged file"
     ROWS = "rows differ from the catalog"
     LEFT = "left by an interrupted copy or drop"
+    UNDELETED = "committed, and not deleted yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,21 @@ def judge_lock(lock: LockRow, open_txns: Collection[int], now_ms: int, timeout_m
         f"lock {lock.id} on {where}",
         f"it has no txn, and {_silence(silent, timeout_ms)}",
         f"{_REAPER}: it removes such locks",
+    )
+
+
+def judge_unfinished(job: Job, now_ms: int) -> Finding | None:
+    """A committed txn that has something left to delete; one that has just committed is at it."""
+    age = now_ms - job.updated
+    if age <= _FINISHING_MS:
+        return None
+    place = job.staging or job.table_location
+    return Finding(
+        Check.UNDELETED,
+        place,
+        f"txn {job.txn_id} on {job.table} has committed, and what it dropped or replaced is not deleted after up to "
+        f"{age / 1000:.0f} s; nobody reads it any more",
+        "hive-acid doctor --finish deletes it and says what keeps it from that, as every pass of the reaper does",
     )
 
 

@@ -16,7 +16,7 @@ from airflow_hive_acid.maintenance.doctor.doctor import examine_metastore, exami
 from airflow_hive_acid.maintenance.doctor.rules import Check
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, HIVE_LOCKS, TXNS
+from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, HIVE_ACID_JOB, HIVE_LOCKS, TXNS
 from airflow_hive_acid.metastore.txns.statistics import RowChange, count_rows
 from tests import orc_footers
 
@@ -229,3 +229,50 @@ def test_the_exit_code_tells_whether_something_was_found(
     assert [row["check"] for row in json.loads(done.stdout)] == ["directory no txn knows"]
     done = doctor("--set", "hive.txn.timeout=60s")
     assert [row["check"] for row in json.loads(done.stdout)] == ["time-outs differ", "directory no txn knows"]
+
+
+def test_files_of_a_dropped_table_that_could_not_be_deleted_are_said_found_and_finished(
+    client: MetastoreClient,
+    make_table: Callable[..., Any],
+    metastore_url: str,
+    warehouse: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The table is gone with the commit; its files are out of the way, and whoever comes next deletes them."""
+    table = make_table("default.t")
+    table.insert()
+    location = table.location
+    place = local(location)
+
+    def drop(*arguments: str) -> Any:
+        options = ["--metastore-url", metastore_url, "--warehouse", warehouse, *arguments]
+        return CliRunner().invoke(app, options)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError("the disk says no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("airflow_hive_acid.maintenance.warehouse.ddl_files.finish", refuse)
+        patched.setattr("airflow_hive_acid.maintenance.warehouse.fences.finish", refuse)
+        done = drop("sql", "-e", "DROP TABLE default.t")
+        assert done.exit_code == 0, done.output
+        said = " ".join(done.stderr.split())
+        assert f"note: files of {location} could not be deleted (PermissionError: the disk says no)" in said
+        assert "hive-acid doctor --finish" in said
+        failed = drop("doctor", "--finish", "--no-files", "--format", "json")
+        assert "still cannot be deleted: PermissionError: the disk says no" in " ".join(failed.stderr.split())
+    events = [entry.name for entry in place.parent.iterdir() if entry.name.startswith("_tmp_")]
+    assert len(events) == 1
+    assert not place.exists()
+    assert [f.check for f in examine_metastore(client, None)] == []  # its own process may be at it
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(HIVE_ACID_JOB).values(HAJ_UPDATED=HIVE_ACID_JOB.c.HAJ_UPDATED - 61_000))
+    (finding,) = examine_metastore(client, None)
+    assert finding.check is Check.UNDELETED
+    assert f"{finding.place}".endswith(events[0])
+    assert "hive-acid doctor --finish" in finding.repair
+    finished = drop("doctor", "--finish", "--format", "json")
+    assert "of default.t is deleted" in finished.stderr
+    assert (finished.exit_code, finished.stdout) == (0, "[]\n"), finished.output
+    assert not [entry for entry in place.parent.iterdir() if entry.name.startswith("_tmp_")]
+    assert "nothing is left to delete" in drop("doctor", "--finish", "--no-files").stderr
