@@ -227,7 +227,7 @@ class StreamSchemaError(HiveAcidError):
 
 
 class BackPressureError(HiveAcidError):
-    """A stream was stopped because compaction does not keep up with its deltas; nothing of the micro-batch is lost."""
+    """A stream or another writer is held back because compaction does not keep up with deltas; nothing is lost."""
 
     retryable = True
 

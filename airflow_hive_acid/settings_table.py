@@ -132,6 +132,14 @@ _ROWS = (
               "Ours: the longest pause before a micro-batch between .slow and .stop."),
     _duration("hive.acid.stream.stop.wait", "10m", "s",
               "Ours: how long a stream at .stop waits for a compaction; then it ends with an error."),
+    _integer("hive.acid.writer.max.deltas", 0,
+             "Ours: with this many live deltas in a table or partition, statements and transaction batches that would "
+             "add one are held back; 0: never. A table property of this name overrides it."),
+    _text("hive.acid.writer.max.deltas.action", "wait",
+          "Ours: how. wait: for a compaction, which is asked for; refuse: at once, for a later try; warn: not at all, "
+          "it is only said.", choices=("wait", "refuse", "warn")),
+    _duration("hive.acid.writer.max.deltas.wait", "10m", "s",
+              "Ours: how long a writer waits; then it ends with an error that may be tried again."),
     _integer("hive.acid.batch.transactions", 100,
              "Ours: txns that a transaction batch opens at once, at most hive.txn.max.open.batch less one.",
              minimum=1),

@@ -28,6 +28,7 @@ from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_le
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
+from airflow_hive_acid.engine.transactions.back_pressure import hold_back
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
@@ -436,7 +437,8 @@ def _run_write(
         return tables[name]
 
     plans = plans_of(context, statement, looked_up)
-    # Before the transaction: nobody should wait for our locks while a JVM starts.
+    # Before the transaction: nobody should wait for our locks while a compaction or a JVM is waited for.
+    hold_back(context, plans, looked_up)
     context.application.ready()
     wanted = Statements(plans) if wanted is None else wanted
     with StatementTransaction.begin(context, combine_operations(plans), wanted, claim, patience) as transaction:
@@ -452,7 +454,10 @@ def _run_planned(
     context: Context, transaction: StatementTransaction, statement: DataStatement | MultiInsert
 ) -> StatementResult:
     """Run a statement in an open transaction, planned now that the locks keep the tables as they are."""
-    return _run_plans(context, transaction, statement, plans_of(context, statement, transaction.table))
+    plans = plans_of(context, statement, transaction.table)
+    # A compaction reaches up to this txn's own write id, so what is waited for can come while it is open.
+    hold_back(context, plans, transaction.table)
+    return _run_plans(context, transaction, statement, plans)
 
 
 def _run_plans(
