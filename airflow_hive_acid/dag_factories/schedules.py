@@ -75,7 +75,7 @@ def timetable(rule: ScheduleRule) -> Timetable | None:
     return timetable_of(text, f"[{SECTION}] {rule.option}")
 
 
-def timetable_of(text: str, where: str) -> CronTriggerTimetable | None:
+def timetable_of(text: str, where: str) -> Timetable | None:
     """The times that a text says, None for never.
 
     :param where: it stands, for messages.
@@ -83,13 +83,39 @@ def timetable_of(text: str, where: str) -> CronTriggerTimetable | None:
     """
     if text.lower() in ("never", "none"):
         return None
+    if text[:1] in ("P", "p"):
+        return DeltaTriggerTimetable(_interval(text, where))
     cron = _PRESETS.get(text.lower(), text)
     if not _is_cron(cron):
         raise InvalidArgumentsError(
             f"{where} = {text!r} is no schedule; write a cron expression such as '*/5 * * * *', "
-            f"one of {', '.join(_PRESETS)}, or never"
+            f"one of {', '.join(_PRESETS)}, an interval such as PT10M, or never"
         )
     return CronTriggerTimetable(cron, timezone="UTC")
+
+
+def _interval(text: str, where: str) -> timedelta:
+    """An ISO 8601 duration, as pendulum reads it.
+
+    :raises InvalidArgumentsError: when it is none, or shorter than runs can follow.
+    """
+    import pendulum
+
+    try:
+        found = pendulum.parse(text.upper())
+    except ValueError:
+        found = None
+    # Months and years have no length of their own; pendulum counts 30 and 365 days.
+    if not isinstance(found, pendulum.Duration) or found.years or found.months:
+        raise InvalidArgumentsError(
+            f"{where} = {text!r} is no interval; write weeks, days, hours, minutes and seconds, as P1D or PT1H30M"
+        )
+    interval = timedelta(seconds=found.total_seconds())
+    if interval < SHORTEST:
+        raise InvalidArgumentsError(
+            f"{where} = {text!r} is shorter than {SHORTEST.total_seconds():g} s, and a DAG has no more runs than that"
+        )
+    return interval
 
 
 def _is_cron(text: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from airflow.sdk import BaseOperator, get_current_context
 
+from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
@@ -22,6 +23,7 @@ from airflow_hive_acid.triggers.leases import LeaseGrantedTrigger, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import timedelta
 
     from airflow.sdk import Context
 
@@ -41,8 +43,10 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
 
     :param objects: one or several of ``db.table`` and ``db.table/k=v``; they need not exist. (templated)
     :param type: ``x`` exclusive, or ``s`` shared. (templated)
-    :param duration: seconds it lasts unless it is extended, which every task that is given it does while it runs.
-    :param wait: seconds to wait for it at most, first come first served; 0 for not at all, None for ever.
+    :param duration: seconds, or a ``timedelta``, that it lasts unless it is extended, which every task that is given it
+        does while it runs.
+    :param wait: seconds, or a ``timedelta``, to wait for it at most, first come first served; 0 for not at all, None
+        for ever.
     :param poll_interval: seconds between two looks, at most 10.
     :param deferrable: wait in the triggerer instead of in a worker slot.
     :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
@@ -58,14 +62,15 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
         *,
         objects: str | Sequence[str],
         type: str = "x",
-        duration: float = 3600.0,
-        wait: float | None = 0.0,
+        duration: float | timedelta = 3600.0,
+        wait: float | timedelta | None = 0.0,
         poll_interval: float = 2.0,
         deferrable: bool = True,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        duration, wait = seconds_of(duration), seconds_of(wait)
         check_timeout("wait", wait)
         if not 0 < poll_interval <= 10:
             raise ValueError(
@@ -250,8 +255,8 @@ class HiveAcidConfirmLeaseOperator(BaseOperator):
 def lease_on(
     *objects: str,
     type: str = "x",
-    duration: float = 600.0,
-    wait: float = 0.0,
+    duration: float | timedelta = 600.0,
+    wait: float | timedelta = 0.0,
     hive_acid_conn_id: str = DEFAULT_CONN_ID,
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Run a TaskFlow task under a lease: grabbed before its first line, extended while it runs, dropped after its last.
@@ -272,8 +277,8 @@ def lease_on(
 
     :param objects: ``db.table`` or ``db.table/k=v``; templates are rendered.
     :param type: ``x`` exclusive, or ``s`` shared.
-    :param duration: seconds that it outlives a task that was killed.
-    :param wait: seconds to wait for it at most, in the worker slot; 0 for not at all.
+    :param duration: seconds, or a ``timedelta``, that it outlives a task that was killed.
+    :param wait: seconds, or a ``timedelta``, to wait for it at most, in the worker slot; 0 for not at all.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -292,8 +297,8 @@ def lease_on(
                     hook.lease(
                         rendered,
                         type=type,
-                        duration=duration,
-                        wait=wait,
+                        duration=seconds_of(duration),
+                        wait=seconds_of(wait),
                         user=agent_info(context),
                         secret=secret_of_task(hook.get_conn(), context, rendered, type, resume=False),
                     ) as keeper,

@@ -83,7 +83,7 @@ def _alter_names_and_properties(context: Context, statement: alter.AlterStatemen
             asked = PartitionAlteration(location=statement.location)
             catalog.alter_partition(name, dict(statement.partition), asked, files=files, agent_info=agent)
         case alter.Touch():
-            catalog.touch(name, dict(statement.partition) or None)
+            catalog.touch(name, dict(statement.partition) or None, agent_info=agent)
         case _:
             raise AssertionError(f"{type(statement).__name__} is altered elsewhere")
 

@@ -102,3 +102,26 @@ def test_asset_runs_the_dag_with_and_without_a_schedule(monkeypatch):
     assert isinstance(timetable_or_assets(RULE, [asset]), AssetOrTimeSchedule)
     monkeypatch.setenv(OPTION, "never")
     assert list(timetable_or_assets(RULE, [asset]).objects) == [asset]
+
+
+@pytest.mark.parametrize(
+    ("text", "interval"),
+    [("PT10M", timedelta(minutes=10)), ("pt1h30m", timedelta(minutes=90)), ("P1D", timedelta(days=1)),
+     ("P2W", timedelta(weeks=2)), ("PT30S", timedelta(seconds=30))],
+)  # fmt: skip
+def test_an_iso_interval_is_a_schedule(monkeypatch, text, interval):
+    monkeypatch.setenv(OPTION, text)
+    found = timetable(RULE)
+    assert isinstance(found, DeltaTriggerTimetable)
+    assert interval_of(found) == interval
+    assert wait_of(RULE) == interval.total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("PT5S", "shorter than 10 s"), ("P1M", "is no interval"), ("PTX", "is no interval"), ("P", "is no interval")],
+)
+def test_an_interval_that_cannot_be_is_refused_by_name(monkeypatch, text, says):
+    monkeypatch.setenv(OPTION, text)
+    with pytest.raises(InvalidArgumentsError, match=rf"\[hive_acid\] initiator_schedule = '{text}' {says}|{says}"):
+        timetable(RULE)
