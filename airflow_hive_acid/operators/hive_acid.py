@@ -14,11 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.sdk import BaseOperator
 
-from airflow_hive_acid.errors import HiveAcidError, LocksPendingError, TurnPendingError, UnsupportedStatementError
+from airflow_hive_acid.errors import (
+    HiveAcidError,
+    LocksDeniedForNowError,
+    LocksPendingError,
+    TurnPendingError,
+    UnsupportedStatementError,
+)
 from airflow_hive_acid.hooks.assets import tell_commits
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import (
+    TRIED,
     Running,
     agent_info,
     error_of_event,
@@ -29,7 +36,7 @@ from airflow_hive_acid.hooks.tasks import (
     stop_on_kill,
 )
 from airflow_hive_acid.operators.lineage import TellsLineage
-from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
+from airflow_hive_acid.triggers.granted import LocksGrantedTrigger, LocksTriedAgainTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,6 +176,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
                 tell_commits(self, context, hook, document, again=again)
         except LocksPendingError as pending:
             self._wait_elsewhere(pending, hook.settings)
+        except LocksDeniedForNowError as denied:
+            self._try_again_later(denied)
         except HiveAcidError as error:
             fail_task(error)
         finally:
@@ -224,6 +233,15 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
             handed_back=request,
         )
         self.defer(trigger=trigger, method_name="resume", kwargs={"waiting": request})
+
+    def _try_again_later(self, denied: LocksDeniedForNowError) -> NoReturn:
+        """Let the pause pass in the triggerer; the tries are counted on."""
+        self.log.info("%s", denied)
+        waiting = {TRIED: denied.tried}
+        trigger = LocksTriedAgainTrigger(
+            until=time.time() + denied.pause, hive_acid_conn_id=self.hive_acid_conn_id, handed_back=waiting
+        )
+        self.defer(trigger=trigger, method_name="resume", kwargs={"waiting": waiting})
 
     def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
         """Do the task's work.

@@ -37,6 +37,7 @@ class Check(StrEnum):
 
     GHOST_LOCK = "ghost lock"
     SILENT_LOCK = "lock without heartbeat"
+    OTHER_MANAGER = "locks of another transaction manager"
     SILENT_TXN = "txn without heartbeat"
     DEAD_COMPACTION = "compaction whose txn ended"
     TIMEOUT = "time-outs differ"
@@ -93,6 +94,41 @@ def judge_lock(lock: LockRow, open_txns: Collection[int], now_ms: int, timeout_m
         f"it has no txn, and {_silence(silent, timeout_ms)}",
         f"{_REAPER}: it removes such locks",
     )
+
+
+def judge_legacy_locks(
+    locks: Sequence[LockRow], open_txns: Collection[int], now_ms: int, timeout_ms: int, *, configured: bool
+) -> list[Finding]:
+    """S and X locks of the Hive Concurrency Model: those that nobody keeps alive, and those that nobody here sees.
+
+    :param locks: in the order of their requests; of ZooKeeper without heartbeats, because they end with their sessions.
+    :param configured: whether DummyTxnManager is the transaction manager here.
+    """
+    if locks and not configured:
+        first = locks[0]
+        return [
+            Finding(
+                Check.OTHER_MANAGER,
+                first.describe(),
+                f"somebody takes locks with DummyTxnManager ({len(locks)} of them, the first is {first.user}@"
+                f"{first.host}'s), and hive.txn.manager is DbTxnManager here: neither sees the locks of the other",
+                "give all sides the same hive.txn.manager",
+            )
+        ]
+    found = []
+    for lock in locks:
+        silent = now_ms - lock.last_heartbeat
+        if not lock.last_heartbeat or silent <= timeout_ms or lock.txn_id in open_txns:
+            continue
+        found.append(
+            Finding(
+                Check.SILENT_LOCK,
+                f"legacy lock {lock.id} on {lock.describe()}",
+                f"{_silence(silent, timeout_ms)}; it is {lock.agent_info or f'{lock.user}@{lock.host}'}'s",
+                "nothing: whoever asks for a lock next removes it",
+            )
+        )
+    return found
 
 
 def judge_unfinished(job: Job, now_ms: int) -> Finding | None:

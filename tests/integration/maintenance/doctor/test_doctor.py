@@ -14,17 +14,26 @@ from typer.testing import CliRunner
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.maintenance.doctor.doctor import examine_metastore, examine_tables
 from airflow_hive_acid.maintenance.doctor.rules import Check
+from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
-from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, HIVE_ACID_JOB, HIVE_LOCKS, TXNS
+from airflow_hive_acid.metastore.locks import legacy_lock_manager
+from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
+from airflow_hive_acid.metastore.schema.hive_transactions import (
+    COMPACTION_QUEUE,
+    HIVE_ACID_JOB,
+    HIVE_ACID_LEGACY_LOCK,
+    HIVE_LOCKS,
+    TXNS,
+)
 from airflow_hive_acid.metastore.txns.statistics import RowChange, count_rows
+from airflow_hive_acid.settings import Settings, Source
+from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 from tests import orc_footers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.filesystem import Filesystem
-    from airflow_hive_acid.metastore import MetastoreClient
 
 
 def test_a_sound_warehouse_has_no_findings(
@@ -276,3 +285,21 @@ def test_files_of_a_dropped_table_that_could_not_be_deleted_are_said_found_and_f
     assert (finished.exit_code, finished.stdout) == (0, "[]\n"), finished.output
     assert not [entry for entry in place.parent.iterdir() if entry.name.startswith("_tmp_")]
     assert "nothing is left to delete" in drop("doctor", "--finish", "--no-files").stderr
+
+
+def test_locks_of_the_hive_concurrency_model_are_looked_at(client: MetastoreClient, metastore_url: str) -> None:
+    dummy = Settings({Source.CONNECTION: {"hive.txn.manager": DUMMY_TXN_MANAGER}})
+    manager = legacy_lock_manager(client.database, dummy)
+    part = LockComponent("default", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN, transactional=False)
+    manager.lock(LockRequest((part,), "ann", "host", agent_info="a writer"))
+    (other,) = examine_metastore(client)
+    assert other.check is Check.OTHER_MANAGER
+    assert "(1 of them, the first is ann@host's)" in other.text
+    with MetastoreClient(metastore_url, dummy) as legacy:
+        assert examine_metastore(legacy) == []
+        with client.database.transaction() as connection:
+            connection.execute(sa.update(HIVE_ACID_LEGACY_LOCK).values(HLL_HEARTBEAT=1))
+        (silent,) = examine_metastore(legacy)
+    assert silent.check is Check.SILENT_LOCK
+    assert silent.place.endswith("on default.t")
+    assert "a writer's" in silent.text
