@@ -251,6 +251,7 @@ def test_files_of_a_dropped_table_that_could_not_be_deleted_are_said_found_and_f
     table = make_table("default.t")
     table.insert()
     location = table.location
+    timeout = client.settings.milliseconds("hive.txn.timeout")
     place = local(location)
 
     def drop(*arguments: str) -> Any:
@@ -273,16 +274,17 @@ def test_files_of_a_dropped_table_that_could_not_be_deleted_are_said_found_and_f
     events = [entry.name for entry in place.parent.iterdir() if entry.name.startswith("_tmp_")]
     assert len(events) == 1
     assert not place.exists()
-    assert [f.check for f in examine_metastore(client, None)] == []  # its own process may be at it
+    assert [f.check for f in examine_metastore(client, timeout)] == []  # its own process may be at it
     with client.database.transaction() as connection:
         connection.execute(sa.update(HIVE_ACID_JOB).values(HAJ_UPDATED=HIVE_ACID_JOB.c.HAJ_UPDATED - 61_000))
-    (finding,) = examine_metastore(client, None)
+    (finding,) = examine_metastore(client, timeout)
     assert finding.check is Check.UNDELETED
     assert f"{finding.place}".endswith(events[0])
     assert "hive-acid doctor --finish" in finding.repair
     finished = drop("doctor", "--finish", "--format", "json")
     assert "of default.t is deleted" in finished.stderr
-    assert (finished.exit_code, finished.stdout) == (0, "[]\n"), finished.output
+    # On a server the doctor cannot see the time-out of a Hive that shares it, and says so.
+    assert {row["check"] for row in json.loads(finished.stdout)} <= {Check.TIMEOUT.value}, finished.output
     assert not [entry for entry in place.parent.iterdir() if entry.name.startswith("_tmp_")]
     assert "nothing is left to delete" in drop("doctor", "--finish", "--no-files").stderr
 
@@ -292,14 +294,15 @@ def test_locks_of_the_hive_concurrency_model_are_looked_at(client: MetastoreClie
     manager = legacy_lock_manager(client.database, dummy)
     part = LockComponent("default", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN, transactional=False)
     manager.lock(LockRequest((part,), "ann", "host", agent_info="a writer"))
-    (other,) = examine_metastore(client)
+    timeout = client.settings.milliseconds("hive.txn.timeout")
+    (other,) = examine_metastore(client, timeout)
     assert other.check is Check.OTHER_MANAGER
     assert "(1 of them, the first is ann@host's)" in other.text
     with MetastoreClient(metastore_url, dummy) as legacy:
-        assert examine_metastore(legacy) == []
+        assert examine_metastore(legacy, timeout) == []
         with client.database.transaction() as connection:
             connection.execute(sa.update(HIVE_ACID_LEGACY_LOCK).values(HLL_HEARTBEAT=1))
-        (silent,) = examine_metastore(legacy)
+        (silent,) = examine_metastore(legacy, timeout)
     assert silent.check is Check.SILENT_LOCK
     assert silent.place.endswith("on default.t")
     assert "a writer's" in silent.text
