@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from airflow.api_fastapi.auth.managers.models.resource_details import TeamDetails
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
     from airflow.sdk import (
@@ -66,6 +65,7 @@ __all__ = [
     "mask_secret",
     "options_of",
     "redact",
+    "seconds_of",
     "stats",
     "sync_bag_to_db",
 ]
@@ -117,6 +117,15 @@ def options_of(section: str) -> dict[str, str]:
     }
     variables = {name[len(prefix) :].lower(): text for name, text in os.environ.items() if name.startswith(prefix)}
     return found | variables
+
+
+@overload
+def seconds_of(given: timedelta | float) -> float: ...
+@overload
+def seconds_of(given: object) -> Any: ...
+def seconds_of(given: object) -> Any:
+    """A duration in seconds; what is no ``timedelta`` (as ``pendulum.duration`` is one) is taken as it is."""
+    return given.total_seconds() if isinstance(given, timedelta) else given
 
 
 def interval_of(timetable: Any) -> timedelta:

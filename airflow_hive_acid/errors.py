@@ -97,6 +97,21 @@ class LocksPendingError(HiveAcidError):
         self.document = document
 
 
+class LocksDeniedForNowError(HiveAcidError):
+    """S or X locks of the Hive Concurrency Model are not free, and the caller tries again later: nothing is held.
+
+    :ivar tried: how often they were asked for again, of ``hive.lock.numretries``.
+    :ivar pause: seconds until the next try.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, tried: int = 0, pause: float = 0.0) -> None:
+        super().__init__(message)
+        self.tried = tried
+        self.pause = pause
+
+
 class LockDeniedError(HiveAcidError):
     """The lock manager answered NOT_ACQUIRED: a zero-wait read or an exclusive CTAS met a conflicting lock."""
 
@@ -227,7 +242,7 @@ class StreamSchemaError(HiveAcidError):
 
 
 class BackPressureError(HiveAcidError):
-    """A stream was stopped because compaction does not keep up with its deltas; nothing of the micro-batch is lost."""
+    """A stream or another writer is held back because compaction does not keep up with deltas; nothing is lost."""
 
     retryable = True
 

@@ -133,7 +133,7 @@ _CONFIG_DESCRIPTION = """Settings of airflow-hive-acid. Every setting can be giv
 underscores for dots: hive.compactor.delta.num.threshold is hive_compactor_delta_num_threshold. A setting in the extra
 of the connection wins over this section, and this section over hive-site.xml."""
 
-_SCHEDULE = "A cron expression, a preset such as @hourly, or never. Empty: every"
+_SCHEDULE = "A cron expression, a preset such as @hourly, an interval such as PT10M, or never. Empty: every"
 
 
 def _options() -> dict[str, Any]:

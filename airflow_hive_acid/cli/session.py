@@ -175,18 +175,14 @@ class CliSession:
             raise InvalidArgumentsError("name the file of the replication policies: --policies policies.toml")
         return read_policy_file(path)
 
-    def note_missing(self, database: str | None, table: str | None = None) -> None:
-        """Say so when there is no such database or table: rows about it may be left, and none is no good news."""
-        from airflow_hive_acid.errors import NoSuchObjectError
+    def note_missing(self, database: str | None, table: str | None = None, partition: str | None = None) -> None:
+        """Say so when there is no such database, table or partition: rows about it may be left, and none is no good
+        news."""
+        from airflow_hive_acid.engine.queries.shows import missing
 
-        catalog = self.client().catalog
-        try:
-            if table is not None:
-                catalog.get_table(f"{database}.{table}")
-            elif database is not None:
-                catalog.get_database(database)
-        except NoSuchObjectError as error:
-            say(f"note: {error}")
+        said = missing(self.client(), database, table, partition)
+        if said:
+            say(f"note: {said}")
 
     def close(self) -> None:
         """Close the metastore's connections."""

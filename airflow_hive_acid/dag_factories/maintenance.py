@@ -14,6 +14,7 @@ from airflow.sdk import DAG, Asset, Param, task
 from airflow_hive_acid.airflow_versions import conf
 from airflow_hive_acid.dag_factories import bodies
 from airflow_hive_acid.dag_factories.schedules import (
+    SHORTEST_WAIT,
     WAITING_RUN,
     ScheduleRule,
     airflow_pool,
@@ -65,7 +66,7 @@ def worker_dag() -> DAG:
     another one at once. Requests of a compaction pool with ``hive.compactor.worker.<pool>.threads`` have workers of
     their own.
     """
-    rule = ScheduleRule("worker_schedule", "hive.compactor.check.interval")
+    rule = ScheduleRule("worker_schedule", "hive.compactor.check.interval", waits=SHORTEST_WAIT)
     requests = conf.getint(SECTION, "worker_requests_per_task", fallback=50)
     pools = worker_pools()
     with _dag("hive_acid_worker", rule, assets=(COMPACTION_REQUESTS, WORKER_SERVED), wait=wait_of(rule)) as dag:
@@ -105,7 +106,7 @@ def cleaner_dag() -> DAG:
     A run waits until there is something to remove, removes it and ends; one that removed something is followed by
     another one at once.
     """
-    rule = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval", shortest=WAITING_RUN)
+    rule = ScheduleRule("cleaner_schedule", "hive.compactor.cleaner.run.interval", waits=WAITING_RUN)
     with _dag("hive_acid_cleaner", rule, assets=(CLEANED,), wait=wait_of(rule)) as dag:
         dag.doc_md = cleaner_dag.__doc__
         HiveAcidCleanOperator(task_id="clean", wait_seconds=_WAIT, hive_acid_conn_id=_CONN)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import DAG, AssetAny, Param, TaskGroup
 
 from airflow_hive_acid.airflow_versions import AssetOrTimeSchedule, interval_of
-from airflow_hive_acid.dag_factories.schedules import ScheduleRule, Timetable, timetable, timetable_of
+from airflow_hive_acid.dag_factories.schedules import SHORTEST_WAIT, ScheduleRule, Timetable, timetable, timetable_of
 from airflow_hive_acid.hooks.configuration import SECTION
 from airflow_hive_acid.hooks.replication import OPTION, configured_policies, policy_asset
 from airflow_hive_acid.operators.replication import HiveAcidReplicationOperator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.replication.policies.policy import Policy
 
 DAG_ID = "hive_acid_replication"
-_RULE = ScheduleRule("replication_schedule", "hive.acid.repl.interval")
+_RULE = ScheduleRule("replication_schedule", "hive.acid.repl.interval", waits=SHORTEST_WAIT)
 _LONGEST_SHARED_WAIT = 60.0
 """Policies of one run wait together, and what happens to one that is done waits for the next run."""
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Asset
 
-#: A DAG run costs about a second of the scheduler; a shorter interval of Hive's threads is not met by more runs.
-SHORTEST = timedelta(minutes=1)
-#: A run that waits for something to do looks every few seconds whatever its schedule is; this long it waits at most.
+#: A DAG run costs about a second of the scheduler: a shorter interval is refused where it is set.
+SHORTEST = timedelta(seconds=10)
+#: Runs that wait for something to do, and look every few seconds meanwhile, wait for so long at least.
+SHORTEST_WAIT = timedelta(minutes=1)
+#: So long where they look for more than requests.
 WAITING_RUN = timedelta(minutes=5)
 
 _PRESETS = {
@@ -46,27 +48,34 @@ class ScheduleRule:
 
     :param option: option of Airflow's ``[hive_acid]`` section.
     :param interval: Hive's setting, which counts when the option is empty.
-    :param shortest: the interval is at least this.
+    :param waits: a run of it waits, and looks again and again; it does so so long at least, whatever the interval.
     """
 
     option: str
     interval: str
-    shortest: timedelta = SHORTEST
+    waits: timedelta | None = None
 
 
 def timetable(rule: ScheduleRule) -> Timetable | None:
     """The times at which a DAG runs, None for never.
 
-    :raises InvalidArgumentsError: when the option is no schedule; names the option.
+    :raises InvalidArgumentsError: when the option is no schedule, or the interval shorter than runs can follow; names
+        the option and the setting.
     """
     text = (conf.get(SECTION, rule.option, fallback=None) or "").strip()
     if not text:
         interval = timedelta(milliseconds=load_settings().milliseconds(rule.interval))
-        return DeltaTriggerTimetable(max(interval, rule.shortest))
+        if rule.waits is None and interval < SHORTEST:
+            raise InvalidArgumentsError(
+                f"{rule.interval} is {interval.total_seconds():g} s, and a DAG has no more than a run in "
+                f"{SHORTEST.total_seconds():g} s: raise it, set [{SECTION}] {rule.option}, or run the service "
+                "'hive-acid maintenance' instead"
+            )
+        return DeltaTriggerTimetable(max(interval, rule.waits or SHORTEST))
     return timetable_of(text, f"[{SECTION}] {rule.option}")
 
 
-def timetable_of(text: str, where: str) -> CronTriggerTimetable | None:
+def timetable_of(text: str, where: str) -> Timetable | None:
     """The times that a text says, None for never.
 
     :param where: it stands, for messages.
@@ -74,13 +83,39 @@ def timetable_of(text: str, where: str) -> CronTriggerTimetable | None:
     """
     if text.lower() in ("never", "none"):
         return None
+    if text[:1] in ("P", "p"):
+        return DeltaTriggerTimetable(_interval(text, where))
     cron = _PRESETS.get(text.lower(), text)
     if not _is_cron(cron):
         raise InvalidArgumentsError(
             f"{where} = {text!r} is no schedule; write a cron expression such as '*/5 * * * *', "
-            f"one of {', '.join(_PRESETS)}, or never"
+            f"one of {', '.join(_PRESETS)}, an interval such as PT10M, or never"
         )
     return CronTriggerTimetable(cron, timezone="UTC")
+
+
+def _interval(text: str, where: str) -> timedelta:
+    """An ISO 8601 duration, as pendulum reads it.
+
+    :raises InvalidArgumentsError: when it is none, or shorter than runs can follow.
+    """
+    import pendulum
+
+    try:
+        found = pendulum.parse(text.upper())
+    except ValueError:
+        found = None
+    # Months and years have no length of their own; pendulum counts 30 and 365 days.
+    if not isinstance(found, pendulum.Duration) or found.years or found.months:
+        raise InvalidArgumentsError(
+            f"{where} = {text!r} is no interval; write weeks, days, hours, minutes and seconds, as P1D or PT1H30M"
+        )
+    interval = timedelta(seconds=found.total_seconds())
+    if interval < SHORTEST:
+        raise InvalidArgumentsError(
+            f"{where} = {text!r} is shorter than {SHORTEST.total_seconds():g} s, and a DAG has no more runs than that"
+        )
+    return interval
 
 
 def _is_cron(text: str) -> bool:

@@ -59,6 +59,10 @@ def task_scope(context: Mapping[str, Any]) -> tuple[str, ...]:
     return ("airflow", instance.dag_id, instance.run_id, instance.task_id, str(index))
 
 
+#: What is handed on between tries for locks of the Hive Concurrency Model: how many there were.
+TRIED = "tried"
+
+
 def once_of(context: Mapping[str, Any], on_rerun: str) -> Once:
     """What all tries of a task instance have in common, and no other task instance has (R14).
 
@@ -81,7 +85,10 @@ def patience(settings: Settings, waiting: Mapping[str, Any] | None) -> Patience:
     """How long a task waits for locks itself, and what a trigger has waited for on its behalf."""
     from airflow_hive_acid.metastore.protocol import Patience  # not needed to parse a DAG file
 
-    return Patience(settings.seconds("hive.acid.lock.defer.after"), waiting)
+    seconds = settings.seconds("hive.acid.lock.defer.after")
+    if waiting is not None and TRIED in waiting:
+        return Patience(seconds, tried=int(waiting[TRIED]))
+    return Patience(seconds, waiting)
 
 
 def longest_wait(settings: Settings) -> float:

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from airflow_hive_acid.operators.exim import HiveAcidExportTableOperator, HiveAcidImportTableOperator
     from airflow_hive_acid.operators.export import HiveAcidExportOperator
     from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
-    from airflow_hive_acid.operators.leases import HiveAcidDropLeaseOperator, HiveAcidGrabLeaseOperator, lease_on
+    from airflow_hive_acid.operators.leases import (
+        HiveAcidConfirmLeaseOperator,
+        HiveAcidDropLeaseOperator,
+        HiveAcidGrabLeaseOperator,
+        lease_on,
+    )
     from airflow_hive_acid.operators.replication import HiveAcidReplicationOperator
     from airflow_hive_acid.operators.retries import HiveAcidRetryPolicy
     from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
@@ -51,6 +56,7 @@ __all__ = [
     "HiveAcidCommitTransactionOperator",
     "HiveAcidCompactOperator",
     "HiveAcidCompactionWorkerOperator",
+    "HiveAcidConfirmLeaseOperator",
     "HiveAcidDeleteOperator",
     "HiveAcidDropLeaseOperator",
     "HiveAcidEndTransactionOperator",
@@ -83,6 +89,7 @@ _HOMES = {
     "HiveAcidCommitTransactionOperator": "transactions",
     "HiveAcidCompactOperator": "compact",
     "HiveAcidCompactionWorkerOperator": "worker",
+    "HiveAcidConfirmLeaseOperator": "leases",
     "HiveAcidDeleteOperator": "changes",
     "HiveAcidDropLeaseOperator": "leases",
     "HiveAcidEndTransactionOperator": "transactions",

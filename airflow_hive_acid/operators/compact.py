@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
@@ -44,8 +45,8 @@ class HiveAcidCompactOperator(BaseOperator):
     :param lease: the output of a HiveAcidGrabLeaseOperator: the request is made only while it is held, and a wait in
         the worker slot extends it. The compaction itself is the Worker's, and goes on without it. (templated)
     :param wait: succeed only when the compacted files are there; fail when a request fails.
-    :param timeout: seconds to wait at most; None for as long as it takes.
-    :param poll_interval: seconds between two looks.
+    :param timeout: seconds, or a ``timedelta``, to wait at most; None for as long as it takes.
+    :param poll_interval: seconds, or a ``timedelta``, between two looks.
     :param deferrable: wait in the triggerer instead of in a worker slot.
     :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
     """
@@ -69,8 +70,8 @@ class HiveAcidCompactOperator(BaseOperator):
         properties: Mapping[str, str] | None = None,
         lease: Any = None,
         wait: bool = False,
-        timeout: float | None = None,
-        poll_interval: float = 5.0,
+        timeout: float | timedelta | None = None,
+        poll_interval: float | timedelta = 5.0,
         deferrable: bool = True,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
@@ -85,8 +86,8 @@ class HiveAcidCompactOperator(BaseOperator):
         self.properties = properties
         self.lease = lease
         self.wait = wait
-        self.timeout = timeout
-        self.poll_interval = poll_interval
+        self.timeout = seconds_of(timeout)
+        self.poll_interval = seconds_of(poll_interval)
         self.deferrable = deferrable
         self.hive_acid_conn_id = hive_acid_conn_id
         self._asked: list[int] = []

@@ -14,11 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.sdk import BaseOperator
 
-from airflow_hive_acid.errors import HiveAcidError, LocksPendingError, TurnPendingError, UnsupportedStatementError
+from airflow_hive_acid.errors import (
+    HiveAcidError,
+    LocksDeniedForNowError,
+    LocksPendingError,
+    TurnPendingError,
+    UnsupportedStatementError,
+)
 from airflow_hive_acid.hooks.assets import tell_commits
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
 from airflow_hive_acid.hooks.links import LINKS, linked_to
 from airflow_hive_acid.hooks.tasks import (
+    TRIED,
     Running,
     agent_info,
     error_of_event,
@@ -29,7 +36,7 @@ from airflow_hive_acid.hooks.tasks import (
     stop_on_kill,
 )
 from airflow_hive_acid.operators.lineage import TellsLineage
-from airflow_hive_acid.triggers.granted import LocksGrantedTrigger
+from airflow_hive_acid.triggers.granted import LocksGrantedTrigger, LocksTriedAgainTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,7 +128,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         """Run the statements.
 
         :return: ``statements`` (one document each), sums of ``inserted``, ``updated`` and ``deleted``, and ``rows`` of
-            the last SELECT.
+            the last SELECT; after ``COMPACT`` also ``compactions``, the ids of the requests, for a
+            ``HiveAcidCompactionSensor``.
         """
         return self._run(context)
 
@@ -168,6 +176,8 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
                 tell_commits(self, context, hook, document, again=again)
         except LocksPendingError as pending:
             self._wait_elsewhere(pending, hook.settings)
+        except LocksDeniedForNowError as denied:
+            self._try_again_later(denied)
         except HiveAcidError as error:
             fail_task(error)
         finally:
@@ -224,6 +234,15 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         )
         self.defer(trigger=trigger, method_name="resume", kwargs={"waiting": request})
 
+    def _try_again_later(self, denied: LocksDeniedForNowError) -> NoReturn:
+        """Let the pause pass in the triggerer; the tries are counted on."""
+        self.log.info("%s", denied)
+        waiting = {TRIED: denied.tried}
+        trigger = LocksTriedAgainTrigger(
+            until=time.time() + denied.pause, hive_acid_conn_id=self.hive_acid_conn_id, handed_back=waiting
+        )
+        self.defer(trigger=trigger, method_name="resume", kwargs={"waiting": waiting})
+
     def work(self, hook: HiveAcidHook, engine: Engine, **how: Any) -> dict[str, Any]:
         """Do the task's work.
 
@@ -261,6 +280,10 @@ def script_of(sql: str | Sequence[str]) -> str:
     return sql if isinstance(sql, str) else "\n;\n".join(sql)
 
 
+#: Statements that say which compactions they have asked for, by the kinds of their results.
+_COMPACTIONS = ("compact", "concatenate")
+
+
 def result_document(results: Sequence[StatementResult], xcom_rows: int) -> dict[str, Any]:
     """What goes into the XCom."""
     from airflow_hive_acid.engine.outcomes.results import plain_values  # not needed to parse a DAG file
@@ -268,6 +291,9 @@ def result_document(results: Sequence[StatementResult], xcom_rows: int) -> dict[
     document: dict[str, Any] = {"statements": [result.to_document() for result in results]}
     for what in ("inserted", "updated", "deleted"):
         document[what] = sum(getattr(result, what) for result in results)
+    asked = [result.rows.to_dicts() for result in results if result.kind in _COMPACTIONS and result.rows is not None]
+    if asked:
+        document["compactions"] = [row["compactionid"] for rows in asked for row in rows if row["compactionid"]]
     queries = [result.rows for result in results if result.rows is not None]
     if queries:
         rows = queries[-1].to_dicts()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from airflow.sdk import BaseOperator, get_current_context
 
+from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError, LeaseAlreadyExistsError, LeaseEndedError
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
@@ -22,6 +23,7 @@ from airflow_hive_acid.triggers.leases import LeaseGrantedTrigger, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import timedelta
 
     from airflow.sdk import Context
 
@@ -41,8 +43,10 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
 
     :param objects: one or several of ``db.table`` and ``db.table/k=v``; they need not exist. (templated)
     :param type: ``x`` exclusive, or ``s`` shared. (templated)
-    :param duration: seconds it lasts unless it is extended, which every task that is given it does while it runs.
-    :param wait: seconds to wait for it at most, first come first served; 0 for not at all, None for ever.
+    :param duration: seconds, or a ``timedelta``, that it lasts unless it is extended, which every task that is given it
+        does while it runs.
+    :param wait: seconds, or a ``timedelta``, to wait for it at most, first come first served; 0 for not at all, None
+        for ever.
     :param poll_interval: seconds between two looks, at most 10.
     :param deferrable: wait in the triggerer instead of in a worker slot.
     :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
@@ -58,14 +62,15 @@ class HiveAcidGrabLeaseOperator(BaseOperator):
         *,
         objects: str | Sequence[str],
         type: str = "x",
-        duration: float = 3600.0,
-        wait: float | None = 0.0,
+        duration: float | timedelta = 3600.0,
+        wait: float | timedelta | None = 0.0,
         poll_interval: float = 2.0,
         deferrable: bool = True,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        duration, wait = seconds_of(duration), seconds_of(wait)
         check_timeout("wait", wait)
         if not 0 < poll_interval <= 10:
             raise ValueError(
@@ -206,11 +211,52 @@ class HiveAcidDropLeaseOperator(BaseOperator):
             fail_task(error)
 
 
+class HiveAcidConfirmLeaseOperator(BaseOperator):
+    """Succeeds only if a lease is held now: the fencing check, right before what must not happen without it.
+
+    What is done under the lease by our operators asks by itself, with each commit (``lease=grab.output``). This is for
+    what asks nobody: a copy, a message, a job of another system. A failure is for good, because a lease that has ended
+    is not held again.
+
+    :param lease: the output of a :class:`HiveAcidGrabLeaseOperator`. (templated)
+    :param hive_acid_conn_id: connection of type ``hive_acid``, the one that the lease was grabbed with. (templated)
+    """
+
+    template_fields: Sequence[str] = ("lease", "hive_acid_conn_id")
+    ui_color = "#fff2cc"
+    operator_extra_links = LINKS
+    linked: dict[str, Any] | None = None
+
+    def __init__(self, *, lease: Any, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.lease = lease
+        self.hive_acid_conn_id = hive_acid_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Ask.
+
+        :return: the lease for other tasks, as the grab returns it, with its end as it is now.
+        """
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook  # not needed to parse a DAG file
+        from airflow_hive_acid.hooks.leases import describe, open_lease, seal_lease
+
+        try:
+            with HiveAcidHook(self.hive_acid_conn_id) as hook:
+                client = hook.get_conn()
+                lease = client.leases.require_lease(open_lease(client, self.lease))
+                sealed = seal_lease(client, lease)
+        except HiveAcidError as error:
+            fail_task(error)
+        self.log.info("Held: %s", describe(lease))
+        self.linked = linked_to(sealed)
+        return sealed
+
+
 def lease_on(
     *objects: str,
     type: str = "x",
-    duration: float = 600.0,
-    wait: float = 0.0,
+    duration: float | timedelta = 600.0,
+    wait: float | timedelta = 0.0,
     hive_acid_conn_id: str = DEFAULT_CONN_ID,
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Run a TaskFlow task under a lease: grabbed before its first line, extended while it runs, dropped after its last.
@@ -231,8 +277,8 @@ def lease_on(
 
     :param objects: ``db.table`` or ``db.table/k=v``; templates are rendered.
     :param type: ``x`` exclusive, or ``s`` shared.
-    :param duration: seconds that it outlives a task that was killed.
-    :param wait: seconds to wait for it at most, in the worker slot; 0 for not at all.
+    :param duration: seconds, or a ``timedelta``, that it outlives a task that was killed.
+    :param wait: seconds, or a ``timedelta``, to wait for it at most, in the worker slot; 0 for not at all.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -251,8 +297,8 @@ def lease_on(
                     hook.lease(
                         rendered,
                         type=type,
-                        duration=duration,
-                        wait=wait,
+                        duration=seconds_of(duration),
+                        wait=seconds_of(wait),
                         user=agent_info(context),
                         secret=secret_of_task(hook.get_conn(), context, rendered, type, resume=False),
                     ) as keeper,

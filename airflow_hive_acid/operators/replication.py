@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError, ReplicationBusyError, ReplicationGapError
 from airflow_hive_acid.hooks import stats
 from airflow_hive_acid.hooks.links import LINKS
@@ -16,6 +17,7 @@ from airflow_hive_acid.triggers.replication import ReplicationFreeTrigger, Repli
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from airflow.sdk import Context
     from pydantic import JsonValue
@@ -39,7 +41,7 @@ class HiveAcidReplicationOperator(BaseOperator):
         parameter gives it), of which this may be one. (templated)
     :param only_first: do nothing when there is a first copy already.
     :param wait_seconds: when there is no news: how long to wait for some at most. (templated)
-    :param busy_timeout: seconds to wait at most for another cycle of the policy to end.
+    :param busy_timeout: seconds, or a ``timedelta``, to wait at most for another cycle of the policy to end.
     :param poll_interval: seconds between two looks.
     :param deferrable: wait in the triggerer instead of in a worker slot.
     """
@@ -56,8 +58,8 @@ class HiveAcidReplicationOperator(BaseOperator):
         policy: str | Mapping[str, Any],
         bootstrap: bool | str | Sequence[str] = False,
         only_first: bool = False,
-        wait_seconds: float | str = 0,
-        busy_timeout: float = 3600.0,
+        wait_seconds: float | timedelta | str = 0,
+        busy_timeout: float | timedelta = 3600.0,
         poll_interval: float = 5.0,
         deferrable: bool = True,
         **kwargs: Any,
@@ -66,8 +68,8 @@ class HiveAcidReplicationOperator(BaseOperator):
         self.policy = policy
         self.bootstrap = bootstrap
         self.only_first = only_first
-        self.wait_seconds = wait_seconds
-        self.busy_timeout = busy_timeout
+        self.wait_seconds = seconds_of(wait_seconds)
+        self.busy_timeout = seconds_of(busy_timeout)
         self.poll_interval = poll_interval
         self.deferrable = deferrable
         self._hooks: tuple[HiveAcidHook, ...] = ()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator
 
+from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.hooks import stats
@@ -17,6 +18,7 @@ from airflow_hive_acid.triggers.readiness import CleaningReadyTrigger, WorkWaits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from airflow.sdk import Context
 
@@ -36,7 +38,7 @@ class HiveAcidPlanWorkersOperator(BaseOperator):
 
     :param pools: threads by compaction pool; their requests end the wait, too.
     :param compaction_pool: whose workers are counted; None: those without a pool.
-    :param wait_seconds: how long to wait at most, in the triggerer; 0: look once. (templated)
+    :param wait_seconds: seconds, or a ``timedelta``, to wait at most, in the triggerer; 0: look once. (templated)
     :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
     """
 
@@ -48,14 +50,14 @@ class HiveAcidPlanWorkersOperator(BaseOperator):
         *,
         pools: Mapping[str, int] | None = None,
         compaction_pool: str | None = None,
-        wait_seconds: float | str = 0,
+        wait_seconds: float | timedelta | str = 0,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.pools = pools
         self.compaction_pool = compaction_pool
-        self.wait_seconds = wait_seconds
+        self.wait_seconds = seconds_of(wait_seconds)
         self.hive_acid_conn_id = hive_acid_conn_id
 
     def execute(self, context: Context) -> list[int]:
@@ -174,7 +176,7 @@ def _running(hook: HiveAcidHook, engine: Engine, worker: str) -> Running:
 class HiveAcidCleanOperator(BaseOperator):
     """Waits until a Cleaner would find something, or the time is over, and cleans.
 
-    :param wait_seconds: how long to wait at most, in the triggerer; 0: clean at once. (templated)
+    :param wait_seconds: seconds, or a ``timedelta``, to wait at most, in the triggerer; 0: clean at once. (templated)
     :param hive_acid_conn_id: connection of type ``hive_acid``. (templated)
     """
 
@@ -182,10 +184,10 @@ class HiveAcidCleanOperator(BaseOperator):
     ui_color = "#d5e8d4"
 
     def __init__(
-        self, *, wait_seconds: float | str = 0, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any
+        self, *, wait_seconds: float | timedelta | str = 0, hive_acid_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any
     ) -> None:
         super().__init__(**{"outlets": [_MAYBE_CLEANED], **kwargs})
-        self.wait_seconds = wait_seconds
+        self.wait_seconds = seconds_of(wait_seconds)
         self.hive_acid_conn_id = hive_acid_conn_id
 
     def execute(self, context: Context) -> int:

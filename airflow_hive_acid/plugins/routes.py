@@ -36,6 +36,7 @@ from airflow_hive_acid.metastore.listing import (
     find_compaction,
     find_txn,
     leases_page,
+    legacy_locks_page,
     locks_page,
     oldest_to_clean,
     queue_counts,
@@ -47,6 +48,7 @@ from airflow_hive_acid.metastore.locks import Party, read_wait_graph
 from airflow_hive_acid.plugins import cursors, models, server_database, shaping
 from airflow_hive_acid.plugins.access import Reader, may_act, may_read, reader
 from airflow_hive_acid.plugins.metastores import Metastores, default_connection, read_metastore
+from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 
 STATES = Literal[
     "initiated", "working", "ready for cleaning", "failed", "succeeded", "did not initiate", "refused", "aborted"
@@ -221,13 +223,16 @@ def locks(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> models.Page[models.Lock]:
-    """Locks, in the order in which they were asked for."""
+    """Locks, in the order in which they were asked for; with DummyTxnManager those of the Hive Concurrency Model."""
     wanted = LocksWanted(
         None if state is None else LockState[state.upper()],
         None if type is None else LockType[type.upper()],
         database, table, partition, txn_id, lock_id, user,
     )  # fmt: skip
     part = Slice(limit, cursors.decode(cursor, int, int))
+    if client.settings.string("hive.txn.manager") == DUMMY_TXN_MANAGER:
+        legacy = legacy_locks_page(client.database, client.settings, wanted, part)
+        return _page(legacy, [shaping.lock(one) for one in legacy.items])
     page = client.database.read(lambda connection: locks_page(connection, wanted, part))
     return _page(page, [shaping.lock(one) for one in page.items])
 

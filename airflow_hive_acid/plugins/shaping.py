@@ -13,6 +13,7 @@ from airflow_hive_acid.maintenance.decisions import Kind
 from airflow_hive_acid.metastore.compaction import OUR_VERSION, CompactionState
 from airflow_hive_acid.metastore.database import LockState, TxnState, TxnType
 from airflow_hive_acid.metastore.leases import LeaseType
+from airflow_hive_acid.metastore.locks import LegacyLockRow
 from airflow_hive_acid.plugins import models
 from airflow_hive_acid.plugins.task_links import compaction_of, task_of
 
@@ -100,7 +101,7 @@ def txn(row: TxnRow) -> models.Txn:
 
 
 def lock(row: LockRow) -> models.Lock:
-    """A lock; what waits, and what belongs to no txn, can be taken away by itself."""
+    """A lock; what waits, and what belongs to no txn, can be taken away by itself, if it is in Hive's lock table."""
     return models.Lock(
         id=row.id,
         lock_id=row.lock_id,
@@ -119,7 +120,7 @@ def lock(row: LockRow) -> models.Lock:
         agent_info=row.agent_info,
         blocked_by=row.blocked_by if row.state is LockState.WAITING else None,
         task=task(row.agent_info),
-        can_withdraw=not row.txn_id or row.state is LockState.WAITING,
+        can_withdraw=not isinstance(row, LegacyLockRow) and (not row.txn_id or row.state is LockState.WAITING),
     )
 
 

@@ -10,7 +10,7 @@ from airflow_hive_acid.sensors.base import MetastoreSensor, number
 from airflow_hive_acid.triggers.compactions import CompactionsQuestion, CompactionWaitTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.triggers.base import QuestionTrigger
@@ -24,7 +24,8 @@ class HiveAcidCompactionSensor(MetastoreSensor):
     request that failed, was refused or aborted fails the sensor with its reason (``soft_fail``: skips it). When the
     time is over, the message says what is still queued, and who works on it since when.
 
-    :param request_id: id of the request, for example from ``HiveAcidCompactOperator``. (templated)
+    :param request_id: id of the request, for example from ``HiveAcidCompactOperator``, or a list of ids, all of which
+        are waited for; of none at all nothing is. (templated)
     :param table: ``db.table`` instead of a request. (templated)
     :param partition: partition name ``k1=v1/k2=v2``; without it all partitions are waited for. (templated)
     :param deferrable: wait in the triggerer instead of in a worker slot.
@@ -37,7 +38,7 @@ class HiveAcidCompactionSensor(MetastoreSensor):
     def __init__(
         self,
         *,
-        request_id: int | str | None = None,
+        request_id: int | str | Sequence[int | str] | None = None,
         table: str | None = None,
         partition: str | None = None,
         **kwargs: Any,
@@ -49,20 +50,35 @@ class HiveAcidCompactionSensor(MetastoreSensor):
 
     def question(self, client: MetastoreClient) -> Question:
         """Has it ended?"""
-        return CompactionsQuestion(number("request_id", self.request_id), self.table, self.partition)
+        return CompactionsQuestion(self._requests(), self.table, self.partition)
 
     def page(self) -> dict[str, Any]:
         """The request, or those of the table."""
         return {
-            "view": "compactions", "compaction_id": self.request_id,
+            "view": "compactions", "compaction_id": next(iter(self._requests() or ()), None),
             **object_filters(self.table, self.partition),
         }  # fmt: skip
+
+    def _requests(self) -> tuple[int, ...] | None:
+        """The ids; a template makes a list text as well."""
+        if isinstance(self.request_id, str):
+            text = self.request_id.strip()
+            if text.startswith("[") and text.endswith("]"):
+                return self._numbers(part for part in text[1:-1].split(",") if part.strip())
+        elif self.request_id is not None and not isinstance(self.request_id, int):
+            return self._numbers(self.request_id)
+        one = number("request_id", self.request_id)
+        return None if one is None else (one,)
+
+    def _numbers(self, given: Iterable[int | str]) -> tuple[int, ...]:
+        found = (number("request_id", part.strip() if isinstance(part, str) else part) for part in given)
+        return tuple(one for one in found if one is not None)
 
     def trigger(self, question: Question, until: float) -> QuestionTrigger:
         """What waits for it."""
         return CompactionWaitTrigger(
             until,
-            request_id=number("request_id", self.request_id),
+            request_id=list(asked) if (asked := self._requests()) is not None else None,
             table=self.table,
             partition=self.partition,
             hive_acid_conn_id=self.hive_acid_conn_id,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.airflow_versions import seconds_of
 from airflow_hive_acid.faces import renamed
 from airflow_hive_acid.sensors.base import MetastoreSensor
 from airflow_hive_acid.triggers.replication import FreshQuestion, ReplicaFreshTrigger, fresh_question
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.triggers.base import QuestionTrigger
@@ -23,7 +24,7 @@ class HiveAcidReplicationLagSensor(MetastoreSensor):
     When it gives up it says how far behind it is, and why the last cycle failed.
 
     :param policy: name of the replication policy. (templated)
-    :param max_lag: seconds by which the replica may be behind at most. (templated)
+    :param max_lag: seconds, or a ``timedelta``, by which the replica may be behind at most. (templated)
     :param up_to: a moment: everything that was committed at the primary by then must have arrived, for example
         ``{{ data_interval_end }}``. By the clock of the replica's database. (templated)
     :param deferrable: wait in the triggerer instead of in a worker slot.
@@ -37,7 +38,7 @@ class HiveAcidReplicationLagSensor(MetastoreSensor):
         self,
         *,
         policy: str,
-        max_lag: float | str | None = None,
+        max_lag: float | timedelta | str | None = None,
         up_to: str | datetime | None = None,
         **kwargs: Any,
     ) -> None:
@@ -45,7 +46,7 @@ class HiveAcidReplicationLagSensor(MetastoreSensor):
         if max_lag is None and up_to is None:
             raise ValueError(f"task {self.task_id} must be given max_lag, up_to, or both")
         self.policy = policy
-        self.max_lag = max_lag
+        self.max_lag = seconds_of(max_lag)
         self.up_to = up_to
 
     def question(self, client: MetastoreClient) -> Question:

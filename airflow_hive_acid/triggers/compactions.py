@@ -94,16 +94,16 @@ def compaction_outcome(client: MetastoreClient, request_id: int) -> dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class CompactionsQuestion(Question):
-    """Has a request ended well, or is nothing of a table or partition compacted any more?"""
+    """Have requests ended well, or is nothing of a table or partition compacted any more?"""
 
-    request_id: int | None = None
+    request_ids: tuple[int, ...] | None = None
     table: str | None = None
     partition: str | None = None
 
     def ask(self, client: MetastoreClient) -> Looked:
         """Look once."""
         try:
-            return look_at_compactions(client, self.request_id, self.table, self.partition)
+            return look_at_compactions(client, self.request_ids, self.table, self.partition)
         except JobFailedError as error:
             return Looked(False, failed=str(error))
 
@@ -111,7 +111,7 @@ class CompactionsQuestion(Question):
 class CompactionWaitTrigger(QuestionTrigger):
     """Fires when a request has ended, or nothing of a table is compacted any more, or when the time is over.
 
-    :param request_id: id of the request.
+    :param request_id: id of the request, or those of several.
     :param table: ``db.table`` instead.
     :param partition: partition name; None for all of them.
     """
@@ -119,7 +119,7 @@ class CompactionWaitTrigger(QuestionTrigger):
     def __init__(
         self,
         until: float | None,
-        request_id: int | None = None,
+        request_id: int | list[int] | None = None,
         table: str | None = None,
         partition: str | None = None,
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
@@ -132,26 +132,29 @@ class CompactionWaitTrigger(QuestionTrigger):
 
     def question(self) -> Question:
         """What is waited for."""
-        return CompactionsQuestion(self.request_id, self.table, self.partition)
+        ids = [self.request_id] if isinstance(self.request_id, int) else self.request_id
+        return CompactionsQuestion(None if ids is None else tuple(ids), self.table, self.partition)
 
 
 def look_at_compactions(
-    client: MetastoreClient, request_id: int | None, table: str | None, partition: str | None
+    client: MetastoreClient, request_ids: Sequence[int] | None, table: str | None, partition: str | None
 ) -> Looked:
-    """Whether a request has ended well, or nothing of a table or partition waits or runs.
+    """Whether requests have ended well, or nothing of a table or partition waits or runs.
 
-    :raises InvalidArgumentsError: unless either a request or a table is named.
-    :raises JobFailedError: when the request failed, was refused or aborted; says why.
+    :raises InvalidArgumentsError: unless either requests or a table are named.
+    :raises JobFailedError: when a request failed, was refused or aborted; says why.
     """
     from airflow_hive_acid.metastore.compaction import CompactionState
 
-    if (request_id is None) == (not table):
+    if (request_ids is None) == (not table):
         raise InvalidArgumentsError("name what to wait for: either a request_id, or a table as db.table")
-    if request_id is not None:
-        outcome = compaction_outcome(client, request_id)
-        if outcome is not None:
-            return Looked(True, answer=outcome)
-        return Looked(False, f"waiting for {_described(client.compactions.get(request_id))}")
+    if request_ids is not None:
+        outcomes = {request_id: compaction_outcome(client, request_id) for request_id in request_ids}
+        ended = [outcome for outcome in outcomes.values() if outcome is not None]
+        if len(ended) == len(outcomes):
+            return Looked(True, answer=ended[0] if len(ended) == 1 else {"requests": ended})
+        waiting = [client.compactions.get(request_id) for request_id, found in outcomes.items() if found is None]
+        return Looked(False, f"waiting for {some([_described(request) for request in waiting])}")
     database, _, name = str(table).lower().partition(".")
     if not name:
         raise InvalidArgumentsError(f"table {table!r} must be given as db.table")

@@ -70,3 +70,25 @@ class LocksGrantedTrigger(MetastoreWaitTrigger):
 
         async with shared_client(self.hive_acid_conn_id) as client:
             await asyncio.to_thread(withdraw, client, {"txn_id": self.txn_id}, "killed by Airflow while it waited")
+
+
+class LocksTriedAgainTrigger(MetastoreWaitTrigger):
+    """Fires when it is time to ask again for locks that were denied; nothing is held or asked meanwhile.
+
+    Locks of the Hive Concurrency Model have no queue: whoever is denied tries again after a pause.
+
+    :param until: when, in seconds since the epoch by the triggerer's clock.
+    :param handed_back: what the task needs to go on; the event carries it.
+    """
+
+    def __init__(
+        self, until: float, hive_acid_conn_id: str = DEFAULT_CONN_ID, handed_back: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(hive_acid_conn_id)
+        self.until = until
+        self.handed_back = handed_back
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait, then fire one event: ``status`` ``success``."""
+        await asyncio.sleep(max(0.0, self.until - time.time()))
+        yield TriggerEvent({"status": "success", "handed_back": self.handed_back})  # type: ignore[no-untyped-call]

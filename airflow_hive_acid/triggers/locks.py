@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.partitions import names_overlap
 from airflow_hive_acid.hooks.configuration import DEFAULT_CONN_ID
+from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 from airflow_hive_acid.triggers.base import QuestionTrigger
 from airflow_hive_acid.triggers.questions import Looked, Question, since, some
 
@@ -46,6 +48,9 @@ class LocksQuestion(Question):
         """Look once."""
         from airflow_hive_acid.metastore.database import now_ms  # not needed to defer
 
+        if _is_legacy(client):
+            return judge_locks(self.find_legacy(client), client.database.read(now_ms))
+
         def read(connection: Connection) -> tuple[list[LockRow], int]:
             return self.find(connection), now_ms(connection)
 
@@ -59,6 +64,9 @@ class LocksQuestion(Question):
         from airflow_hive_acid.metastore.database import now_ms
         from airflow_hive_acid.metastore.listing import LockFilter, stream_locks
 
+        if _is_legacy(client):
+            # A class with slots is made anew, which the short form does not know.
+            return super(LocksQuestion, cls).ask_all(client, questions)
         failed: dict[LocksQuestion, HiveAcidError] = {}
 
         def read(connection: Connection) -> tuple[dict[LocksQuestion, list[LockRow]], int]:
@@ -92,6 +100,17 @@ class LocksQuestion(Question):
         places = LockFilter(self.database, txn_id=self.txn_id)
         named = self.resolved(connection)
         return [row for row in stream_locks(connection, places) if named.counts(row)]
+
+    def find_legacy(self, client: MetastoreClient) -> list[LockRow]:
+        """The same among the S and X locks of the Hive Concurrency Model, in our table or in ZooKeeper.
+
+        :raises MetastoreUnavailableError: when ZooKeeper does not answer.
+        """
+        from airflow_hive_acid.metastore.locks import legacy_lock_manager
+
+        named = client.database.read(self.resolved)
+        with contextlib.closing(legacy_lock_manager(client.database, client.settings)) as manager:
+            return [row for row in manager.stream_locks(self.database) if named.counts(row)]
 
     def resolved(self, connection: Connection) -> LocksQuestion:
         """The question with its partition as the table's columns have it; asked for again with every look."""
@@ -183,11 +202,17 @@ class LocksReleasedTrigger(QuestionTrigger):
         return locks_question(self.table, self.partition, self.lock_id, self.lock_types, self.txn_id)
 
 
+def _is_legacy(client: MetastoreClient) -> bool:
+    return client.settings.string("hive.txn.manager") == DUMMY_TXN_MANAGER
+
+
 def held_locks(client: MetastoreClient, **what: Any) -> list[LockRow]:
     """The locks that are still to be released.
 
     :param what: as of :func:`locks_question`.
     """
+    if _is_legacy(client):
+        return locks_question(**what).find_legacy(client)
     return client.database.read(locks_question(**what).find)
 
 

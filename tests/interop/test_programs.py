@@ -171,9 +171,15 @@ class _Run:
         return sorted(ours, key=repr), sorted(theirs, key=repr)
 
     def by(self, side: Side, sql: str) -> None:
-        """A statement by one of the sides."""
+        """A statement by one of the sides.
+
+        :raises InvalidArgumentsError: for a compaction of ours that was not accepted.
+        """
         if side is Side.OURS:
-            self.engine.run(sql)
+            rows = self.engine.run(sql)[-1].rows
+            refused = [row["reason"] for row in rows.to_dicts() if row.get("accepted") is False] if rows else []
+            if refused:
+                raise InvalidArgumentsError("; ".join(refused))
         else:
             with self.turns.hive:
                 self.hive.run(sql)

@@ -1,6 +1,6 @@
 """``hive-acid doctor``: looks for what is wrong with a live warehouse, and says how to repair it.
 
-It changes nothing, but that a warehouse that is seen for the first time gets its marker.
+It changes nothing, but that a warehouse that is seen for the first time gets its marker, and what ``--finish`` deletes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,15 @@ def doctor(
         str | None,
         typer.Option(metavar="URI", help="Take this warehouse as it is for the known one: it was moved or restored."),
     ] = None,
+    finish: Annotated[
+        bool,
+        typer.Option("--finish", help="First delete what committed drops and overwrites could not delete themselves."),
+    ] = False,
     form: Annotated[Format, typer.Option("--format", help="How the findings are printed.")] = Format.TABLE,
 ) -> None:
     """Check locks, transactions, compactions, time-outs and directories; reads only, but for marks of warehouses.
+
+    With --finish, what committed drops and overwrites have left is deleted before.
 
     Exit code 0: nothing was found; 3: something was; 1: it could not be checked.
     """
@@ -46,6 +52,8 @@ def doctor(
     if accept_place is not None:
         _accept(session, accept_place)
         return
+    if finish:
+        _finish(session)
     count = 0
 
     def rows() -> Iterator[list[str]]:
@@ -68,6 +76,20 @@ def _accept(session: CliSession, location: str) -> None:
     client.check_schema()
     place_id = Places(client, session.filesystem()).accept(location)
     say(f"{location} is known now, as {place_id}")
+
+
+def _finish(session: CliSession) -> None:
+    from airflow_hive_acid.maintenance.warehouse.fences import finish_jobs
+
+    client = session.bare_client()
+    client.check_schema()
+    report = finish_jobs(client, session.filesystem())
+    for job in report.fenced:
+        say(f"what txn {job.txn_id} dropped or replaced of {job.table} is deleted")
+    for job, why in report.alive:
+        say(f"what txn {job.txn_id} dropped or replaced of {job.table} still cannot be deleted: {why}")
+    if not report.fenced and not report.alive:
+        say("nothing is left to delete")
 
 
 def _findings(session: CliSession, tables: list[str] | None, dumps: list[str], *, files: bool) -> Iterator[Finding]:

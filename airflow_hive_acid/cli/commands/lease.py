@@ -80,6 +80,18 @@ def extend(
 
 
 @app.command()
+def confirm(context: typer.Context, token: _Token = None) -> None:
+    """Ask whether a lease is held now, with all its objects; if not, say since when and exit with 1.
+
+    For scripts that ask right before what must not happen without it.
+    """
+    session: CliSession = context.obj
+    leases = session.client().leases
+    lease = leases.resume_lease(_required(token))
+    say(f"lease {lease.lease_id} on {_places(lease)} is held until {_time(lease.end_utc)}")
+
+
+@app.command()
 def drop(context: typer.Context, token: _Token = None, on: _On = None) -> None:
     """Give a lease back, or some of its objects."""
     session: CliSession = context.obj

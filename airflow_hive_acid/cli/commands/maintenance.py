@@ -60,8 +60,14 @@ def worker(
     interval: _Interval = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many compactions per look.")] = None,
 ) -> None:
-    """Run compactions that wait in the queue; Spark is started when there is one."""
+    """Run compactions that wait in the queue; Spark is started when there is one.
+
+    With hive.compactor.worker.threads = 0 none is run here.
+    """
     session: CliSession = context.obj
+    if session.settings().integer("hive.compactor.worker.threads") == 0:
+        say("hive.compactor.worker.threads is 0: no compaction is run here; set it to 1 or more")
+        return
     from airflow_hive_acid.maintenance.worker.worker import worker_name
 
     worker_id = worker_name(f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
@@ -74,7 +80,7 @@ def cleaner(context: typer.Context, once: _Once = False, interval: _Interval = N
     """Remove files that compaction has replaced or aborted transactions have left, once nobody can need them."""
     session: CliSession = context.obj
     client = session.client()
-    pause = interval or client.settings.seconds("hive.compactor.cleaner.run.interval")
+    pause = interval or max(1.0, client.settings.seconds("hive.compactor.cleaner.run.interval"))
 
     def look() -> Iterable[Any]:
         from airflow_hive_acid.maintenance import run_cleaner
@@ -90,13 +96,14 @@ def reaper(context: typer.Context, once: _Once = False, interval: _Interval = No
     session: CliSession = context.obj
     client = session.client()
     pause = interval or client.settings.seconds("hive.timedout.txn.reaper.interval")
+    start = 0.0 if once else client.settings.seconds("hive.timedout.txn.reaper.start")
 
     def look() -> Iterable[Any]:
         from airflow_hive_acid.maintenance import run_reaper
 
         return [run_reaper(client, session.filesystem())]
 
-    _repeat("reaper", look, once, pause)
+    _repeat("reaper", look, once, pause, start)
 
 
 @app.command("history-purge")
@@ -169,9 +176,19 @@ def _what_must_be_dead(job: Job) -> str:
     return text
 
 
-def _repeat(name: str, look: Callable[[], Iterable[Any]], once: bool, pause: float) -> None:
-    """Look, tell, wait; a look that fails ends a single run, and is told and repeated in a service."""
+def _repeat(name: str, look: Callable[[], Iterable[Any]], once: bool, pause: float, start: float = 0.0) -> None:
+    """Look, tell, wait; a look that fails ends a single run, and is told and repeated in a service.
+
+    :param start: seconds before the first look.
+    """
     stopped = threading.Event()
+    if start:
+        say(f"{name}: the first look is in {start:g} s (hive.timedout.txn.reaper.start)")
+        try:
+            stopped.wait(start)
+        except KeyboardInterrupt:
+            say(f"{name} stopped")
+            return
     while True:
         try:
             for outcome in look():

@@ -13,7 +13,7 @@ from airflow_hive_acid.format.partitions import parse_partition_name, partition_
 if TYPE_CHECKING:
     from airflow_hive_acid.cli.session import CliSession
 
-app = typer.Typer(help="Locks, transactions and compactions, as SHOW prints them.", no_args_is_help=True)
+app = typer.Typer(help="Locks, waits, transactions and compactions, as SHOW prints them.", no_args_is_help=True)
 _FormatOption = Annotated[Format, typer.Option("--format", help="How the rows are printed.")]
 _LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="So many rows at most.")]
 _WhatArgument = Annotated[str | None, typer.Argument(metavar="[DATABASE|DATABASE.TABLE]", show_default="everything")]
@@ -44,6 +44,20 @@ def locks(
 def transactions(context: typer.Context, limit: _LimitOption = None, form: _FormatOption = Format.TABLE) -> None:
     """Open and aborted transactions, the oldest first."""
     _show(context, form, "transactions", limit=limit)
+
+
+@app.command()
+def waits(
+    context: typer.Context,
+    what: _WhatArgument = None,
+    limit: _LimitOption = None,
+    form: _FormatOption = Format.TABLE,
+) -> None:
+    """Who waits for whom and for what, first in line first; deadlocks before all. The page draws the same.
+
+    What follows from other rows is left out: who waits behind a queue waits for the last in it.
+    """
+    _show(context, form, "waits", limit=limit, **_place(what, None))
 
 
 @app.command()
@@ -101,6 +115,6 @@ def _show(context: typer.Context, form: Format, kind: str, **asked: Any) -> None
     from airflow_hive_acid.engine.queries.shows import ShowRequest, stream
 
     session: CliSession = context.obj
-    session.note_missing(asked.get("database"), asked.get("table"))
+    session.note_missing(asked.get("database"), asked.get("table"), asked.get("partition"))
     streamed = stream(session.client(), ShowRequest(kind, **asked))
     print_stream([column.name for column in streamed.columns], streamed.rows, form)

@@ -46,7 +46,7 @@ def sql(
     CREATE and DROP of DATABASE and TABLE, CREATE TABLE … AS, CREATE TEMPORARY VIEW … USING files;
     ALTER TABLE: RENAME, columns, partitions, properties, format, location, TOUCH, CONCATENATE, COMPACT;
     BEGIN|START TRANSACTION … COMMIT|ROLLBACK; EXPLAIN, EXPLAIN LOCKS;
-    SHOW LOCKS|TRANSACTIONS|COMPACTIONS|LEASE; DROP FORCE LEASE; ABORT TRANSACTIONS|COMPACTIONS.
+    SHOW LOCKS|TRANSACTIONS|COMPACTIONS|WAITS|LEASE; DROP FORCE LEASE; ABORT TRANSACTIONS|COMPACTIONS.
 
     Any query of Spark SQL may be the SELECT. docs/reference/sql.md has an example of each.
     """
@@ -89,17 +89,20 @@ def reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:
     """Prints the events that somebody at a terminal wants to know; nothing or all of them, if so asked."""
     from airflow_hive_acid.engine.outcomes.events import (
         AppliedBefore,
+        CompactionAsked,
         EarlierTryFenced,
+        Noted,
         SparkReady,
         SparkStarting,
         StatementFinished,
         TransactionAborted,
     )
 
-    told = (SparkStarting, SparkReady, StatementFinished, TransactionAborted, AppliedBefore, EarlierTryFenced)
+    told = (SparkStarting, SparkReady, StatementFinished, TransactionAborted, AppliedBefore, EarlierTryFenced, Noted)
 
     def report(event: Event) -> None:
-        if not quiet and (verbose or isinstance(event, told)):
+        asked = isinstance(event, CompactionAsked) and event.request_id is not None
+        if not quiet and (verbose or asked or isinstance(event, told)):
             say(str(event))
 
     return report

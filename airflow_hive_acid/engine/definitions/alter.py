@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from airflow_hive_acid.engine.definitions.compactions import request_compaction
-from airflow_hive_acid.engine.definitions.ddl import require_empty
+from airflow_hive_acid.engine.definitions.ddl import require_empty, warehouse_files
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.maintenance.warehouse.ddl_files import WarehouseFiles
 from airflow_hive_acid.maintenance.warehouse.places import Places
 from airflow_hive_acid.metastore.catalog import PartitionAlteration
 from airflow_hive_acid.sql.model import alterations as alter
@@ -19,6 +18,7 @@ from airflow_hive_acid.sql.model.pruning import PartitionFilter
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine.context import Context
+    from airflow_hive_acid.engine.outcomes.results import Rows
     from airflow_hive_acid.metastore.catalog import Partition, Table
 
 _COMPARISONS: dict[str, type[exp.Binary]] = {
@@ -31,9 +31,10 @@ _CHANGES_WHAT_PINS_READ = (
 )  # fmt: skip
 
 
-def run_alter(context: Context, statement: alter.AlterStatement) -> None:
+def run_alter(context: Context, statement: alter.AlterStatement) -> Rows | None:
     """Run one ALTER TABLE.
 
+    :return: of a compaction that was asked for, what became of that.
     :raises ReadOnlyReplicaError: when a replication writes the database.
     :raises TablePinnedError: when it would change what a pin reads, or how; Hive's would wait for the pin's lock.
     """
@@ -44,9 +45,9 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> None:
         context.client.pins.require_unpinned([str(statement.table)], "this change")
     match statement:
         case alter.Compact():
-            request_compaction(context, statement)
+            return request_compaction(context, statement)
         case alter.Concatenate():
-            _concatenate(context, statement)
+            return _concatenate(context, statement)
         case alter.AddPartitions():
             _add_partitions(context, statement)
         case alter.DropPartitions():
@@ -57,11 +58,12 @@ def run_alter(context: Context, statement: alter.AlterStatement) -> None:
             _alter_storage(context, statement)
         case _:
             _alter_names_and_properties(context, statement)
+    return None
 
 
 def _alter_names_and_properties(context: Context, statement: alter.AlterStatement) -> None:
     catalog, name, agent = context.client.catalog, str(statement.table), context.agent_info
-    files = WarehouseFiles(context.client, context.filesystem)
+    files = warehouse_files(context)
     match statement:
         case alter.RenameTable(new=new):
             home = catalog.get_database(new.database).managed_location
@@ -81,7 +83,7 @@ def _alter_names_and_properties(context: Context, statement: alter.AlterStatemen
             asked = PartitionAlteration(location=statement.location)
             catalog.alter_partition(name, dict(statement.partition), asked, files=files, agent_info=agent)
         case alter.Touch():
-            catalog.touch(name, dict(statement.partition) or None)
+            catalog.touch(name, dict(statement.partition) or None, agent_info=agent)
         case _:
             raise AssertionError(f"{type(statement).__name__} is altered elsewhere")
 
@@ -123,13 +125,13 @@ def _alter_storage(context: Context, statement: alter.AlterSerde | alter.AlterFi
         catalog.alter_storage(name, serde_properties=statement.properties, serde=statement.serde, agent_info=agent)
 
 
-def _concatenate(context: Context, statement: alter.Concatenate) -> None:
+def _concatenate(context: Context, statement: alter.Concatenate) -> Rows:
     """Of a transactional table, as Hive does it; any other is written anew (``concatenate``)."""
     table = context.table(str(statement.table))
     if table.is_partitioned and not statement.partition:
         raise InvalidArgumentsError(f"{table.qualified_name} is partitioned; name the partition to concatenate")
     origin = {"text": statement.text, "line": statement.line, "script": statement.script, "offset": statement.offset}
-    request_compaction(context, alter.Compact(statement.table, "major", statement.partition, True, **origin))  # type: ignore[arg-type]
+    return request_compaction(context, alter.Compact(statement.table, "major", statement.partition, True, **origin))  # type: ignore[arg-type]
 
 
 def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:
@@ -142,7 +144,7 @@ def _add_partitions(context: Context, statement: alter.AddPartitions) -> None:
         require_empty(context, f"partition {name} of the transactional table {table.qualified_name}", location)
     context.client.catalog.add_locked_partitions(
         table.qualified_name, specs, locations=locations, if_not_exists=statement.if_not_exists,
-        files=WarehouseFiles(context.client, context.filesystem), agent_info=context.agent_info,
+        files=warehouse_files(context), agent_info=context.agent_info,
     )  # fmt: skip
 
 
@@ -153,7 +155,7 @@ def _drop_partitions(context: Context, statement: alter.DropPartitions) -> None:
     if not chosen:
         return
     names = [partition.name for partition in chosen]
-    files = WarehouseFiles(context.client, context.filesystem)
+    files = warehouse_files(context)
     if table.is_transactional:
         catalog.drop_partitions(
             table.qualified_name, names, files=files, if_exists=True, purge=statement.purge,

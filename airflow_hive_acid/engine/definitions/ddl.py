@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from airflow_hive_acid.engine.outcomes.events import Noted
 from airflow_hive_acid.engine.tables.read_only import require_writable
 from airflow_hive_acid.errors import (
     AlreadyExistsError,
@@ -60,6 +61,11 @@ def run_ddl(context: Context, statement: DdlStatement) -> None:
             _create_table(context, statement)
         case DropTable():
             _drop_table(context, statement)
+
+
+def warehouse_files(context: Context) -> WarehouseFiles:
+    """The files that a statement works on; what it could not delete is told beside its result."""
+    return WarehouseFiles(context.client, context.filesystem, lambda said: context.emit(Noted(said)))
 
 
 def settle_warehouse(context: Context) -> None:
@@ -129,7 +135,7 @@ def _create_table(context: Context, statement: CreateTable) -> None:
         return
     place = require_place(context, definition)
     catalog.reserve_table_ids()
-    files = WarehouseFiles(context.client, context.filesystem)
+    files = warehouse_files(context)
     with (
         _locked(context, [database_lock(definition.db, LockType.SHARED_READ)]) as ddl,
         files.making(ddl.txn_id, table_name(name), [place]),
@@ -192,7 +198,7 @@ def _drop_table(context: Context, statement: DropTable) -> None:
     with _locked(context, locks) as ddl:
         _fence(context, [name])
         going = _going(context, [name], purge=statement.purge)
-        with WarehouseFiles(context.client, context.filesystem).moving(ddl.txn_id, key, going):
+        with warehouse_files(context).moving(ddl.txn_id, key, going):
             ddl.commit(
                 lambda connection: catalog.drop_table_in(connection, key, purge=statement.purge, besides=ddl.txn_id)
             )
@@ -235,7 +241,7 @@ def _drop_database(context: Context, statement: DropDatabase) -> None:
     with _locked(context, [database_lock(database.name, LockType.EXCLUSIVE)]) as ddl:
         everything = [f"{database.name}.{table}" for table in catalog.list_tables(database.name)]
         _fence(context, everything)
-        files, key = WarehouseFiles(context.client, context.filesystem), TableName(database.name, NO_TABLE)
+        files, key = warehouse_files(context), TableName(database.name, NO_TABLE)
         with (
             files.emptying(ddl.txn_id, key, [database.location, database.managed_location]),
             files.moving(ddl.txn_id, key, _going(context, everything, whole=True)),
@@ -253,7 +259,7 @@ def _locked(context: Context, locks: list[LockComponent]) -> AbstractContextMana
 
 def _fence(context: Context, tables: list[str]) -> None:
     """What jobs left over on these tables publish later must not become rows of the next table of that place (R4)."""
-    files = WarehouseFiles(context.client, context.filesystem)
+    files = warehouse_files(context)
     for table in tables:
         files.fence(context.client.jobs.unfenced_of(table))
 

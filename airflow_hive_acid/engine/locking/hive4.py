@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.tables.lookup import Tables
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.locks.ddl_locks import DdlStatement
     from airflow_hive_acid.sql.locks.rules import PlannedLock
@@ -73,7 +74,7 @@ class Hive4Locking(Locking):
             case Declared(operations):
                 return _planned(wanted, declared_locks(operations, self._tables.table, self._rules), {})
 
-    def hold(self, planned: PlannedLocks) -> Hold:
+    def hold(self, planned: PlannedLocks, patience: Patience | None = None) -> Hold:
         """Nothing: the txn asks for its locks when it begins."""
         return NothingBeside()
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.locking.requests import PlannedLocks
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.locks import ConcurrencyModelLocks
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.locks.legacy_locks import LegacyLock
 
 log = logging.getLogger(__name__)
@@ -106,13 +107,16 @@ class HeldBeside(Hold):
         client: MetastoreClient,
         agent_info: str,
         interval: float,
+        patience: Patience | None = None,
     ) -> Self:
         """Take all locks, waiting for others by ``hive.lock.numretries`` and ``hive.lock.sleep.between.retries``.
 
         :param manager: is closed when nothing is held.
         :param agent_info: who asks, as SHOW LOCKS prints it.
         :param interval: seconds between two heartbeats.
+        :param patience: how long to wait here.
         :raises LockTimeoutError: when that was not enough; nothing is held.
+        :raises LocksDeniedForNowError: when the patience was not enough for the next pause; nothing is held.
         """
         request = LockRequest(
             tuple(_component(lock) for lock in planned.beside),
@@ -123,7 +127,8 @@ class HeldBeside(Hold):
             query=planned.wanted.text,
         )
         try:
-            return cls(manager, manager.acquire(request).lock_id, interval)
+            seconds, tried = (None, 0) if patience is None else (patience.seconds, patience.tried)
+            return cls(manager, manager.acquire(request, patience=seconds, tried=tried).lock_id, interval)
         except BaseException:
             manager.close()
             raise

@@ -90,10 +90,12 @@ class Locking(abc.ABC):
         """The setting by which nothing at all is locked; None when there are locks."""
 
     @abc.abstractmethod
-    def hold(self, planned: PlannedLocks) -> Hold:
+    def hold(self, planned: PlannedLocks, patience: Patience | None = None) -> Hold:
         """Take what is held beside the txn, waiting for others.
 
+        :param patience: how long to wait here; by default as long as the settings say.
         :raises LockTimeoutError: when others did not release in time; nothing is held.
+        :raises LocksDeniedForNowError: when the patience was not enough; nothing is held.
         """
 
     @abc.abstractmethod
@@ -171,7 +173,7 @@ class Locking(abc.ABC):
         opened: Callable[[int], None] | None,
     ) -> tuple[Transaction, Hold]:
         """R4: what is held beside the txn is held first, so that nobody waits with an open one, and is bound to it."""
-        hold = self.hold(planned)
+        hold = self.hold(planned, patience)
         try:
             txn = self._client.begin(
                 operations,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine.locking.holds import Hold
     from airflow_hive_acid.engine.locking.requests import Listed, Wanted
     from airflow_hive_acid.metastore.catalog import Table
+    from airflow_hive_acid.metastore.protocol import Patience
     from airflow_hive_acid.sql.locks.ddl_locks import DdlStatement
     from airflow_hive_acid.sql.model.plans import Plan
 
@@ -86,16 +87,17 @@ class LegacyLocking(Locking):
         kept = _strongest(locks)
         return PlannedLocks(wanted, kept, beside=kept, listed=listed)
 
-    def hold(self, planned: PlannedLocks) -> Hold:
+    def hold(self, planned: PlannedLocks, patience: Patience | None = None) -> Hold:
         """Take the locks, waiting for others by ``hive.lock.numretries`` and ``hive.lock.sleep.between.retries``.
 
         :raises LockTimeoutError: when that was not enough; nothing is held.
+        :raises LocksDeniedForNowError: when the patience was not enough for the next pause; nothing is held.
         """
         if not planned.beside:
             return NothingBeside()
         manager = legacy_lock_manager(self._client.database, self._settings)
         interval = self._settings.seconds("hive.txn.timeout") / 2
-        return HeldBeside.take(manager, planned, self._client, self._agent_info, interval)
+        return HeldBeside.take(manager, planned, self._client, self._agent_info, interval, patience)
 
     def around(self, statement: DdlStatement) -> AbstractContextManager[object]:
         """Hold the statement's S and X locks."""

@@ -165,16 +165,31 @@ class TransactionAborted:
 class CompactionAsked:
     """A compaction was asked for, or one was found not to be needed.
 
-    :param request_id: of the request, None when there is none.
+    :param request_id: of the request, or of one that was there already; None when there is none.
+    :param accepted: whether it is a new one.
     :param said: what became of the wish.
     """
 
     resource: Resource
     request_id: int | None
+    accepted: bool
     said: str
 
     def __str__(self) -> str:
         return self.said
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What somebody should know who reads the result of a statement.
+
+    :param said: a sentence.
+    """
+
+    said: str
+
+    def __str__(self) -> str:
+        return f"note: {self.said}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +246,7 @@ Event = (
     | TransactionCommitted
     | TransactionAborted
     | CompactionAsked
+    | Noted
     | StatementFinished
     | AppliedBefore
     | EarlierTryFenced

@@ -1,4 +1,4 @@
-"""SHOW LOCKS, TRANSACTIONS and COMPACTIONS as rows, with the columns Hive prints; times are UTC.
+"""SHOW LOCKS, TRANSACTIONS, COMPACTIONS and WAITS as rows, with the columns Hive prints; times are UTC.
 
 SHOW LOCKS shows the locks of the manager that is configured, in the columns that Hive has for that one.
 """
@@ -9,12 +9,13 @@ import contextlib
 import difflib
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_hive_acid.engine.outcomes.results import Rows
-from airflow_hive_acid.errors import InvalidArgumentsError
+from airflow_hive_acid.errors import InvalidArgumentsError, NoSuchObjectError
 from airflow_hive_acid.format.jobs import Column
-from airflow_hive_acid.format.partitions import partition_name
+from airflow_hive_acid.format.partitions import parse_partition_name, partition_name
 from airflow_hive_acid.metastore.compaction import (
     COMPACTION_ORDER,
     CompactionFilter,
@@ -27,7 +28,8 @@ from airflow_hive_acid.metastore.database import LockType
 from airflow_hive_acid.metastore.listing import LockFilter
 from airflow_hive_acid.metastore.listing import locks as locks_shown
 from airflow_hive_acid.metastore.listing import transactions as transactions_shown
-from airflow_hive_acid.metastore.locks import legacy_lock_manager
+from airflow_hive_acid.metastore.locks import legacy_lock_manager, read_wait_graph
+from airflow_hive_acid.metastore.names import resolve
 from airflow_hive_acid.settings_table import DB_TXN_MANAGER, DUMMY_TXN_MANAGER
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.compaction import Compaction
-    from airflow_hive_acid.metastore.locks import LegacyLockRow, LockRow, TxnRow
+    from airflow_hive_acid.metastore.locks import LegacyLockRow, LockRow, PartyInfo, TxnRow, WaitEdge
     from airflow_hive_acid.settings import Settings
     from airflow_hive_acid.sql.model.statements import Show
 
@@ -54,7 +56,7 @@ class StreamedRows:
 class ShowRequest:
     """What SHOW is asked for; None does not restrict.
 
-    :param kind: ``locks``, ``transactions`` or ``compactions``.
+    :param kind: ``locks``, ``transactions``, ``compactions`` or ``waits``.
     :param partition: its name, as Hive writes it (``day=1/hour=2``).
     :param type: of a compaction, as ``state`` in the words that SHOW COMPACTIONS prints, in lower case.
     :param order: columns in lower case, and whether each descends.
@@ -110,6 +112,8 @@ def stream(client: MetastoreClient, request: ShowRequest, settings: Settings | N
             return _LOCKS_OF[in_force.string("hive.txn.manager")](client, request, in_force)
         case "transactions":
             return _streamed(_TRANSACTIONS, transactions_shown(client.database, limit=request.limit))
+        case "waits":
+            return _streamed(_WAITS, islice(_waits(client, request), request.limit))
     wanted = CompactionFilter(
         request.id,
         request.database,
@@ -121,6 +125,54 @@ def stream(client: MetastoreClient, request: ShowRequest, settings: Settings | N
     )
     order = tuple(Order(_column_of(column), descends) for column, descends in request.order)
     return _streamed(_COMPACTIONS, compactions(client.database, wanted, order, request.limit))
+
+
+def missing(client: MetastoreClient, database: str | None, table: str | None, partition: str | None = None) -> str:
+    """What there is not of these, as a sentence; empty when all is there.
+
+    Rows about something that is gone may be left, so a look is not refused; but no rows are no good news then.
+
+    :param partition: a name that gives a value to every partition column; others are not looked for.
+    """
+    try:
+        if table is None:
+            if database is not None:
+                client.catalog.get_database(database)
+            return ""
+        found = client.catalog.get_table(f"{database}.{table}")
+    except NoSuchObjectError as error:
+        return str(error)
+    if partition is None or not found.is_partitioned:
+        return ""
+    name = client.database.read(lambda connection: resolve(connection, found.qualified_name, partition))
+    if len(parse_partition_name(name)) < len(found.partition_columns):
+        return ""
+    if name in client.catalog.find_partitions(found.qualified_name, [name]):
+        return ""
+    return f"there is no partition {name} of {found.qualified_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitRow:
+    """One who waits, and one of those in its way."""
+
+    edge: WaitEdge
+    waiter: PartyInfo
+    holder: PartyInfo
+    blocks: int
+
+
+def _waits(client: MetastoreClient, request: ShowRequest) -> Iterator[_WaitRow]:
+    """Who waits for whom, first in line first; what follows from others is left out, as on the page."""
+    graph, about = client.database.read(read_wait_graph)
+    blocks = {node.party: node.blocks for node in graph.nodes}
+    depth = {node.party: node.depth for node in graph.nodes}
+    for edge in sorted(graph.edges, key=lambda e: (not e.in_cycle, depth[e.source], e.source, e.target)):
+        database, _, rest = edge.place.partition(".")
+        table = rest.partition("/")[0]
+        if request.database not in (None, database) or request.table not in (None, table):
+            continue
+        yield _WaitRow(edge, about[edge.source], about[edge.target], blocks[edge.source])
 
 
 def _hive4_locks(client: MetastoreClient, request: ShowRequest, _settings: Settings) -> StreamedRows:
@@ -236,9 +288,20 @@ _COMPACTIONS: Mapping[str, Callable[[Compaction], Any]] = {
     "committime": lambda r: _time(r.commit_time),
     "highestwriteid": lambda r: r.highest_write_id,
 }
+_WAITS: Mapping[str, Callable[[_WaitRow], Any]] = {
+    "waiter": lambda r: str(r.edge.source),
+    "waiter_info": lambda r: r.waiter.agent_info or r.waiter.user,
+    "wants": lambda r: r.edge.place,
+    "waits_for": lambda r: str(r.edge.target),
+    "holder_info": lambda r: r.holder.agent_info or r.holder.user,
+    "holder_since": lambda r: _time(r.holder.since),
+    "blocks": lambda r: r.blocks,
+    "deadlock": lambda r: "yes" if r.edge.in_cycle else None,
+}
+"""All ours: Hive has no such statement. ``blocks``: how many wait for the waiter in turn."""
 _TYPES = {kind.name.lower(): kind for kind in CompactionType}
 _STATES = {state.text: state for state in CompactionState}
-_NUMBERS = {"transaction_id", "compactionid", "txnid", "duration", "nexttxnid", "highestwriteid"}
+_NUMBERS = {"transaction_id", "compactionid", "txnid", "duration", "nexttxnid", "highestwriteid", "blocks"}
 
 
 def _streamed(columns: Mapping[str, Callable[[Any], Any]], found: Iterator[Any]) -> StreamedRows:

@@ -16,19 +16,20 @@ from airflow_hive_acid.engine.definitions.concatenate import rewriting
 from airflow_hive_acid.engine.definitions.ctas import columns_of, creating
 from airflow_hive_acid.engine.definitions.ddl import definition_of, run_ddl
 from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
-from airflow_hive_acid.engine.outcomes.events import StatementFinished, StatementStarted
+from airflow_hive_acid.engine.outcomes.events import Noted, StatementFinished, StatementStarted
 from airflow_hive_acid.engine.outcomes.results import StatementResult
 from airflow_hive_acid.engine.queries.announcements import tell_planned
 from airflow_hive_acid.engine.queries.explain import explain, explain_locks
 from airflow_hive_acid.engine.queries.lookups import look
 from airflow_hive_acid.engine.queries.query import run_query
-from airflow_hive_acid.engine.queries.shows import show
+from airflow_hive_acid.engine.queries.shows import missing, show
 from airflow_hive_acid.engine.statements.aborts import abort
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
 from airflow_hive_acid.engine.statements.statistics import analyze
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
+from airflow_hive_acid.engine.transactions.back_pressure import hold_back
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
@@ -40,6 +41,7 @@ from airflow_hive_acid.errors import (
     TxnAbortedError,
     UnsupportedStatementError,
 )
+from airflow_hive_acid.format.partitions import partition_name
 from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate
 from airflow_hive_acid.sql.model.lookups import Lookup
@@ -251,12 +253,23 @@ class Script:
 
     def _shown(self, statement: Show | ShowLease | Lookup) -> Rows:
         client = self._context.client
+        if isinstance(statement, Show | ShowLease):
+            self._note_missing(statement)
         match statement:
             case Show():
                 return show(client, statement, self._context.settings)
             case ShowLease():
                 return show_lease(client, statement)
         return look(client, statement)
+
+    def _note_missing(self, statement: Show | ShowLease) -> None:
+        """Say so when what is asked about is not there: no locks on a misspelt table are no good news."""
+        table = statement.table
+        database = table.database if table is not None else getattr(statement, "database", None)
+        partition = partition_name(statement.partition) if statement.partition else None
+        said = missing(self._context.client, database, None if table is None else table.name, partition)
+        if said:
+            self._context.emit(Noted(said))
 
     def _result_of(self, statement: Statement) -> StatementResult:
         context, rows = self._context, None
@@ -282,7 +295,7 @@ class Script:
             case Explain(statement=explained):
                 rows = self._explain(explained, locks=statement.locks)
             case CreateTemporaryView() | Load():
-                _run_without_result(context, statement)
+                _run_without_data(context, statement)
             case _:
                 return self._apply(statement, lambda claim: _run_ddl_once(context, statement, claim))
         return StatementResult(statement.text, statement.kind_text, rows=rows)
@@ -299,14 +312,21 @@ def _concatenate(
 def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> StatementResult:
     if isinstance(statement, ReplicationStatement):
         return transfer(context, statement, claim)
-    result = StatementResult(statement.text, statement.kind_text)
-    with claim.changing(lambda: result):
-        _run_without_result(context, statement)
-    return result
+    rows: Rows | None = None
+
+    def result() -> StatementResult:
+        return StatementResult(statement.text, statement.kind_text, rows=rows)
+
+    with claim.changing(result):
+        rows = _run_without_data(context, statement)
+    return result()
 
 
-def _run_without_result(context: Context, statement: Statement) -> None:
-    """Statements that only change the catalog or the session."""
+def _run_without_data(context: Context, statement: Statement) -> Rows | None:
+    """Statements that only change the catalog or the session.
+
+    :return: what some of them say.
+    """
     match statement:
         case CreateTemporaryView():
             create_view(context, statement)
@@ -315,7 +335,7 @@ def _run_without_result(context: Context, statement: Statement) -> None:
         case Alteration():
             context.locking.require(map(context.table, [str(statement.table)]))
             with context.locking.around(statement):
-                run_alter(context, statement)
+                return run_alter(context, statement)
         case DropTable():
             context.locking.require(_if_there(context, str(statement.table)))
             with context.locking.around(statement):
@@ -328,6 +348,7 @@ def _run_without_result(context: Context, statement: Statement) -> None:
             run_ddl(context, statement)
         case _:
             raise AssertionError(f"{statement.kind_text} is no statement of its own")
+    return None
 
 
 def _tables_of(context: Context, database: str) -> Iterator[Table]:
@@ -420,7 +441,8 @@ def _run_write(
         return tables[name]
 
     plans = plans_of(context, statement, looked_up)
-    # Before the transaction: nobody should wait for our locks while a JVM starts.
+    # Before the transaction: nobody should wait for our locks while a compaction or a JVM is waited for.
+    hold_back(context, plans, looked_up)
     context.application.ready()
     wanted = Statements(plans) if wanted is None else wanted
     with StatementTransaction.begin(context, combine_operations(plans), wanted, claim, patience) as transaction:
@@ -436,7 +458,10 @@ def _run_planned(
     context: Context, transaction: StatementTransaction, statement: DataStatement | MultiInsert
 ) -> StatementResult:
     """Run a statement in an open transaction, planned now that the locks keep the tables as they are."""
-    return _run_plans(context, transaction, statement, plans_of(context, statement, transaction.table))
+    plans = plans_of(context, statement, transaction.table)
+    # A compaction reaches up to this txn's own write id, so what is waited for can come while it is open.
+    hold_back(context, plans, transaction.table)
+    return _run_plans(context, transaction, statement, plans)
 
 
 def _run_plans(

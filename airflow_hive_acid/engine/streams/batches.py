@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_acid.engine.streams.open_batch import OpenBatch, writable
 from airflow_hive_acid.engine.streams.records import RecordColumns, lines, static_partition
+from airflow_hive_acid.engine.transactions.back_pressure import hold_back_batch
 from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.metastore.protocol import read_position
@@ -175,6 +176,7 @@ class TransactionBatch:
         before, self._open = self._open, None
         if before is not None:
             before.close()
+        hold_back_batch(self._context, self._context.table(self._name), self._static)
         self._open = OpenBatch.open(self._context, self._name, self._columns, self._static, self._size)
 
     def _moved(self, position: Any) -> Callable[[Connection], None] | None:

@@ -13,11 +13,8 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import BackPressureError, HiveAcidError
-from airflow_hive_acid.format.acid_state import FileEntry, acid_state
-from airflow_hive_acid.format.partitions import parse_partition_name
-from airflow_hive_acid.format.table_kinds import no_auto_compaction
-from airflow_hive_acid.maintenance.initiator.by_hand import Wanted, ask
+from airflow_hive_acid.engine.transactions.back_pressure import ask_for_compaction, live_deltas, named
+from airflow_hive_acid.errors import BackPressureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -167,7 +164,9 @@ class Deltas:
                 self._look(table, uri, place)
                 found = pressure(place.deltas, self._budget)
             if found.warns:
-                log.warning("%s has %s live deltas; compaction does not keep up", _named(table, place), found.deltas)
+                log.warning(
+                    "%s has %s live deltas; compaction does not keep up", named(table, place.partition), found.deltas
+                )
             if found.stops:
                 self._stop(table, uri, place)
             elif found.pause:
@@ -179,8 +178,8 @@ class Deltas:
         while pressure(place.deltas, self._budget).stops:
             if self._clock() >= until:
                 raise BackPressureError(
-                    f"{_named(table, place)} has {place.deltas} live deltas, and a stream stops at {self._budget.stop} "
-                    "(hive.acid.stream.deltas.stop); no compaction has made them fewer in "
+                    f"{named(table, place.partition)} has {place.deltas} live deltas, and a stream stops at "
+                    f"{self._budget.stop} (hive.acid.stream.deltas.stop); no compaction has made them fewer in "
                     f"{self._budget.stop_wait:.0f} s. Run Worker and Cleaner, see SHOW COMPACTIONS, then start the "
                     "stream again: nothing is lost"
                 )
@@ -199,28 +198,13 @@ class Deltas:
 
     def _look(self, table: Table, uri: str, place: _Place) -> None:
         """Count the deltas that a reader would have to merge now."""
-        name = table.qualified_name
-        txns = self._client.get_valid_txns()
-        write_ids = self._client.get_valid_write_ids([name], txns)[name]
-        listing = self._filesystem.list_files(uri)
-        found = acid_state([FileEntry(f"{i.relative}/", 0) for i in listing if i.is_dir], write_ids, txns)
-        place.deltas, place.since = len(found.deltas), 0
+        place.deltas = live_deltas(self._client, self._filesystem, table, uri)
+        place.since = 0
 
     def _ask(self, table: Table, place: _Place) -> None:
         now = self._clock()
         if now - place.asked < _ASK_AGAIN_SECONDS:
             return
         place.asked = now
-        if no_auto_compaction(self._client.catalog.get_database(table.db).properties, table.properties):
-            return
         # Of a partition that lies elsewhere the name is not known here; then the Initiator's rules pick those in need.
-        partition = dict(parse_partition_name(place.partition)) if place.partition else None
-        try:
-            for answer in ask(self._client, self._filesystem, Wanted(table.qualified_name, partition, "minor")):
-                log.info("%s has %s live deltas: %s", _named(table, place), place.deltas, answer)
-        except HiveAcidError as problem:
-            log.warning("no compaction could be asked for: %s", problem)
-
-
-def _named(table: Table, place: _Place) -> str:
-    return f"{table.qualified_name}/{place.partition}" if place.partition else table.qualified_name
+        ask_for_compaction(self._client, self._filesystem, table, place.partition, place.deltas)

@@ -6,6 +6,7 @@ they are compared with, so that what is written meanwhile is never mistaken for 
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,14 @@ from airflow_hive_acid.maintenance.doctor.rules import (
     judge_compaction,
     judge_damage,
     judge_directories,
+    judge_legacy_locks,
     judge_lock,
     judge_old_files,
     judge_published,
     judge_rows,
     judge_timeout,
     judge_txn,
+    judge_unfinished,
 )
 from airflow_hive_acid.maintenance.warehouse.directories import entries
 from airflow_hive_acid.maintenance.warehouse.expected import counted_of, published_of
@@ -37,6 +40,9 @@ from airflow_hive_acid.maintenance.warehouse.places import Places, require_direc
 from airflow_hive_acid.metastore.compaction import CompactionFilter, CompactionState, stream_compactions
 from airflow_hive_acid.metastore.database import TxnState, now_ms
 from airflow_hive_acid.metastore.listing import LockFilter, stream_locks, stream_transactions
+from airflow_hive_acid.metastore.locks import legacy_lock_manager
+from airflow_hive_acid.settings import Source
+from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER, EMBEDDED_LOCK_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,7 +84,24 @@ def examine_metastore(client: MetastoreClient, hive_timeout_ms: int | None = Non
         return [finding for finding in found if finding is not None]
 
     difference = judge_timeout(timeout, hive_timeout_ms, shared=shared)
-    return [*([difference] if difference else []), *client.database.read(look)]
+    now = client.database.read(now_ms)
+    unfinished = [finding for job in client.jobs.to_finish() if (finding := judge_unfinished(job, now)) is not None]
+    return [*([difference] if difference else []), *client.database.read(look), *_legacy(client, timeout), *unfinished]
+
+
+def _legacy(client: MetastoreClient, timeout: int) -> list[Finding]:
+    """Of the locks of the Hive Concurrency Model: the configured manager's, else those in our own table."""
+    settings = client.settings
+    configured = settings.string("hive.txn.manager") == DUMMY_TXN_MANAGER
+    if not configured:
+        settings = settings.with_overrides(Source.REQUEST, {"hive.lock.manager": EMBEDDED_LOCK_MANAGER})
+    if not client.database.read(lambda connection: client.database.features(connection).measures):
+        return []
+    with contextlib.closing(legacy_lock_manager(client.database, settings)) as manager:
+        locks = manager.show_locks()
+    txns = client.show_transactions()
+    open_txns = {txn.txn_id for txn in txns if txn.state is TxnState.OPEN}
+    return judge_legacy_locks(locks, open_txns, client.database.read(now_ms), timeout, configured=configured)
 
 
 def examine_tables(

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.row_counts import CountedRows
     from airflow_hive_acid.metastore.compaction import Compaction
     from airflow_hive_acid.metastore.locks import LockRow, TxnRow
+    from airflow_hive_acid.metastore.txns import Job
 
+#: A txn deletes what it has dropped right after its commit; that of a large table takes a while.
+_FINISHING_MS = 60_000
 _REAPER = "run the reaper (hive-acid maintenance reaper --once, or its DAG)"
 
 
@@ -34,6 +37,7 @@ class Check(StrEnum):
 
     GHOST_LOCK = "ghost lock"
     SILENT_LOCK = "lock without heartbeat"
+    OTHER_MANAGER = "locks of another transaction manager"
     SILENT_TXN = "txn without heartbeat"
     DEAD_COMPACTION = "compaction whose txn ended"
     TIMEOUT = "time-outs differ"
@@ -45,6 +49,7 @@ class Check(StrEnum):
     DAMAGED_FILE = "damaged file"
     ROWS = "rows differ from the catalog"
     LEFT = "left by an interrupted copy or drop"
+    UNDELETED = "committed, and not deleted yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,56 @@ def judge_lock(lock: LockRow, open_txns: Collection[int], now_ms: int, timeout_m
         f"lock {lock.id} on {where}",
         f"it has no txn, and {_silence(silent, timeout_ms)}",
         f"{_REAPER}: it removes such locks",
+    )
+
+
+def judge_legacy_locks(
+    locks: Sequence[LockRow], open_txns: Collection[int], now_ms: int, timeout_ms: int, *, configured: bool
+) -> list[Finding]:
+    """S and X locks of the Hive Concurrency Model: those that nobody keeps alive, and those that nobody here sees.
+
+    :param locks: in the order of their requests; of ZooKeeper without heartbeats, because they end with their sessions.
+    :param configured: whether DummyTxnManager is the transaction manager here.
+    """
+    if locks and not configured:
+        first = locks[0]
+        return [
+            Finding(
+                Check.OTHER_MANAGER,
+                first.describe(),
+                f"somebody takes locks with DummyTxnManager ({len(locks)} of them, the first is {first.user}@"
+                f"{first.host}'s), and hive.txn.manager is DbTxnManager here: neither sees the locks of the other",
+                "give all sides the same hive.txn.manager",
+            )
+        ]
+    found = []
+    for lock in locks:
+        silent = now_ms - lock.last_heartbeat
+        if not lock.last_heartbeat or silent <= timeout_ms or lock.txn_id in open_txns:
+            continue
+        found.append(
+            Finding(
+                Check.SILENT_LOCK,
+                f"legacy lock {lock.id} on {lock.describe()}",
+                f"{_silence(silent, timeout_ms)}; it is {lock.agent_info or f'{lock.user}@{lock.host}'}'s",
+                "nothing: whoever asks for a lock next removes it",
+            )
+        )
+    return found
+
+
+def judge_unfinished(job: Job, now_ms: int) -> Finding | None:
+    """A committed txn that has something left to delete; one that has just committed is at it."""
+    age = now_ms - job.updated
+    if age <= _FINISHING_MS:
+        return None
+    place = job.staging or job.table_location
+    return Finding(
+        Check.UNDELETED,
+        place,
+        f"txn {job.txn_id} on {job.table} has committed, and what it dropped or replaced is not deleted after up to "
+        f"{age / 1000:.0f} s; nobody reads it any more",
+        "hive-acid doctor --finish deletes it and says what keeps it from that, as every pass of the reaper does",
     )
 
 

@@ -18,6 +18,7 @@ from airflow_hive_acid.format.table_kinds import property_of
 from airflow_hive_acid.maintenance.initiator.candidates import Looks
 from airflow_hive_acid.maintenance.initiator.initiator import POOL, request
 from airflow_hive_acid.maintenance.thresholds import InitiatorThresholds, job_defaults
+from airflow_hive_acid.maintenance.worker.jobs import check_properties
 from airflow_hive_acid.metastore.catalog import named_by
 from airflow_hive_acid.metastore.compaction import Candidate, CompactionRequest, CompactionType, Resource
 
@@ -60,6 +61,7 @@ class Asked:
     :param accepted: whether it is a new one.
     :param state: of the request, as SHOW COMPACTIONS prints it; empty without one.
     :param message: why it is no new one.
+    :param type: of the new request, as SHOW COMPACTIONS prints it; empty without one.
     """
 
     resource: Resource
@@ -67,6 +69,7 @@ class Asked:
     accepted: bool
     state: str = ""
     message: str = ""
+    type: str = ""
 
     def __str__(self) -> str:
         if self.accepted:
@@ -79,10 +82,13 @@ def ask(client: MetastoreClient, filesystem: Filesystem, wanted: Wanted) -> list
 
     :return: one answer for a table or partition; of all partitions those that need a compaction, and those that do not.
     :raises NoSuchObjectError: when there is no such table or partition.
-    :raises InvalidArgumentsError: when it cannot be meant; says what can.
+    :raises InvalidArgumentsError: when it cannot be meant; says what can. Properties are looked at as well: what a
+        Worker would refuse hours later is refused now.
     """
     table = client.catalog.get_table(wanted.table)
     kind = _checked_type(wanted, table)
+    check_properties(table.properties, wanted.properties)
+    InitiatorThresholds.of(client.settings).for_table(client.settings, {}, request=wanted.properties)
     if table.is_partitioned and wanted.partition is None:
         if kind is CompactionType.REBALANCE:
             raise InvalidArgumentsError(f"{table.qualified_name} is partitioned; name the partition to rebalance")
@@ -97,7 +103,7 @@ def ask(client: MetastoreClient, filesystem: Filesystem, wanted: Wanted) -> list
             order_by=_order_by(wanted.order_by, table),
         )
     ])  # fmt: skip
-    return [Asked(resource, answer.id, answer.accepted, answer.state.text, answer.message)]
+    return [Asked(resource, answer.id, answer.accepted, answer.state.text, answer.message, kind.name)]
 
 
 def _checked_type(wanted: Wanted, table: Table) -> CompactionType:
@@ -165,5 +171,5 @@ def _all_partitions(client: MetastoreClient, filesystem: Filesystem, wanted: Wan
 
 def _asked(decision: Decision) -> Asked:
     if decision.enqueued:
-        return Asked(decision.resource, decision.request_id, True, "initiated")
+        return Asked(decision.resource, decision.request_id, True, "initiated", type=decision.kind.name)
     return Asked(decision.resource, decision.request_id, False, "", decision.reason)

@@ -25,6 +25,7 @@ from airflow_hive_acid.maintenance.warehouse.ddl_work import (
     clear,
     finish,
     give_up,
+    left_of,
     parent_of,
 )
 from airflow_hive_acid.maintenance.warehouse.fences import fence
@@ -34,7 +35,7 @@ from airflow_hive_acid.metastore.txns import DDL_KIND, JobState
 from airflow_hive_acid.python_versions import add_note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from airflow_hive_acid.filesystem import Filesystem
@@ -53,11 +54,17 @@ NO_TABLE = "_"
 
 
 class WarehouseFiles:
-    """The files that DDL verbs of the catalog work on."""
+    """The files that DDL verbs of the catalog work on.
 
-    def __init__(self, client: MetastoreClient, filesystem: Filesystem) -> None:
+    :param tell: is told what a statement that has succeeded could not delete; it is in the log in any case.
+    """
+
+    def __init__(
+        self, client: MetastoreClient, filesystem: Filesystem, tell: Callable[[str], object] | None = None
+    ) -> None:
         self._client = client
         self._filesystem = filesystem
+        self._tell = tell
 
     def fence(self, jobs: Sequence[Job]) -> None:
         """Fence jobs of dead txns that are left over on a table.
@@ -202,7 +209,14 @@ class WarehouseFiles:
         try:
             finish(self._client, filesystem, jobs.get(job_id))
         except (HiveAcidError, OSError) as problem:
-            log.warning("what job %s replaced goes with the next pass of the reaper: %s", job_id, problem)
+            said = (
+                f"files of {' and '.join(left_of(manifest))} could not be deleted "
+                f"({type(problem).__name__}: {problem}); nobody reads them any more. The reaper tries again "
+                "with each pass, 'hive-acid doctor --finish' at once"
+            )
+            log.warning("job %s: %s", job_id, said)
+            if self._tell is not None:
+                self._tell(said)
 
     def _give_up(self, job_id: str, failure: BaseException) -> None:
         """Undo it while the locks are held; what another process has fenced, that one has undone."""

@@ -72,6 +72,11 @@ def manifest_of(job: Job) -> DdlManifest | None:
     return DdlManifest(moves, tuple(document["made"]), tuple(document["emptied"]))
 
 
+def left_of(manifest: DdlManifest) -> list[str]:
+    """Of what there are files to delete after the commit: directories by the names that they had."""
+    return [*(move.source for move in manifest.moves if not move.target), *manifest.emptied]
+
+
 def carry_out(filesystem: Filesystem, manifest: DdlManifest) -> None:
     """Do what is recorded, up to the commit.
 

@@ -87,6 +87,18 @@ def application_for(request: Compaction, table: Table, settings: Settings, host:
     )
 
 
+def check_properties(table: Mapping[str, str], request: Mapping[str, str]) -> None:
+    """Refuse when it is asked for what a Worker would refuse when it begins.
+
+    :param table: the table's properties, which count where the request has none.
+    :raises InvalidArgumentsError: when a ``compactor.*`` property cannot be given, or has an unusable value; names it.
+    """
+    for properties in (table, request):
+        for _ in _spark_settings(properties):
+            pass
+    _checked_queue(_queue(request) or _queue(table))
+
+
 def job_name(request: Compaction, host: str) -> str:
     """``<host>-compactor-<db>.<table>[.<partition>]``, as Hive names its jobs."""
     where = request.resource
@@ -113,8 +125,13 @@ def _conf(request: Compaction, table: Table, settings: Settings) -> dict[str, st
         conf |= dict(_spark_settings(properties))
     queue = _queue(request.properties) or _queue(table.properties) or settings.string("hive.compactor.job.queue")
     if queue:
-        conf[QUEUE] = _checked(queue, _QUEUE_NAME, "the queue of a compaction", "letters, digits, '.', '_' and '-'")
+        conf[QUEUE] = _checked_queue(queue)
     return conf
+
+
+def _checked_queue(queue: str) -> str:
+    form = "letters, digits, '.', '_' and '-'"
+    return queue and _checked(queue, _QUEUE_NAME, "the queue of a compaction", form)
 
 
 def _spark_settings(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

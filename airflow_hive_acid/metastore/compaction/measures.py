@@ -51,6 +51,13 @@ _OF_TABLE = (
     .where(_M.HME_UNTIL >= bindparam("since", type_=BigInteger))
     .order_by(_M.HME_SINCE, _M.HME_ID)
 )
+_FULLEST = (
+    select(*_COLUMNS)
+    .where(_M.HME_NEWEST == "Y", _M.HME_DATABASE == bindparam("db"), _M.HME_TABLE == bindparam("tbl"))
+    .where(_M.HME_DELTAS >= bindparam("deltas", type_=BigInteger))
+    .order_by(_M.HME_DELTAS.desc(), _M.HME_ID)
+    .limit(bindparam("most", type_=BigInteger))
+)
 _ranked = select(
     _M.HME_ID,
     func.row_number()
@@ -173,6 +180,18 @@ class Measures:
         parameters = {"db": database, "tbl": table, "since": since}
         return self._database.read(
             lambda connection: [measured(row) for row in connection.execute(_OF_TABLE, parameters)]
+        )
+
+    def fullest(self, table: TableName, deltas: int, most: int) -> list[Measured]:
+        """The partitions of a table, or the table, that were last measured at so many deltas, the most first.
+
+        :param most: so many at most.
+        """
+        if not self.is_there:
+            return []
+        parameters = {"db": table.database, "tbl": table.name, "deltas": deltas, "most": most}
+        return self._database.read(
+            lambda connection: [measured(row) for row in connection.execute(_FULLEST, parameters)]
         )
 
     def purge(self, kept: int = KEPT, kept_ms: int = KEPT_MS) -> int:

@@ -65,6 +65,8 @@ _MYSQL_CODES = {
     # Characters that the columns' latin1 lacks, compared with one.
     1267: Failure.DATA, 1270: Failure.DATA, 1271: Failure.DATA, 3988: Failure.DATA,
 }  # fmt: skip
+#: Hive's own rule: a comma that a space follows belongs to a message.
+_BETWEEN_PATTERNS = re.compile(r",(?=\S)")
 _NO_SUCH_SAVEPOINT = 1305
 _LATIN1_ONLY = re.compile("Incorrect string value|mix of collations|Cannot convert string")
 _SQLITE_CODES = {
@@ -93,8 +95,11 @@ class FailureRules:
 
     @classmethod
     def from_setting(cls, text: str) -> FailureRules:
-        """Rules from the setting: patterns separated by commas."""
-        parts = [part.strip() for part in text.split(",") if part.strip()]
+        """Rules from the setting: patterns separated by commas without a space behind them, as Hive splits it.
+
+        :raises InvalidArgumentsError: when a part is no pattern.
+        """
+        parts = [part.strip() for part in _BETWEEN_PATTERNS.split(text) if part.strip()]
         try:
             return cls(re.compile("|".join(f"(?:{p})" for p in parts)) if parts else None)
         except re.error as error:
@@ -104,7 +109,7 @@ class FailureRules:
         """The class of an error raised by SQLAlchemy or by a driver."""
         if isinstance(error, OpenTookTooLongError):
             return Failure.RETRYABLE
-        if self.pattern is not None and self.pattern.search(str(error)):
+        if self.pattern is not None and any(map(self.pattern.search, _texts(error))):
             return Failure.RETRYABLE
         if isinstance(error, sa.exc.DBAPIError):
             if error.connection_invalidated:
@@ -113,6 +118,23 @@ class FailureRules:
         if isinstance(error, sa.exc.TimeoutError):
             return Failure.REFUSED
         return _classify_driver(error)
+
+
+def _texts(error: BaseException) -> tuple[str, ...]:
+    """What the patterns of ``hive.txn.retryable.sqlex.regex`` are looked for in.
+
+    Hive's text first (DatabaseProduct.getMessage), then its parts, so that ``40001$`` and ``^Deadlock`` of Hive's own
+    example match, and what SQLAlchemy says where it says more.
+    """
+    original = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig is not None else error
+    number = original.args[0] if original.args and isinstance(original.args[0], int) else None
+    if isinstance(original, sqlite3.Error):
+        number = sqlite_codes.code_of(original)
+    state = getattr(original, "sqlstate", None)
+    message = str(original.args[1]) if number is not None and len(original.args) > 1 else str(original)
+    told = f"{message} (SQLState={state or 'null'}, ErrorCode={number or 0})"
+    parts = (state, None if number is None else str(number), message, str(error))
+    return (told, *(part for part in parts if isinstance(part, str)))
 
 
 def is_unsendable(error: BaseException) -> bool:

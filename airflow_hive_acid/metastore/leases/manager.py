@@ -321,10 +321,10 @@ class Leases:
         return self._current.get()
 
     def mirrors(self, wanted: bool | None = None) -> bool:
-        """Whether leases stand in HIVE_LOCKS: as told, else by the setting; ``auto`` is on unless embedded."""
+        """Whether leases stand in HIVE_LOCKS: as told, else by the setting; ``auto`` is another word for on."""
         if wanted is not None:
             return wanted
-        return self._mirror == "on" or (self._mirror == "auto" and self._database.path is None)
+        return self._mirror != "off"
 
     def expire(self) -> int:
         """Remove leases that have ended, places in the queue that nobody keeps, and their locks; returns how many."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         rows_of_lease,
         waiters_page,
     )
+    from airflow_hive_acid.metastore.listing.legacy_locks import legacy_locks_page
     from airflow_hive_acid.metastore.listing.metrics import MetricRows, read_metric_rows
     from airflow_hive_acid.metastore.listing.outcomes import (
         Mark,
@@ -102,6 +103,7 @@ else:
             "highest_txn_id": "outcomes",
             "lease_of_lock": "lease_pages",
             "leases_page": "lease_pages",
+            "legacy_locks_page": "legacy_locks",
             "locks": "show",
             "locks_page": "pages",
             "mark_of": "outcomes",
@@ -158,6 +160,7 @@ __all__ = [
     "highest_txn_id",
     "lease_of_lock",
     "leases_page",
+    "legacy_locks_page",
     "locks",
     "locks_page",
     "mark_of",

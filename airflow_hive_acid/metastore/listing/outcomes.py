@@ -74,7 +74,8 @@ def highest_txn_id(connection: Connection) -> int:
 def open_writers(connection: Connection, table: TableName) -> list[tuple[int, TxnRow]]:
     """Write ids of a table whose txns are open, with their txns, in order."""
     found = connection.execute(_WRITERS, {"db": table.database, "tbl": table.name}).all()
-    return sorted(((row[-1], txn_row(row)) for row in found), key=lambda pair: pair[0])
+    # The write id stands behind the columns of the txn.
+    return sorted(((row[-1], txn_row(row[:-1])) for row in found), key=lambda pair: pair[0])
 
 
 def mark_of(connection: Connection, table: TableName) -> Mark:

@@ -1,6 +1,7 @@
 """How long a client waits for a lock: Hive's back-off as a pure function (DbLockManager).
 
-100 ms, doubling, up to ``hive.lock.sleep.between.retries`` (never less than 15 s), ``hive.lock.numretries`` times.
+100 ms, doubling, up to ``hive.lock.sleep.between.retries``, ``hive.lock.numretries`` times. Hive counts less than 15 s
+as 15 s (DbLockManager), and so do we; a release wakes whoever waits long before that.
 With the defaults that is 91 minutes and 42.3 seconds in all.
 """
 

@@ -112,6 +112,7 @@ def ddl_transaction(
 ) -> Iterator[DdlTransaction]:
     """Open a txn, wait for its locks, and end it: committed at a clean end, else aborted.
 
+    :param components: what to lock; nothing for what only needs a write id.
     :raises LockTimeoutError: when they were not granted in time; nothing is left behind.
     """
     txn_id = client.open_txn(agent_info=agent_info, type=type)
@@ -120,8 +121,9 @@ def ddl_transaction(
     try:
         if client.claims.current is not None:
             client.claims.current.begun(txn_id)
-        response = client.lock(components, txn_id=txn_id, agent_info=agent_info)
-        wait_until_granted(client, response, txn_id, ", ".join(c.describe() for c in components), sleep)
+        if components:
+            response = client.lock(components, txn_id=txn_id, agent_info=agent_info)
+            wait_until_granted(client, response, txn_id, ", ".join(c.describe() for c in components), sleep)
         yield ddl
         if not ddl.ended:
             client.commit_txn(txn_id)

@@ -286,23 +286,38 @@ class TableStatements:
         shared = serde is None and stored_as is None
         return self._alter(table_name(name), LockType.SHARED_READ if shared else LockType.EXCLUSIVE, change, agent_info)
 
-    def touch(self, name: str, spec: PartitionSpec | None = None) -> None:
-        """Note that a table or partition was altered, without altering it; takes no lock, as in Hive."""
-        key = table_name(name)
+    def touch(self, name: str, spec: PartitionSpec | None = None, *, agent_info: str | None = None) -> None:
+        """Note that a table or partition was altered, without altering it; takes no lock, as in Hive.
 
-        def operation(connection: Connection) -> None:
-            table = self._catalog.get_tables_in(connection, [key])[0]
+        Of a transactional table it takes a write id, as every other change does: whoever keeps the table in memory
+        knows by its list at once that it is to be read again. (A Hive takes none, and is noticed by its event.)
+        """
+        key = table_name(name)
+        before = self._catalog.get_table(name)
+
+        def change(connection: Connection, write_id: int | None) -> None:
+            table = self._tables.locked(connection, key, before)
             if spec is None:
                 self._tables.write_table(connection, table, table)
-                self._tables.altered(connection, table, key, None)
+                rows.advance_write_id(connection, table, write_id)
+                self._tables.altered(connection, table, key, write_id)
                 return
-            before = self._tables.whole(connection, self._catalog.partition_in(connection, table, spec))
+            partition = self._catalog.partition_in(connection, table, spec)
+            whole = self._tables.whole(connection, partition)
             rows.write_partition(
-                connection, table, before, PartitionChange(before), self._changes.user, self._catalog.ids.take
+                connection, table, whole, PartitionChange(whole), self._changes.user, self._catalog.ids.take
             )
-            self._catalog.events.partition_altered(connection, before)
+            rows.advance_write_id(connection, table, write_id, partition.id)
+            self._catalog.events.partition_altered(connection, whole, write_id=write_id)
 
-        self._changes.run(operation)
+        if not before.is_transactional:
+            self._changes.run(lambda connection: change(connection, None))
+            return
+        if spec is not None:
+            self._catalog.get_partition(name, spec)  # before a txn is opened and a write id used up
+        with ddl_transaction(self._client, (), agent_info=agent_info) as ddl:
+            write_id = ddl.allocate(key)
+            ddl.commit(lambda connection: change(connection, write_id))
 
 
 def check_storage(

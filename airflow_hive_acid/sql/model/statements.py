@@ -201,11 +201,12 @@ class ShowKind(Enum):
     LOCKS = "locks"
     TRANSACTIONS = "transactions"
     COMPACTIONS = "compactions"
+    WAITS = "waits"
 
 
 @dataclass(frozen=True, slots=True)
 class Show(Origin):
-    """``SHOW LOCKS …``, ``SHOW TRANSACTIONS``, ``SHOW COMPACTIONS …``.
+    """``SHOW LOCKS …``, ``SHOW TRANSACTIONS``, ``SHOW COMPACTIONS …``, ``SHOW WAITS …``.
 
     :param partition: column and value.
     :param database: of SHOW LOCKS DATABASE and SHOW COMPACTIONS DATABASE.

@@ -19,8 +19,8 @@ from airflow_hive_acid.sql.model.statements import (
 if TYPE_CHECKING:
     from airflow_hive_acid.sql.parsing.cursor import Cursor
 
-_SHOWN = ("LOCKS", "TRANSACTIONS", "COMPACTIONS", "LEASE", "DATABASES", "TABLES", "VIEWS", "PARTITIONS", "CREATE TABLE",
-          "COLUMNS", "TBLPROPERTIES")  # fmt: skip
+_SHOWN = ("LOCKS", "TRANSACTIONS", "COMPACTIONS", "WAITS", "LEASE", "DATABASES", "TABLES", "VIEWS", "PARTITIONS",
+          "CREATE TABLE", "COLUMNS", "TBLPROPERTIES")  # fmt: skip
 _COMPACTION_FILTERS = ("POOL", "TYPE", "STATUS", "STATE", "ORDER", "ORDER BY", "LIMIT")
 
 
@@ -53,6 +53,8 @@ def parse_show(cursor: Cursor, origin: dict[str, Any]) -> Show:
     if cursor.accept("TRANSACTIONS"):
         cursor.end()
         return Show(ShowKind.TRANSACTIONS, **origin)
+    if cursor.accept("WAITS"):
+        return _show_waits(cursor, origin)
     said = cursor.word()
     near = difflib.get_close_matches(said, _SHOWN, 1)
     hint = f"did you mean SHOW {near[0]}?" if near else f"supported are SHOW {', SHOW '.join(_SHOWN)}"
@@ -62,14 +64,26 @@ def parse_show(cursor: Cursor, origin: dict[str, Any]) -> Show:
 def _show_locks(cursor: Cursor, origin: dict[str, Any]) -> Show:
     if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
         database = cursor.name("a database name")
-        cursor.accept("EXTENDED")
+        extended = cursor.accept("EXTENDED")
         cursor.end()
-        return Show(ShowKind.LOCKS, database=database, **origin)
+        return Show(ShowKind.LOCKS, database=database, extended=extended, **origin)
     table = None if cursor.at_end or cursor.at("EXTENDED") else cursor.table_name()
     partition = partition_values(cursor) if table is not None and cursor.at("PARTITION") else ()
     extended = cursor.accept("EXTENDED")
     cursor.end()
     return Show(ShowKind.LOCKS, table, partition, extended=extended, **origin)
+
+
+def _show_waits(cursor: Cursor, origin: dict[str, Any]) -> Show:
+    """All of them, or those for locks in a database or on a table."""
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+        database = cursor.name("a database name")
+        cursor.end()
+        return Show(ShowKind.WAITS, database=database, **origin)
+    table = None if cursor.at_end or cursor.at("LIMIT") else cursor.table_name()
+    limit = cursor.number("a number of rows") if cursor.accept("LIMIT") else None
+    cursor.end()
+    return Show(ShowKind.WAITS, table, limit=limit, **origin)
 
 
 def _show_compactions(cursor: Cursor, origin: dict[str, Any]) -> Show:

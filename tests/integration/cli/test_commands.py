@@ -92,6 +92,23 @@ def test_nothing_about_a_table_that_is_not_there_is_said_to_be_so(call, client):
     assert len(json.loads(call("show", "compactions", "w.gone", "--format", "json").stdout)) == 1
 
 
+def test_a_compaction_that_was_asked_for_is_told_in_a_line_and_as_a_row(call, client, warehouse):
+    client.catalog.set_warehouse(warehouse)
+    create = "CREATE DATABASE w; CREATE TABLE w.p (a INT) PARTITIONED BY (k STRING) STORED AS ORC;"
+    done = call("sql", "-e", f"{create} ALTER TABLE w.p ADD PARTITION (k='a'); "
+                "ALTER TABLE w.p PARTITION (k='a') COMPACT 'major'", "--format", "json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "compaction request 1 for w.p partition k=a is queued" in done.stderr
+    assert json.loads(done.stdout)[0]["compactionid"] == 1
+    again = call("sql", "-e", "ALTER TABLE w.p PARTITION (k='a') COMPACT 'minor'", "--format", "json")
+    assert again.exit_code == 0
+    assert "w.p partition k=a: Compaction is already scheduled with state='initiated' and id=1" in again.stderr
+    alone = call("sql", "-e", "ALTER TABLE w.p COMPACT 'minor'", "--format", "json")
+    (row,) = json.loads(alone.stdout)
+    assert (row["partname"], row["compactionid"], row["accepted"]) == ("k=a", 1, False)
+    assert row["reason"]
+
+
 @pytest.mark.rule("R14")
 def test_script_with_a_key_is_applied_once(call, client, warehouse):
     client.catalog.set_warehouse(warehouse)
@@ -108,6 +125,35 @@ def test_script_with_a_key_is_applied_once(call, client, warehouse):
 def test_maintenance_looks_once(call, service):
     done = call("maintenance", service, "--once")
     assert (done.exit_code, done.stdout) == (0, ""), done.output
+
+
+def test_with_no_worker_threads_the_worker_of_the_command_line_compacts_nothing(call, client):
+    client.compactions.enqueue("v.a")
+    for options in ((), ("--once",)):
+        done = call("--set", "hive.compactor.worker.threads=0", "maintenance", "worker", *options)
+        assert (done.exit_code, done.stdout) == (0, ""), done.output
+        assert "hive.compactor.worker.threads is 0: no compaction is run here" in done.stderr
+    assert [request.state.text for request in client.compactions.active()] == ["initiated"]
+
+
+def test_the_reaper_waits_before_its_first_look_and_once_does_not(call, monkeypatch):
+    waits = []
+
+    class Waiting:
+        def wait(self, seconds):
+            waits.append(seconds)
+            if len(waits) == 2:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("airflow_hive_acid.cli.commands.maintenance.threading.Event", Waiting)
+    settings = ("--set", "hive.timedout.txn.reaper.start=7s", "--set", "hive.timedout.txn.reaper.interval=9s")
+    done = call(*settings, "maintenance", "reaper")
+    assert waits == [7, 9]
+    assert "reaper: the first look is in 7 s" in done.stderr
+    assert "reaper stopped" in done.stderr
+    done = call(*settings, "maintenance", "reaper", "--once")
+    assert "the first look" not in done.stderr
+    assert waits == [7, 9]
 
 
 def test_schema_is_checked(call):

@@ -165,3 +165,13 @@ def _is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (ProcessLookupError, FileNotFoundError):
         return True
+
+
+def test_a_lease_is_confirmed_while_it_is_held_and_then_not(call: Any) -> None:
+    token = call("grab", "--on", "db.t", "--duration", "60").stdout.strip()
+    held = call("confirm", token=token)
+    assert held.exit_code == 0
+    assert "db.t is held until" in held.stderr.replace("\n", " ")
+    call("drop", token=token)
+    assert isinstance(call("confirm", token=token).exception, LeaseEndedError)
+    assert call("confirm").exit_code == 2  # no token

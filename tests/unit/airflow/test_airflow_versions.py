@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import ast
 import logging
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import pendulum
 import pytest
 
 import airflow_hive_acid
 from airflow_hive_acid import airflow_stand_ins, airflow_versions
-from airflow_hive_acid.operators import retries
+from airflow_hive_acid.airflow_versions import seconds_of
+from airflow_hive_acid.operators import (
+    HiveAcidCompactOperator,
+    HiveAcidGrabLeaseOperator,
+    HiveAcidPlanWorkersOperator,
+    retries,
+)
+from airflow_hive_acid.sensors import HiveAcidReplicationLagSensor
 
 _ROOT = Path(airflow_hive_acid.__file__).parent
 
@@ -86,3 +95,19 @@ def test_stand_ins_answer_as_airflow_does():
     ]  # fmt: skip
     item = airflow_stand_ins.AdvanceItem("look", airflow_stand_ins.AdvanceOutcome(acked=1, failed=0))
     assert (item.broker_payload, item.outcome.failed) == ("look", 0)
+
+
+def test_durations_of_pendulum_and_of_python_are_seconds_and_numbers_stay():
+    for given in (pendulum.duration(minutes=2), timedelta(minutes=2), 120, 120.0):
+        assert seconds_of(given) == 120
+    assert (seconds_of(None), seconds_of("{{ x }}")) == (None, "{{ x }}")
+    grab = HiveAcidGrabLeaseOperator(
+        task_id="g", objects="d.t", duration=pendulum.duration(hours=1), wait=timedelta(minutes=5)
+    )
+    assert (grab.duration, grab.wait) == (3600, 300)
+    compact = HiveAcidCompactOperator(task_id="c", table="d.t", timeout=pendulum.duration(days=1))
+    assert compact.timeout == 86400
+    lag = HiveAcidReplicationLagSensor(task_id="l", policy="p", max_lag=pendulum.duration(seconds=30))
+    assert lag.max_lag == 30
+    plan = HiveAcidPlanWorkersOperator(task_id="p", wait_seconds=timedelta(seconds=7))
+    assert plan.wait_seconds == 7

@@ -12,7 +12,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import InvalidArgumentsError, LockTimeoutError, MetastoreUnavailableError
+from airflow_hive_acid.errors import (
+    InvalidArgumentsError,
+    LocksDeniedForNowError,
+    LockTimeoutError,
+    MetastoreUnavailableError,
+)
 from airflow_hive_acid.metastore.database.codes import LockState, LockType
 from airflow_hive_acid.metastore.locks.interface import LockRow
 
@@ -134,16 +139,34 @@ class ConcurrencyModelLocks(abc.ABC):
         """Locks held, by object; of one txn only if it is named."""
         return [row for row in self.stream_locks(database, table, partition) if txn_id in (None, 0, row.txn_id)]
 
-    def acquire(self, request: LockRequest, sleep: Callable[[float], None] = time.sleep) -> LockResponse:
+    def acquire(
+        self,
+        request: LockRequest,
+        sleep: Callable[[float], None] = time.sleep,
+        *,
+        patience: float | None = None,
+        tried: int = 0,
+    ) -> LockResponse:
         """Take the locks of a request; denied, try all of them again after the pause.
 
+        :param patience: seconds to wait here at most; None for as long as it takes.
+        :param tried: how often they were tried again before.
         :raises LockTimeoutError: after ``hive.lock.numretries`` more tries; nothing is held.
+        :raises LocksDeniedForNowError: when the patience is not enough for the next pause; nothing is held.
         """
         response = self.lock(request)
-        for _ in range(self._retries):
+        waited = 0.0
+        for number in range(tried, self._retries):
             if response.state is LockState.ACQUIRED:
                 break
+            if patience is not None and waited + self._pause > patience:
+                raise LocksDeniedForNowError(
+                    f"{response.message}; trying again in {self._pause:g} s (try {number + 2} of {self._retries + 1}, "
+                    "hive.lock.numretries)",
+                    number + 1, self._pause,
+                )  # fmt: skip
             sleep(self._pause)
+            waited += self._pause
             response = self.lock(request)
         if response.state is not LockState.ACQUIRED:
             places = ", ".join(component.describe() for component in request.components)

@@ -11,9 +11,11 @@ from airflow_hive_acid.metastore.compaction.measures import Measure
 from airflow_hive_acid.metastore.compaction.model import Resource
 from airflow_hive_acid.metastore.database.clock import now_ms
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
-from airflow_hive_acid.metastore.locks.interface import LockComponent
+from airflow_hive_acid.metastore.locks import legacy_lock_manager
+from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
 from airflow_hive_acid.metastore.schema.hive_transactions import TXNS
 from airflow_hive_acid.replication.policies.state import KeptEvent, ObjectState, Phase, PolicyRecord
+from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +53,27 @@ def test_a_txn_leads_to_its_task_and_says_whom_it_waits_for(
     graph = ask("/locks/graph?database=db&table=t&limit=1").json()
     assert (graph["total_nodes"], graph["waiters"], graph["truncated"], len(graph["nodes"])) == (2, 1, True, 1)
     assert ask("/locks/graph?database=other").json()["nodes"] == []
+
+
+def test_with_dummy_txn_manager_the_page_shows_the_locks_of_the_hive_concurrency_model(
+    metastore: MetastoreClient, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any]
+) -> None:
+    monkeypatch.setenv("AIRFLOW__HIVE_ACID__HIVE_TXN_MANAGER", DUMMY_TXN_MANAGER)
+    manager = legacy_lock_manager(metastore.database, metastore.settings)
+    for place in ("k=a", "k=b"):
+        part = LockComponent("db", "t", place, LockType.EXCLUSIVE, Operation.NO_TXN, transactional=False)
+        manager.lock(LockRequest((part,), "ann", "host", agent_info="airflow/sales/manual__2026/load#1"))
+    first = ask("/locks?database=db&table=t&limit=3").json()
+    assert [(one["object"], one["type"]) for one in first["items"]] == [
+        ("db.t", "shared_read"), ("db.t/k=a", "exclusive"), ("db.t", "shared_read"),
+    ]  # fmt: skip
+    assert first["total"] == 4
+    assert first["items"][0]["task"]["dag_id"] == "sales"
+    assert [one["can_withdraw"] for one in first["items"]] == [False] * 3
+    rest = ask(f"/locks?database=db&table=t&limit=3&cursor={first['next']}").json()
+    assert [one["object"] for one in rest["items"]] == ["db.t/k=b"]
+    assert len(ask("/locks?type=exclusive&user=ann").json()["items"]) == 2
+    assert ask("/locks?state=waiting").json()["items"] == []
 
 
 def test_the_page_says_how_far_a_replica_is_behind_and_what_was_kept(

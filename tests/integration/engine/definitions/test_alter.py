@@ -179,16 +179,20 @@ def test_partitions_of_a_plain_table_are_dropped_together_or_not_at_all(engine, 
     assert (forgotten, names(client, plain)) == (["k=a", "k=b"], ["k=a", "k=b"])
 
 
-def test_touch_changes_nothing_but_the_time(engine, client):
+def test_touch_changes_nothing_but_the_time_and_the_write_id(engine, client):
     engine.run("ALTER TABLE w.p ADD PARTITION (k='a')")
-    before = client.catalog.get_table("w.t")
+    before, parted = client.catalog.get_table("w.t"), client.catalog.get_table("w.p")
     engine.run("ALTER TABLE w.t TOUCH; ALTER TABLE w.p TOUCH PARTITION (k='a')")
     after = client.catalog.get_table("w.t")
     assert after.properties["last_modified_by"] == client.user
-    assert (after.columns, after.location, after.write_id) == (before.columns, before.location, before.write_id)
+    assert (after.columns, after.location, after.write_id) == (before.columns, before.location, before.write_id + 1)
+    assert client.catalog.get_table("w.p").write_id == parted.write_id + 1
+    assert client.catalog.get_partition("w.p", "k=a").write_id == parted.write_id + 1
+    assert client.show_locks() == []
     assert client.catalog.partition_properties("w.p", "k=a")["last_modified_by"] == client.user
     with pytest.raises(NoSuchObjectError):
         engine.run("ALTER TABLE w.p TOUCH PARTITION (k='z')")
+    assert client.get_valid_write_ids("w.p")["w.p"].high_watermark == parted.write_id + 1
 
 
 def test_the_format_of_a_plain_table_without_partitions_may_change(engine, client, plain):

@@ -17,14 +17,54 @@ def insert(engine, table, *partitions):
 
 
 @pytest.mark.conformance("C03")
-def test_a_second_request_is_refused_with_the_first_ones_id_and_state(engine, client):
-    engine.run("ALTER TABLE w.t COMPACT 'major'")
-    with pytest.raises(InvalidArgumentsError, match=r"already scheduled with state='initiated' and id=1"):
-        engine.run("ALTER TABLE w.t COMPACT 'minor'")
+def test_a_second_request_is_not_made_and_the_answer_has_the_first_ones_id_and_state(engine, client):
+    def asked(type_):
+        return engine.run(f"ALTER TABLE w.t COMPACT '{type_}'")[0].rows.to_dicts()
+
+    place = {"dbname": "w", "tabname": "t", "partname": None, "compactionid": 1}
+    assert asked("major") == [{**place, "type": "MAJOR", "state": "initiated", "accepted": True, "reason": None}]
+    already = "Compaction is already scheduled with state='{}' and id=1"
+    refused = {**place, "type": "MINOR", "accepted": False}
+    assert asked("minor") == [{**refused, "state": "initiated", "reason": already.format("initiated")}]
     client.compactions.claim("w")
-    with pytest.raises(InvalidArgumentsError, match=r"already scheduled with state='working' and id=1"):
-        engine.run("ALTER TABLE w.t COMPACT 'minor'")
+    assert asked("minor") == [{**refused, "state": "working", "reason": already.format("working")}]
     assert len(client.compactions.show()) == 1
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        (
+            "'compactor.spark.driver.extraJavaOptions'='-Dx'",
+            "'compactor.spark.driver.extraJavaOptions' cannot be given",
+        ),
+        ("'compactor.spark.executor.memory'='plenty'", "it must be a size such as 3g"),
+        ("'compactor.mapreduce.map.memory.mb'='3g'", "it must be a whole number"),
+        ("'compactor.mapred.job.queue.name'='a queue'", "the queue of a compaction is 'a queue'"),
+        ("'compactorthreshold.hive.compactor.delta.num.threshold'='few'", "invalid literal"),
+    ],
+)
+def test_properties_that_no_worker_would_take_are_refused_when_they_are_asked_for(engine, client, properties, words):
+    for where in ("w.t", "w.p"):
+        with pytest.raises(InvalidArgumentsError, match=words):
+            engine.run(f"ALTER TABLE {where} COMPACT 'major' WITH OVERWRITE TBLPROPERTIES ({properties})")
+    if "threshold" not in properties:
+        engine.run(f"ALTER TABLE w.t SET TBLPROPERTIES ({properties})")
+        with pytest.raises(InvalidArgumentsError, match=words):
+            engine.run("ALTER TABLE w.t COMPACT 'major'")
+    assert client.compactions.show() == []
+
+
+def test_one_that_waits_tells_how_it_ended_and_waits_for_a_request_that_was_there(engine, client, monkeypatch):
+    def serve(_context, worker, **_how):
+        request = client.compactions.claim(worker)
+        client.compactions.mark_compacted(request)
+        return [request]
+
+    monkeypatch.setattr("airflow_hive_acid.engine.definitions.compactions.run_compactions", serve)
+    client.compactions.enqueue("w.t")
+    (answer,) = engine.run("ALTER TABLE w.t COMPACT 'major' AND WAIT")[0].rows.to_dicts()
+    assert (answer["compactionid"], answer["accepted"], answer["state"]) == (1, False, "ready for cleaning")
 
 
 def test_a_partitioned_table_is_compacted_where_it_needs_it(engine, client, events):
@@ -39,7 +79,10 @@ def test_a_partitioned_table_is_compacted_where_it_needs_it(engine, client, even
         "ALTER TABLE w.p COMPACT 'minor' POOL 'night' WITH OVERWRITE TBLPROPERTIES "
         "('compactorthreshold.hive.compactor.delta.num.threshold'='2', 'tblprops.orc.compress.size'='8192')"
     )
-    engine.run(statement)
+    rows = engine.run(statement)[0].rows.to_dicts()
+    assert [(r["partname"], r["type"], r["compactionid"], r["state"], r["accepted"], r["reason"]) for r in rows] == [
+        ("k=a", "MAJOR", 1, "initiated", True, None), ("k=b", None, None, None, False, "no threshold is reached"),
+    ]  # fmt: skip
     (request,) = client.compactions.active()
     assert (request.resource.partition, request.type.name, request.pool) == ("k=a", "MAJOR", "night")
     assert request.properties["tblprops.orc.compress.size"] == "8192"

@@ -9,6 +9,7 @@ from airflow_hive_acid.engine import Engine
 from airflow_hive_acid.errors import (
     HiveAcidError,
     JobFailedError,
+    LocksDeniedForNowError,
     LockTimeoutError,
     MetastoreUnavailableError,
     UnsupportedStatementError,
@@ -16,6 +17,7 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.metastore.database.codes import AbortReason, LockState, LockType, Operation
 from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
 from airflow_hive_acid.metastore.locks.legacy.manager import LegacyLockManager
+from airflow_hive_acid.metastore.protocol import Patience
 from airflow_hive_acid.metastore.schema.hive_transactions import HIVE_ACID_LEGACY_LOCK
 from airflow_hive_acid.settings import Settings, Source
 from tests.integration.engine.conftest import FakeSpark
@@ -340,3 +342,20 @@ def test_explain_locks_prints_what_is_taken(first):
         "w.d -> SHARED", "w.d/k=x -> EXCLUSIVE"
     ]  # fmt: skip
     assert "w.e/k=y -> SHARED" in [line.strip() for line in explained("SELECT * FROM w.e")]
+
+
+def test_a_write_that_is_denied_is_not_waited_for_here_longer_than_the_patience(client, warehouse, tables, hold):
+    """An operator hands the pause to the triggerer: nothing is held in it, and the tries count on."""
+    blocking = hold("w.f", X)
+    settings = dummy(**{"lock.numretries": "3", "lock.sleep.between.retries": "1h"})
+    with Engine(client, FakeSpark(), warehouse, settings=settings, agent_info="patient") as session:
+        for tried in range(3):
+            with pytest.raises(
+                LocksDeniedForNowError, match=r"lock \d+ on w\.f is in the way; trying again in 3600 s"
+            ) as d:
+                session.run("INSERT INTO w.f VALUES (1)", patience=Patience(5, tried=tried))
+            assert (d.value.tried, d.value.pause) == (tried + 1, 3600)
+        with pytest.raises(LockTimeoutError, match="could not be locked in 4 tries"):
+            session.run("INSERT INTO w.f VALUES (1)", patience=Patience(5, tried=3))
+        LegacyLockManager(client.database, dummy()).unlock(blocking)
+        assert session.run("INSERT INTO w.f VALUES (1)", patience=Patience(5, tried=3))[0].inserted == 1

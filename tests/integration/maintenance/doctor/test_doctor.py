@@ -14,17 +14,26 @@ from typer.testing import CliRunner
 from airflow_hive_acid.cli.main import app
 from airflow_hive_acid.maintenance.doctor.doctor import examine_metastore, examine_tables
 from airflow_hive_acid.maintenance.doctor.rules import Check
+from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.metastore.database.codes import LockType, Operation
-from airflow_hive_acid.metastore.locks.interface import LockComponent
-from airflow_hive_acid.metastore.schema.hive_transactions import COMPACTION_QUEUE, HIVE_LOCKS, TXNS
+from airflow_hive_acid.metastore.locks import legacy_lock_manager
+from airflow_hive_acid.metastore.locks.interface import LockComponent, LockRequest
+from airflow_hive_acid.metastore.schema.hive_transactions import (
+    COMPACTION_QUEUE,
+    HIVE_ACID_JOB,
+    HIVE_ACID_LEGACY_LOCK,
+    HIVE_LOCKS,
+    TXNS,
+)
 from airflow_hive_acid.metastore.txns.statistics import RowChange, count_rows
+from airflow_hive_acid.settings import Settings, Source
+from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
 from tests import orc_footers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_hive_acid.filesystem import Filesystem
-    from airflow_hive_acid.metastore import MetastoreClient
 
 
 def test_a_sound_warehouse_has_no_findings(
@@ -229,3 +238,71 @@ def test_the_exit_code_tells_whether_something_was_found(
     assert [row["check"] for row in json.loads(done.stdout)] == ["directory no txn knows"]
     done = doctor("--set", "hive.txn.timeout=60s")
     assert [row["check"] for row in json.loads(done.stdout)] == ["time-outs differ", "directory no txn knows"]
+
+
+def test_files_of_a_dropped_table_that_could_not_be_deleted_are_said_found_and_finished(
+    client: MetastoreClient,
+    make_table: Callable[..., Any],
+    metastore_url: str,
+    warehouse: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The table is gone with the commit; its files are out of the way, and whoever comes next deletes them."""
+    table = make_table("default.t")
+    table.insert()
+    location = table.location
+    timeout = client.settings.milliseconds("hive.txn.timeout")
+    place = local(location)
+
+    def drop(*arguments: str) -> Any:
+        options = ["--metastore-url", metastore_url, "--warehouse", warehouse, *arguments]
+        return CliRunner().invoke(app, options)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError("the disk says no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("airflow_hive_acid.maintenance.warehouse.ddl_files.finish", refuse)
+        patched.setattr("airflow_hive_acid.maintenance.warehouse.fences.finish", refuse)
+        done = drop("sql", "-e", "DROP TABLE default.t")
+        assert done.exit_code == 0, done.output
+        said = " ".join(done.stderr.split())
+        assert f"note: files of {location} could not be deleted (PermissionError: the disk says no)" in said
+        assert "hive-acid doctor --finish" in said
+        failed = drop("doctor", "--finish", "--no-files", "--format", "json")
+        assert "still cannot be deleted: PermissionError: the disk says no" in " ".join(failed.stderr.split())
+    events = [entry.name for entry in place.parent.iterdir() if entry.name.startswith("_tmp_")]
+    assert len(events) == 1
+    assert not place.exists()
+    assert [f.check for f in examine_metastore(client, timeout)] == []  # its own process may be at it
+    with client.database.transaction() as connection:
+        connection.execute(sa.update(HIVE_ACID_JOB).values(HAJ_UPDATED=HIVE_ACID_JOB.c.HAJ_UPDATED - 61_000))
+    (finding,) = examine_metastore(client, timeout)
+    assert finding.check is Check.UNDELETED
+    assert f"{finding.place}".endswith(events[0])
+    assert "hive-acid doctor --finish" in finding.repair
+    finished = drop("doctor", "--finish", "--format", "json")
+    assert "of default.t is deleted" in finished.stderr
+    # On a server the doctor cannot see the time-out of a Hive that shares it, and says so.
+    assert {row["check"] for row in json.loads(finished.stdout)} <= {Check.TIMEOUT.value}, finished.output
+    assert not [entry for entry in place.parent.iterdir() if entry.name.startswith("_tmp_")]
+    assert "nothing is left to delete" in drop("doctor", "--finish", "--no-files").stderr
+
+
+def test_locks_of_the_hive_concurrency_model_are_looked_at(client: MetastoreClient, metastore_url: str) -> None:
+    dummy = Settings({Source.CONNECTION: {"hive.txn.manager": DUMMY_TXN_MANAGER}})
+    manager = legacy_lock_manager(client.database, dummy)
+    part = LockComponent("default", "t", None, LockType.EXCLUSIVE, Operation.NO_TXN, transactional=False)
+    manager.lock(LockRequest((part,), "ann", "host", agent_info="a writer"))
+    timeout = client.settings.milliseconds("hive.txn.timeout")
+    (other,) = examine_metastore(client, timeout)
+    assert other.check is Check.OTHER_MANAGER
+    assert "(1 of them, the first is ann@host's)" in other.text
+    with MetastoreClient(metastore_url, dummy) as legacy:
+        assert examine_metastore(legacy, timeout) == []
+        with client.database.transaction() as connection:
+            connection.execute(sa.update(HIVE_ACID_LEGACY_LOCK).values(HLL_HEARTBEAT=1))
+        (silent,) = examine_metastore(legacy, timeout)
+    assert silent.check is Check.SILENT_LOCK
+    assert silent.place.endswith("on default.t")
+    assert "a writer's" in silent.text

@@ -15,7 +15,7 @@ from airflow_hive_acid.metastore.cache.cache import CachedCatalog
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.catalog.partition_conditions import Compare
 from airflow_hive_acid.metastore.database import pipeline
-from airflow_hive_acid.metastore.names.objects import TableName
+from airflow_hive_acid.metastore.names.objects import TableName, table_name
 from airflow_hive_acid.metastore.schema.hive_catalog import TABLE_PARAMS
 from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
 from airflow_hive_acid.metastore.txns.key_values import KeyValue
@@ -344,15 +344,32 @@ def test_a_writer_that_tells_nothing_is_never_served_stale(metastore_url: str, r
     assert reader.counted() == {"hit": 1}
 
 
-def test_an_alter_table_that_took_no_write_id_is_seen_once_its_event_was_read(reader: Reader) -> None:
-    """TOUCH takes none, as in Hive; other engines alter tables without any."""
-    before = reader.table().properties
-    reader.client.catalog.touch(T)
+def test_an_alter_table_that_took_no_write_id_is_seen_once_its_event_was_read(reader: Reader, rows: Any) -> None:
+    """TOUCH of a Hive takes none; other engines alter tables without any."""
+    catalog = reader.client.catalog
+    reader.table()
+
+    def alter(connection: sa.Connection) -> None:
+        before = catalog.get_tables_in(connection, [table_name(T)])[0]
+        connection.execute(
+            sa.insert(TABLE_PARAMS).values(TBL_ID=before.id, PARAM_KEY="note", PARAM_VALUE="by another engine")
+        )
+        after = catalog.get_tables_in(connection, [table_name(T)])[0]
+        catalog.events.table_altered(connection, before, after, write_id=None)
+
+    catalog.changes.run(alter)
     reader.follow()
-    after = reader.table()
-    assert after == reader.client.catalog.get_table(T)
-    assert after.properties.keys() >= before.keys()
+    assert reader.table().properties["note"] == "by another engine"
     assert reader.counted() == {"hit": 2}
+
+
+def test_a_touch_is_seen_by_the_first_read_after_it(reader: Reader) -> None:
+    """It takes a write id, as every change of a transactional table does: the list tells before the log was read."""
+    write_id = reader.table().write_id
+    reader.client.catalog.touch(T)
+    after = reader.table()
+    assert (after.write_id, after) == (write_id + 1, reader.client.catalog.get_table(T))
+    assert reader.counted() == {"hit": 1, "newer": 1}
 
 
 def test_a_change_behind_the_log_is_found_by_whoever_sees_it(reader: Reader, rows: Any) -> None:

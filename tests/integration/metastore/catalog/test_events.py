@@ -182,7 +182,7 @@ def test_changes_are_told_with_what_was_and_what_is(catalog_client: MetastoreCli
 
 
 def test_telling_a_change_reads_no_table_again(catalog_client: MetastoreClient) -> None:
-    """A verb reads its table before and after; the event is made of these."""
+    """A verb reads its table before its txn, under the row's lock, and after; the event is made of these."""
     client, reads = catalog_client, 0
 
     def count(*arguments: Any) -> None:
@@ -192,10 +192,11 @@ def test_telling_a_change_reads_no_table_again(catalog_client: MetastoreClient) 
     client.catalog.create_table(PARTITIONED)
     sa.event.listen(client.database.engine, "before_cursor_execute", count)
     client.catalog.touch("d.t")
-    assert reads == 2
-    client.catalog.drop_table("d.t")
     assert reads == 3
-    assert [kind for kind, _, _ in events(client)][-2:] == ["ALTER_TABLE", "DROP_TABLE"]
+    client.catalog.drop_table("d.t")
+    assert reads == 4
+    kinds = [kind for kind, _, _ in events(client)]
+    assert [kind for kind in kinds if kind.endswith("_TABLE")][-2:] == ["ALTER_TABLE", "DROP_TABLE"]
 
 
 def test_many_partitions_are_told_in_several_events(catalog_client: MetastoreClient) -> None:

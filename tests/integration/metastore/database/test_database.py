@@ -49,7 +49,7 @@ class Deadlock(Exception):
 @pytest.fixture
 def database(metastore_url: str) -> Iterator[Database]:
     pauses: list[float] = []
-    database = Database(metastore_url, FailureRules.from_setting("flaky.*network, other"), sleep=pauses.append)
+    database = Database(metastore_url, FailureRules.from_setting("flaky.*network,other"), sleep=pauses.append)
     database.pauses = pauses  # type: ignore[attr-defined]
     yield database
     database.close()

@@ -39,7 +39,11 @@ from airflow_hive_acid.operators.changes import (
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.export import HiveAcidExportOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
-from airflow_hive_acid.operators.leases import HiveAcidDropLeaseOperator, HiveAcidGrabLeaseOperator
+from airflow_hive_acid.operators.leases import (
+    HiveAcidConfirmLeaseOperator,
+    HiveAcidDropLeaseOperator,
+    HiveAcidGrabLeaseOperator,
+)
 from airflow_hive_acid.operators.spark import HiveAcidSparkOperator
 from airflow_hive_acid.sensors.commits import HiveAcidTableCommitSensor
 from airflow_hive_acid.sensors.compactions import HiveAcidCompactionSensor
@@ -114,12 +118,14 @@ ARGUMENTS: dict[type, list[dict[str, Any]]] = {
     ],
     HiveAcidGrabLeaseOperator: [{"objects": GIVEN}, {"objects": f"db.t/k={GIVEN}"}, {"objects": "db.t", "type": GIVEN}],
     HiveAcidDropLeaseOperator: [{"lease": GIVEN}, {"lease": {"sealed": GIVEN, "lease_id": 1}}],
+    HiveAcidConfirmLeaseOperator: [{"lease": GIVEN}, {"lease": {"sealed": GIVEN, "lease_id": 1}}],
     HiveAcidLockReleasedSensor: [{"table": GIVEN}, {"table": "db.t", "partition": GIVEN}],
     HiveAcidLeaseSensor: [{"objects": GIVEN}, {"objects": "db.t", "type": GIVEN}],
     HiveAcidCompactionSensor: [{"table": GIVEN}, {"table": "db.p", "partition": GIVEN}, {"request_id": GIVEN}],
     HiveAcidTransactionSensor: [{"txn_id": GIVEN}],
     HiveAcidTableCommitSensor: [{"table": GIVEN}, {"table": "db.p", "partition": GIVEN}],
 }  # fmt: skip
+OF_A_LEASE = (HiveAcidConfirmLeaseOperator, HiveAcidDropLeaseOperator)
 _numbers = itertools.count(1)
 
 
@@ -290,9 +296,9 @@ def test_s1_a_hostile_field_of_the_spark_connection_is_one_argument_or_refused(
 def harmless(kind: type) -> Any:
     """A task of this kind that asks for something that could be."""
     given = filled(ARGUMENTS[kind][0], "db.t", "/tmp")  # noqa: S108 - nothing is made there
-    return kind(
-        task_id="t", **given | {"lease": {"lease_id": 1, "sealed": "x"}} if kind is HiveAcidDropLeaseOperator else given
-    )
+    if kind in OF_A_LEASE:
+        given |= {"lease": {"lease_id": 1, "sealed": "x"}}
+    return kind(task_id="t", **given)
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS, ids=lambda kind: kind.__name__)
@@ -311,7 +317,7 @@ def test_a_connection_that_cannot_be_used_is_named_by_every_operator(
     monkeypatch.setenv("AIRFLOW_CONN_NOWHERE", json.dumps({"conn_type": "postgres", "host": "h"}))
     with pytest.raises(AirflowFailException, match="'nowhere' is of type 'postgres'; make it one of type 'hive_acid'"):
         task.execute(context())
-    if kind is HiveAcidDropLeaseOperator:
+    if kind in OF_A_LEASE:
         task.lease = sealed  # read before anything is asked
     extra = {"metastore_url": "postgresql://u@127.0.0.1:9/m", "warehouse": "/w"}
     monkeypatch.setenv("AIRFLOW_CONN_NOWHERE", json.dumps({"conn_type": "hive_acid", "extra": extra}))

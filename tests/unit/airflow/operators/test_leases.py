@@ -26,7 +26,12 @@ from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore import MetastoreClient
 from airflow_hive_acid.operators import leases as operators
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator
-from airflow_hive_acid.operators.leases import HiveAcidDropLeaseOperator, HiveAcidGrabLeaseOperator, lease_on
+from airflow_hive_acid.operators.leases import (
+    HiveAcidConfirmLeaseOperator,
+    HiveAcidDropLeaseOperator,
+    HiveAcidGrabLeaseOperator,
+    lease_on,
+)
 from airflow_hive_acid.sensors.leases import HiveAcidLeaseSensor
 from airflow_hive_acid.triggers.leases import LeaseGrantedTrigger, LeasesEndedTrigger
 
@@ -90,6 +95,19 @@ def test_what_a_grab_returns_names_the_lease_and_opens_nothing(conn_id, client, 
     assert opened.secret not in json.dumps(document)
     assert client.leases.confirm_lease(opened)
     assert "secret" not in repr(opened)
+
+
+def test_a_lease_is_confirmed_as_long_as_it_is_held_and_fails_the_task_for_good_when_it_is_not(conn_id, client):
+    document = grab(conn_id, duration=60).execute(context_of())
+    confirm = HiveAcidConfirmLeaseOperator(task_id="confirm", lease=document, hive_acid_conn_id=conn_id)
+    client.leases.extend_lease(crossing.open_lease(client, document), None, 600)
+    confirmed = confirm.execute(context_of())
+    assert confirmed["lease_id"] == document["lease_id"]
+    assert confirmed["end_utc"] > document["end_utc"]
+    assert client.leases.confirm_lease(crossing.open_lease(client, confirmed))
+    drop(conn_id, document).execute(context_of())
+    with pytest.raises(AirflowFailException, match=f"lease {document['lease_id']}"):
+        confirm.execute(context_of())
 
 
 def test_a_template_may_render_the_document_to_text(conn_id, client):

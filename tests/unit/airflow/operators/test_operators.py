@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -15,7 +16,7 @@ from airflow.sdk import DAG
 from airflow_hive_acid.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_acid.engine.outcomes.results import Rows, StatementResult
 from airflow_hive_acid.engine.transactions.claims import Once
-from airflow_hive_acid.errors import JobFailedError, LocksPendingError, SqlSyntaxError
+from airflow_hive_acid.errors import JobFailedError, LocksDeniedForNowError, LocksPendingError, SqlSyntaxError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.hooks import tasks
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
@@ -101,6 +102,14 @@ def test_decimals_keep_their_digits_as_text():
     assert row == {"a": "1.10", "b": ["2.0"]}
 
 
+def test_requests_for_compactions_are_handed_on_for_a_sensor():
+    columns = (Column("compactionid", "bigint"), Column("partname", "string"))
+    first = StatementResult("ALTER …", "compact", rows=Rows(columns, [[7, "k=a"], [None, "k=b"], [8, "k=c"]]))
+    second = StatementResult("ALTER …", "compact", rows=Rows(columns, [[9, None]]))
+    assert result_document([first, INSERT, second, SELECT], 10)["compactions"] == [7, 8, 9]
+    assert "compactions" not in result_document([SELECT], 10)
+
+
 def test_document_without_a_query_has_no_rows():
     assert "rows" not in result_document([INSERT], 10)
 
@@ -134,6 +143,26 @@ def test_task_waits_for_locks_in_the_triggerer_and_goes_on_where_it_was(engine):
     # dag.test() resumes a task with the event alone.
     engine([INSERT])
     assert operator.resume(CONTEXT, event | {"handed_back": trigger.handed_back})["inserted"] == 3
+
+
+def test_task_that_is_denied_locks_without_a_queue_tries_again_from_the_triggerer(engine):
+    """DummyTxnManager: nothing is held in the pause, and the tries are counted on."""
+    fake = engine(LocksDeniedForNowError("lock 3 on w.t is in the way", 4, 60.0))
+    task = HiveAcidOperator(task_id="t", sql="x")
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(CONTEXT)
+    trigger = deferred.value.trigger
+    assert trigger.until == pytest.approx(time.time() + 60, abs=5)
+    assert type(trigger)(**trigger.serialize()[1]).handed_back == {"tried": 4}
+    trigger.until = 0.0
+    (event,) = asyncio.run(_events(trigger))
+    fake.answer = [INSERT]
+    assert task.resume(CONTEXT, event.payload)["inserted"] == 3
+    assert (fake.patience.tried, fake.patience.resumed) == (4, None)
+
+
+async def _events(trigger):
+    return [event async for event in trigger.run()]
 
 
 def test_task_that_may_not_defer_waits_itself(engine):

@@ -57,6 +57,25 @@ def test_request_is_waited_for_until_readers_see_it(client, table, conn_id):
     assert waiting.poke({}) is True
 
 
+@pytest.mark.parametrize("given", [[1, 2], "[1, 2]", ["1", 2]])
+def test_several_requests_are_waited_for_together(client, table, conn_id, given):
+    for partition in ("k=a", "k=b"):
+        client.compactions.enqueue(table, partition)
+    waiting = sensor(conn_id, request_id=given)
+    assert waiting.poke({}) is False
+    finish(client, 1)
+    assert waiting.poke({}) is False
+    assert "compaction 2 (MAJOR) of db.t partition k=b" in look_at_compactions(client, [1, 2], None, None).said
+    finish(client, 2)
+    assert waiting.poke({}) is True
+    assert [one["request_id"] for one in waiting._answer["requests"]] == [1, 2]
+
+
+@pytest.mark.parametrize("given", [[], "[]"])
+def test_of_no_request_nothing_is_waited_for(client, table, conn_id, given):
+    assert sensor(conn_id, request_id=given).poke({}) is True
+
+
 def test_table_is_idle_when_none_of_its_partitions_waits_or_runs(client, table, conn_id):
     first = client.compactions.enqueue(table, "k=a").id
     second = client.compactions.enqueue(table, "k=b").id
@@ -77,7 +96,7 @@ def test_message_says_what_is_waited_for_and_who_works_on_it(client, table):
         said,
     )
     client.compactions.claim("@airflow-d-r-t[0]")
-    said = look_at_compactions(client, 1, None, None).said
+    said = look_at_compactions(client, [1], None, None).said
     assert re.search(r"which is working since 20\d\d-\S+ \S+ by @airflow-d-r-t\[0\]$", said)
 
 
@@ -194,4 +213,4 @@ def test_cleaner_wait_ends_when_nobody_needs_what_was_replaced(client, table, co
 
 def test_request_that_never_was_is_said_so(client):
     with pytest.raises(NoSuchObjectError, match="no compaction with id 99"):
-        look_at_compactions(client, 99, None, None)
+        look_at_compactions(client, [99], None, None)

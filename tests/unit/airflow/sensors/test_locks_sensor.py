@@ -149,3 +149,29 @@ def test_sensor_fails_when_the_trigger_could_not_ask():
 def test_sensor_with_unusable_arguments_fails_for_good(client, conn_id):
     with pytest.raises(AirflowFailException, match="either a table"):
         HiveAcidLockReleasedSensor(task_id="s", hive_acid_conn_id=conn_id).poke({})
+
+
+def test_locks_of_the_hive_concurrency_model_are_waited_for_where_it_is_configured(metastore_url, client):
+    """The metastore's own lock table has none of them."""
+    from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.metastore.locks import LockComponent, LockRequest, legacy_lock_manager
+    from airflow_hive_acid.settings import Settings, Source
+    from airflow_hive_acid.settings_table import DUMMY_TXN_MANAGER
+
+    settings = Settings({Source.CONNECTION: {"hive.txn.manager": DUMMY_TXN_MANAGER}})
+    with MetastoreClient(metastore_url, settings) as legacy:
+        manager = legacy_lock_manager(legacy.database, settings)
+        part = LockComponent("d", "t", "k=a", LockType.EXCLUSIVE, Operation.NO_TXN, transactional=False)
+        held = manager.lock(LockRequest((part,), "ann", "host", agent_info="a writer"))
+        question, other = LocksQuestion("d", "t", "k=a"), LocksQuestion("d", "u")
+        looked = question.ask(legacy)
+        assert not looked.over
+        assert "EXCLUSIVE of d.t/k=a held by" in looked.said.replace(" partition ", "/")
+        assert "a writer" in looked.said
+        assert LocksQuestion("d", "t", lock_types=frozenset({"EXCLUSIVE"})).ask(legacy).over is False
+        assert {q: a.over for q, a in LocksQuestion.ask_all(legacy, [question, other]).items()} == {
+            question: False, other: True,
+        }  # fmt: skip
+        assert question.ask(client).over  # with DbTxnManager these are not its locks
+        manager.unlock(held.lock_id)
+        assert question.ask(legacy).over

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pymysql.err
 import pytest
 import sqlalchemy as sa
@@ -42,6 +44,33 @@ def test_mysqls_errors_are_told_apart_by_number(number: int, sqlstate: str | Non
     error = pymysql.err.OperationalError(number, MYSQL, sqlstate=sqlstate)
     assert FailureRules().classify(error) is failure
     assert FailureRules().classify(sa.exc.OperationalError("SELECT 1", {}, error)) is failure
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "HY000$", "^1021$", "^Disk full", "nothing,SQLState=HY000",
+        r".*waiting for someone.*\(SQLState=HY000, ErrorCode=1021\)", "Disk full [(]/tmp[)], waiting",
+    ],
+)  # fmt: skip
+def test_further_errors_worth_a_retry_are_told_by_state_code_and_text(pattern: str) -> None:
+    error = pymysql.err.OperationalError(1021, "Disk full (/tmp), waiting for someone", sqlstate="HY000")
+    wrapped = sa.exc.OperationalError("SELECT 1", {}, error)
+    assert FailureRules().classify(wrapped) is Failure.OTHER
+    assert FailureRules.from_setting(pattern).classify(wrapped) is Failure.RETRYABLE
+
+
+@pytest.mark.parametrize("pattern", ["^waiting", "^102$", "HY00$", "^HY$", "SQLState=null"])
+def test_a_pattern_that_matches_no_part_is_worth_no_retry(pattern: str) -> None:
+    error = pymysql.err.OperationalError(1021, "Disk full (/tmp), waiting for someone", sqlstate="HY000")
+    assert FailureRules.from_setting(pattern).classify(error) is Failure.OTHER
+
+
+def test_sqlites_code_and_text_are_looked_at() -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    for pattern in ("^10$", "^disk", "SQLState=null, ErrorCode=10"):
+        assert FailureRules.from_setting(pattern).classify(error) is Failure.RETRYABLE
 
 
 def test_a_deadlock_that_took_the_savepoint_along_is_a_deadlock() -> None:
