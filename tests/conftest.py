@@ -329,12 +329,14 @@ def golden(tmp_path: Path) -> Callable[..., GoldenTable]:
 
 @pytest.fixture(scope="session")
 def accelerator_jar() -> Path | None:
-    """The optional jar, up to date; None on a machine without a Java compiler."""
-    from airflow_hive_acid import resources
+    """The optional jar for this Spark, up to date; None on a machine without a Java compiler."""
+    from airflow_hive_acid.engine.applications.spark_conf import accelerator_jar
+    from airflow_hive_acid.engine.applications.spark_version import spark_of_python
 
     script = Path(__file__).parent.parent / "scripts" / "build_accelerator.py"
     subprocess.run([sys.executable, str(script), "--if-javac"], check=True, capture_output=True)
-    return resources.accelerator_jar()
+    jar = accelerator_jar("auto", spark_of_python())
+    return None if jar is None else Path(jar)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import DATAFRAME, RECORDS
+from airflow_hive_acid.spark.versions import error_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +73,7 @@ def refusal(session: SparkSession, failure: BaseException) -> UnsupportedStateme
     """The error for a failure that comes from the list of refused functions."""
     if not isinstance(failure, AnalysisException):
         return None
-    where = _NO_FUNCTION.get(failure.getCondition() or "")
+    where = _NO_FUNCTION.get(error_condition(failure))
     name = _LAST_PART.fullmatch((failure.getMessageParameters() or {}).get(where or "", ""))
     if name is None or name[1].lower() not in _refused(session):
         return None
