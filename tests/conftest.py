@@ -8,6 +8,7 @@ directory of its own.
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import json
 import os
 import shlex
@@ -97,6 +98,15 @@ def _give_airflow_a_home() -> None:
 
 
 _give_airflow_a_home()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if importlib.util.find_spec("pyspark") is not None:
+        from pyspark.version import __version__ as spark
+
+        if tuple(map(int, spark.split(".")[:2])) < (4, 3):
+            # Older PySparks leave the socket of collect() to the garbage collector.
+            config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

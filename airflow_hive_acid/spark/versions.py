@@ -29,6 +29,24 @@ _VERSION = version_of(pyspark.__version__)
 _HAS_CLASSIC = _VERSION >= (4, 0)
 _HAS_REPARTITION_BY_ID = _VERSION >= (4, 1)
 _HAS_CONDITIONS = _VERSION >= (4, 0)
+_HAS_TRY_TO_DATE = _VERSION >= (4, 1)
+
+READS_INSTANTS = _VERSION >= (4, 0)
+"""Whether Spark's own ORC source reads timestamps with local time zone as Hive writes them; 3.5 ends with an error."""
+
+RAISED = r"\[USER_RAISED_EXCEPTION\] " + ("" if _HAS_CONDITIONS else r"|java\.lang\.RuntimeException: ")
+"""What stands in front of the text of ``raise_error``, as a regular expression. Our jar always says the first."""
+
+FAILED_FILES = (
+    (r"\[FAILED_READ_FILE[.A-Z_]*\].*?file:? ?((?:[a-z0-9]+:)?/\S.*?)\. {1,2}",)
+    if _HAS_CONDITIONS
+    # Up to 3.5 Spark names no file; what stands in front of the first dot and a space, or of the end of the line, does.
+    else (
+        r"FileNotFoundException: File ((?:[a-z0-9]+:)?/\S.*?) does not exist",
+        r"(?:Not a valid ORC file|Malformed ORC file) ((?:[a-z0-9]+:)?/\S.*?)(?:\. |\s|\Z)",
+    )
+)
+"""How a file is named that could not be read, as regular expressions."""
 
 
 def repartition_by_id(rows: DataFrame, count: int, task: Column) -> DataFrame:
@@ -56,6 +74,35 @@ def dataset_class(spark: SparkSession) -> Any:
     """The class ``Dataset`` of the JVM: from 4.0 on that of the application itself, not of Spark Connect."""
     sql = cast("Any", spark)._jvm.org.apache.spark.sql
     return sql.classic.Dataset if _HAS_CLASSIC else sql.Dataset
+
+
+def try_to_date(value: str, pattern: str) -> str:
+    """Spark SQL for a text as a date, NULL where it is none.
+
+    :param value: an expression.
+    :param pattern: of Spark, as a literal.
+    """
+    return (
+        f"try_to_date({value}, {pattern})"
+        if _HAS_TRY_TO_DATE
+        else f"cast(try_to_timestamp({value}, {pattern}) as date)"
+    )
+
+
+def drop_function(spark: SparkSession, name: str) -> bool:
+    """Take one of Spark's functions from a session; whether there was one.
+
+    :param name: in lower case.
+    """
+    jvm: Any = spark._jvm
+    state = cast("Any", spark)._jsparkSession.sessionState()
+    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
+    # Newer versions know it by its full name, older ones by the name alone; to drop what is not there does nothing.
+    known = [identifier(name), identifier(name, jvm.scala.Some("builtin"), jvm.scala.Some("system"))]
+    # A generator is in both.
+    registries = (state.functionRegistry(), state.tableFunctionRegistry())
+    dropped = [registry.dropFunction(each) for registry in registries for each in known]
+    return any(dropped)
 
 
 class Expressions:
@@ -92,10 +139,12 @@ class Expressions:
         return self._static(java_class, kind, method, arguments, types, True, True, True, *self._more)
 
 
-def error_condition(failure: PySparkException) -> str:
-    """The name of an error in Spark's list, for example ``UNRESOLVED_ROUTINE``; empty when it has none."""
+def error_condition(failure: PySparkException) -> tuple[str, dict[str, str]]:
+    """The name of an error in Spark's list, for example ``UNRESOLVED_ROUTINE``, and its parameters; empty without."""
     java: Any = failure
-    return str((java.getCondition() if _HAS_CONDITIONS else java.getErrorClass()) or "")
+    name = java.getCondition() if _HAS_CONDITIONS else java.getErrorClass()
+    # A Java map in 3.5.
+    return str(name or ""), {str(key): str(value) for key, value in dict(java.getMessageParameters() or {}).items()}
 
 
 @lru_cache(maxsize=1)

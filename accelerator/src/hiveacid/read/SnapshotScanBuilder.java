@@ -2,7 +2,7 @@ package hiveacid.read;
 
 import hiveacid.read.ScanSpec.Output;
 import hiveacid.read.ScanSpec.Source;
-import hiveacid.versions.CatalystFilters;
+import hiveacid.versions.CatalystScanBuilder;
 import hiveacid.versions.Sequences;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,7 +17,6 @@ import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
-import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataTypes;
@@ -25,8 +24,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
 /** What of a query the scan takes over: columns, predicates, and counting where no row has to be looked at. */
-final class SnapshotScanBuilder
-    implements CatalystFilters, SupportsPushDownRequiredColumns, SupportsPushDownAggregates {
+final class SnapshotScanBuilder extends CatalystScanBuilder implements SupportsPushDownAggregates {
   private final SnapshotTable table;
   private StructType required;
   private List<DataFile> files;
@@ -35,13 +33,14 @@ final class SnapshotScanBuilder
   private int counts;
 
   SnapshotScanBuilder(SnapshotTable table) {
+    super(table.spark, table.spec.schema());
     this.table = table;
     required = table.spec.schema();
     files = table.files;
   }
 
   @Override
-  public List<Expression> push(List<Expression> predicates) {
+  protected List<Expression> push(List<Expression> predicates) {
     List<Expression> left = new ArrayList<>();
     for (Expression predicate : predicates) {
       if (isOfPartitions(predicate)) {
