@@ -30,9 +30,10 @@ _HAS_CLASSIC = _VERSION >= (4, 0)
 _HAS_REPARTITION_BY_ID = _VERSION >= (4, 1)
 _HAS_CONDITIONS = _VERSION >= (4, 0)
 _HAS_TRY_TO_DATE = _VERSION >= (4, 1)
+_HAS_PATHS_OF_FUNCTIONS = _VERSION >= (4, 2)
 
-READS_INSTANTS = _VERSION >= (4, 0)
-"""Whether Spark's own ORC source reads timestamps with local time zone as Hive writes them; 3.5 ends with an error."""
+READS_INSTANTS = _VERSION >= (4, 2)
+"""Whether Spark's own ORC source reads timestamps with local time zone as Hive writes them, or ends with an error."""
 
 RAISED = r"\[USER_RAISED_EXCEPTION\] " + ("" if _HAS_CONDITIONS else r"|java\.lang\.RuntimeException: ")
 """What stands in front of the text of ``raise_error``, as a regular expression. Our jar always says the first."""
@@ -97,11 +98,12 @@ def drop_function(spark: SparkSession, name: str) -> bool:
     jvm: Any = spark._jvm
     state = cast("Any", spark)._jsparkSession.sessionState()
     identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
-    # Newer versions know it by its full name, older ones by the name alone; to drop what is not there does nothing.
-    known = [identifier(name), identifier(name, jvm.scala.Some("builtin"), jvm.scala.Some("system"))]
+    if _HAS_PATHS_OF_FUNCTIONS:
+        known = identifier(name, jvm.scala.Some("builtin"), jvm.scala.Some("system"))
+    else:
+        known = identifier(name)
     # A generator is in both.
-    registries = (state.functionRegistry(), state.tableFunctionRegistry())
-    dropped = [registry.dropFunction(each) for registry in registries for each in known]
+    dropped = [registry.dropFunction(known) for registry in (state.functionRegistry(), state.tableFunctionRegistry())]
     return any(dropped)
 
 

@@ -183,8 +183,8 @@ def _scanned(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) 
     instants = [c.name for c in table.columns if c.has_instants]
     if instants and not READS_INSTANTS:
         raise UnsupportedStatementError(
-            f"column {instants[0]} of {table.name} is a timestamp with local time zone, which Spark {spark.version} reads "
-            "only with the optional jar (hive.acid.spark.accelerator); use the jar, or a newer Spark"
+            f"column {instants[0]} of {table.name} is a timestamp with local time zone, which Spark {spark.version} "
+            "reads only with the optional jar (hive.acid.spark.accelerator); use the jar, or a newer Spark"
         )
     row = schema.row_type(table.columns)
     found = scan_events(spark, row, files, table.partitions, renamed=table.renamed)

@@ -121,7 +121,7 @@ def test_instants_of_others_and_of_ours_are_read_written_compared_and_compacted(
 def test_a_spark_that_cannot_read_instants_by_itself_says_what_helps(
     spark: SparkSession, acid_table: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark 3.5 without the jar."""
+    """Spark older than 4.2 without the jar."""
     table = acid_table("id int")
     table.columns, table.high = COLUMNS, 1
     instants(table.root / "delta_0000001_0000001_0000" / "bucket_00000", {1: None})

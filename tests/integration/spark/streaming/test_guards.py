@@ -36,6 +36,7 @@ from airflow_hive_acid.spark.failures import explain
 from airflow_hive_acid.spark.parsed_texts import check_texts
 from airflow_hive_acid.spark.session import step_session
 from airflow_hive_acid.spark.streaming.job import rows_of
+from airflow_hive_acid.spark.versions import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,7 @@ def test_no_clause_reads_a_file_by_its_path(table: Any, tmp_path: Path, monkeypa
 
 
 REFUSED = r"function (reflect|java_method|range|stack) is refused by spark\.hive\.acid\.functions\.refused"
-IS_SPARK_3 = pyspark.__version__.startswith("3.")
+SPARK = version_of(pyspark.__version__)
 RELATIONS = (
     "SELECT * FROM v", "TABLE v", "FROM V |> WHERE id > 1", "SELECT * FROM range(3)", "VALUES (1)",
     "WITH a AS (WITH b AS (FROM v) FROM b) SELECT * FROM a JOIN (WITH c AS (SELECT 1) FROM c)",
@@ -79,7 +80,7 @@ RELATIONS = (
     "SELECT row_number() OVER w FROM v WINDOW w AS (ORDER BY (SELECT max(id) FROM v))",
     "SELECT * FROM v, LATERAL (SELECT * FROM range(v.id)) PIVOT (max(1) FOR id IN (1))",
 )  # fmt: skip
-if IS_SPARK_3:
+if SPARK < (4, 0):
     # Spark 3.5 has no pipes, and no FROM without SELECT.
     RELATIONS = tuple(query.replace("(FROM ", "(SELECT * FROM ") for query in RELATIONS if "|>" not in query)
     RELATIONS = tuple(re.sub(r"\) FROM ([bc])\b", r") SELECT * FROM \1", query) for query in RELATIONS)
@@ -104,7 +105,7 @@ def test_spark_itself_says_which_relations_a_text_names(spark: SparkSession, tab
             found = refused(Select(changed, "file:/x"))
             assert (found is None) is (changed == query), changed
             assert found is None or "as a relation" in found
-    if not IS_SPARK_3:  # there it is a function that does not exist
+    if SPARK >= (4, 1):  # before, it is a function that does not exist
         stream = Export("SELECT * FROM STREAM(ice.db.t)", "file:/x", "orc", {}, (), "file:/y")
         assert "`ice`.`db`.`t` as a relation" in (refused(stream) or "")
     for query, said in (
@@ -177,15 +178,15 @@ def test_a_function_of_the_list_is_refused_in_every_clause(
     }
     refused = {"functions": ["REFLECT", "java_method", "stack", "range"]}
     monkeypatch.setattr(guards, "_listed", lambda session, key: refused["functions"] if key == guards.FUNCTIONS else [])
-    if IS_SPARK_3:
-        # There a function of two names before it is somebody else's, and is not found.
+    if SPARK < (4, 2):
+        # There a function with two names before it is somebody else's, and is not found.
         with pytest.raises(InvalidArgumentsError, match="REQUIRES_SINGLE_PART_NAMESPACE"):
             calls.pop("by its path")()
     for clause, run in calls.items():
         with pytest.raises(UnsupportedStatementError, match=REFUSED):
             pytest.fail(f"{clause}: {run()}")
     queries = ["SELECT * FROM range(3)", "SELECT stack(1, 1)"]
-    if not IS_SPARK_3:
+    if SPARK >= (4, 2):
         queries.append("SELECT * FROM system.builtin.stack(1, 1)")
     for query in queries:
         with pytest.raises(UnsupportedStatementError, match=REFUSED):
