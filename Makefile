@@ -30,7 +30,7 @@ $(STAMP): requirements/lock.txt pyproject.toml scripts/install.sh
 ## make accelerator    the optional jar that makes Spark jobs cheaper; part of install where a Java compiler is found
 accelerator: $(JAR)
 
-## make accelerators   that jar for each supported Spark, as a release has them (needs Maven, 700 MB)
+## make accelerators   that jar for each supported Spark, as a release has them (needs Maven, about 130 MB for each)
 accelerators: $(STAMP)
 	@$(BIN)/python scripts/build_accelerator.py --all
 

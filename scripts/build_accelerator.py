@@ -1,7 +1,7 @@
 """Compiles ``accelerator/`` into the optional jars of the package, one for each Spark that it runs on.
 
     python scripts/build_accelerator.py [--if-javac]              for the installed pyspark
-    python scripts/build_accelerator.py --all                     for all; Maven fetches their jars (500 MB)
+    python scripts/build_accelerator.py --all                     for all; Maven fetches their jars
     python scripts/build_accelerator.py --spark-home DIR …        for the Sparks in these directories
 
 Needs nothing but a JDK. The same sources, Spark and JDK make the same bytes. A jar that is up to date is left alone.
@@ -24,7 +24,10 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parent.parent
 ACCELERATOR = ROOT / "accelerator"
@@ -42,7 +45,7 @@ class Build(NamedTuple):
 
     :param spark: version of Spark without its last number.
     :param scala: version of Scala that this Spark was built with.
-    :param against: the version that Maven fetches.
+    :param against: what Maven fetches where another Spark is installed; any version of its line makes the same classes.
     """
 
     spark: str
@@ -58,9 +61,9 @@ class Build(NamedTuple):
 BUILDS = (
     Build("3.5", "2.12", "3.5.9"),
     Build("3.5", "2.13", "3.5.9"),
-    Build("4.0", "2.13", "4.0.5"),
-    Build("4.1", "2.13", "4.1.4"),
-    Build("4.2", "2.13", "4.2.1"),
+    Build("4.0", "2.13", "4.0.4"),
+    Build("4.1", "2.13", "4.1.3"),
+    Build("4.2", "2.13", "4.2.0"),
     Build("4.3", "2.13", "4.3.0"),
 )
 
@@ -82,11 +85,10 @@ def main() -> int:
         return 0 if arguments.if_javac else 1
     # A package of a wheel takes all jars there are; this one was that of the only Spark.
     (JARS / "hive-acid-accelerator.jar").unlink(missing_ok=True)
+    folders: Iterable[Path] = [home / "jars" for home in arguments.spark_home] or [spark_jars()]
     if arguments.all:
-        # An outdated one is built anew without fetching, where its Spark is the installed one.
-        folders = [_fetched(build) for build in BUILDS if _fault_of(build) is not None]
-    else:
-        folders = [home / "jars" for home in arguments.spark_home] or [spark_jars()]
+        # Each is built before the next is fetched.
+        folders = (_fetched(build) for build in BUILDS if _fault_of(build) is not None)
     for folder in folders:
         one, built = build(javac, folder)
         print(f"{'Built' if built else 'Up to date:'} {one.jar.relative_to(ROOT)}")
@@ -200,8 +202,7 @@ def _spark_in(jars: Path) -> tuple[str, Build]:
 
 def _fetched(one: Build) -> Path:
     """A folder with the jars of a Spark: those of the installed pyspark, or from Maven."""
-    with_pyspark = importlib.util.find_spec("pyspark") is not None
-    if with_pyspark and list(spark_jars().glob(f"spark-core_{one.scala}-{one.against}.jar")):
+    if importlib.util.find_spec("pyspark") and list(spark_jars().glob(f"spark-core_{one.scala}-{one.spark}.*.jar")):
         return spark_jars()
     folder = FETCHED / f"{one.against}_{one.scala}"
     if not list(folder.glob("spark-core_*.jar")):
