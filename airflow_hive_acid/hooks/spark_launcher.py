@@ -32,7 +32,7 @@ from airflow_hive_acid.engine.applications.launcher import make_spool, require_d
 from airflow_hive_acid.engine.applications.package_zip import cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
 from airflow_hive_acid.engine.applications.spark_defaults import require_upload_path, site_defaults
-from airflow_hive_acid.engine.applications.spark_version import require_spark
+from airflow_hive_acid.engine.applications.spark_version import installed_spark, require_spark
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from airflow_hive_acid.engine.applications.launcher import JobSession
+    from airflow_hive_acid.engine.applications.spark_version import InstalledSpark
     from airflow_hive_acid.engine.applications.spool import SpoolSession
     from airflow_hive_acid.hooks.spark_submit import TappedSparkSubmitHook
 
@@ -130,8 +131,7 @@ class AirflowSparkLauncher:
             )
         environment = job_environment(target.master, target.deploy_mode, self.passed_on)
         require_java(environment)
-        # A program that the connection names is somebody's own; what it starts, the driver says.
-        spark = None if target.spark_binary is None else require_spark(target.spark_binary, environment)
+        spark = _spark_of(target, environment)
         load_defaults = spark is None or spark.loads_defaults
         require_upload_path(
             target.master,
@@ -252,6 +252,17 @@ def spark_target(conn_id: str) -> SparkTarget:
         principal=extra.get("principal") or None,
         keytab=extra.get("keytab") or None,
     )
+
+
+def _spark_of(target: SparkTarget, environment: Mapping[str, str]) -> InstalledSpark | None:
+    """What will be started, as far as it can be told.
+
+    :raises ConfigurationError: when it is known not to fit.
+    """
+    if target.spark_binary is not None:
+        return require_spark(target.spark_binary, environment)
+    # A program that the connection names is somebody's own: SPARK_HOME says what it starts, else the driver will.
+    return installed_spark("spark-submit", environment) if environment.get("SPARK_HOME") else None
 
 
 def _submit_hook() -> type[TappedSparkSubmitHook]:
