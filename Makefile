@@ -15,7 +15,7 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 # A server of MariaDB or MySQL for each worker is more than two cores bear: clients would wait for longer than they allow.
 PARALLEL_SERVERS ?= -n 2 --dist loadfile
 
-.PHONY: histories install accelerator dist demo test test-unit test-mariadb test-mysql test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long mutants soak mariadb libaio ui test-browser chromium lint format bench clean lock help
+.PHONY: histories install accelerator accelerators dist demo test test-unit test-mariadb test-mysql test-object-store test-zookeeper test-airflow bench-peers test-interop test-interop-long test-programs test-programs-long mutants soak mariadb libaio ui test-browser chromium lint format bench clean lock help
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -30,13 +30,16 @@ $(STAMP): requirements/lock.txt pyproject.toml scripts/install.sh
 ## make accelerator    the optional jar that makes Spark jobs cheaper; part of install where a Java compiler is found
 accelerator: $(JAR)
 
-$(JAR): $(STAMP) scripts/build_accelerator.py airflow_hive_acid/__init__.py $(shell find accelerator/src -name '*.java')
+## make accelerators   that jar for each supported Spark, as a release has them (needs Maven, about 130 MB for each)
+accelerators: $(STAMP)
+	@$(BIN)/python scripts/build_accelerator.py --all
+
+$(JAR): $(STAMP) scripts/build_accelerator.py airflow_hive_acid/__init__.py $(shell find accelerator -name '*.java')
 	@$(BIN)/python scripts/build_accelerator.py --if-javac
 	@mkdir -p $(@D) && touch $@
 
-## make dist           the sdist and the wheel of a release in dist/, with the jar (needs a JDK 17)
-dist: install
-	@$(BIN)/python scripts/build_accelerator.py
+## make dist           the sdist and the wheel of a release in dist/, with the jars (needs a JDK 17 and Maven)
+dist: install accelerators
 	@$(BIN)/python -m build --no-isolation
 
 ## make demo           real flights through a DAG: load, change, compact, clean, check

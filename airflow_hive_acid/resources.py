@@ -32,7 +32,11 @@ def spark_job(name: str) -> Path:
     return path
 
 
-def accelerator_jar() -> Path | None:
-    """The optional jar for Spark, None where it was not built."""
-    path = _PACKAGE / "jars" / "hive-acid-accelerator.jar"
+def accelerator_jar(spark: str, scala: str) -> Path | None:
+    """The optional jar for a Spark, None where it was not built.
+
+    :param spark: version of Spark without its last number, for example ``4.1``.
+    :param scala: version of Scala that it was built with, for example ``2.13``.
+    """
+    path = _PACKAGE / "jars" / f"hive-acid-accelerator-{spark}_{scala}.jar"
     return path if path.is_file() else None

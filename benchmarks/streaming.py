@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from airflow_hive_acid import resources
 from airflow_hive_acid.engine import Engine, SparkSubmitLauncher
+from airflow_hive_acid.engine.applications.spark_conf import accelerator_jar
+from airflow_hive_acid.engine.applications.spark_version import spark_of_python
 from airflow_hive_acid.engine.streams.server import StreamServer
 from airflow_hive_acid.errors import InvalidArgumentsError, JobFailedError
 from airflow_hive_acid.filesystem import AnyFilesystem
@@ -191,9 +192,9 @@ def session(arguments: argparse.Namespace) -> SparkSession:
     """The streaming application."""
     builder = session_builder(f"local[{arguments.cores}]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", str(arguments.cores)).config("spark.log.level", "WARN")
-    jar = resources.accelerator_jar()
-    if arguments.accelerator == "auto" and jar is not None:
-        builder = builder.config("spark.jars", str(jar))
+    jar = accelerator_jar(arguments.accelerator, spark_of_python())
+    if jar is not None:
+        builder = builder.config("spark.jars", jar)
     return builder.getOrCreate()
 
 

@@ -9,8 +9,9 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_acid.engine.applications.spark_conf import accelerator_jar
+from airflow_hive_acid.engine.applications.spark_version import spark_of_python
 from airflow_hive_acid.format.jobs import Column, Insert, JobResult, JobSpec, PartitionRef, Source, TableSnapshot
-from airflow_hive_acid.resources import accelerator_jar
 from airflow_hive_acid.spark.jobs.run import run_step
 from airflow_hive_acid.spark.session import session_builder
 
@@ -40,7 +41,7 @@ FILES = 8
 
 def session(cores: int, memory: str = "5g") -> SparkSession:
     """A local session with an ordinary JIT compiler, room for the table, and the optional jar if it was built."""
-    jar = accelerator_jar()
+    jar = accelerator_jar("auto", spark_of_python())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (

@@ -30,6 +30,12 @@ TESTS = (
     "pytest-timeout", "pytest-xdist", "s3fs",
     "apache-airflow-providers-apache-spark>=6.3",
 )  # fmt: skip
+#: With real Spark jobs: statements through spark-submit, and what the optional jar for this Spark reads and writes.
+SPARK_TESTS = (
+    "tests/acceptance/test_sql.py", "tests/integration/spark/read/test_accelerator.py",
+    "tests/integration/spark/read/test_fast_reader.py", "tests/integration/spark/write/test_writers.py",
+    "tests/integration/spark/streaming/test_guards.py",
+)  # fmt: skip
 #: Need PySpark to be imported.
 DATA_PLANE = ("tests/unit/spark", "tests/unit/engine/test_stream_rules.py", "tests/unit/airflow/test_public_api.py")
 #: The documents and the development tools of one environment, and what the package's own extra brings.
@@ -67,6 +73,10 @@ CELLS = (
     Cell("airflow-3.1", "3.11", "3.1.8", "2026-03-25", "4.3.0"),
     Cell("airflow-3.2", "3.12", "3.2.2", "2026-08-01", "4.3.0"),
     Cell("highest", "3.13", "3.3.2", "2026-11-20", "4.3.0"),
+    Cell("spark-3.5", "3.11", "3.1.8", "2026-03-25", "3.5.9"),
+    Cell("spark-4.0", "3.12", "3.2.2", "2026-08-01", "4.0.5"),
+    Cell("spark-4.1", "3.12", "3.3.2", "2026-11-20", "4.1.4"),
+    Cell("spark-4.2", "3.11", "3.3.2", "2026-11-20", "4.2.1"),
 )
 
 
@@ -125,9 +135,12 @@ def check(cell: Cell, log: Path, workers: int) -> tuple[bool, str]:
     passed = run(*pytest, "-m", "not spark", *left_out, "tests/unit", log=log) == 0
     said = [f"tests/unit: {_last_words(log, begun)}"]
     if cell.spark:
-        begun = log.stat().st_size
-        passed = run(*pytest, "tests/acceptance/test_sql.py", log=log) == 0 and passed
-        said.append(f"tests/acceptance/test_sql.py: {_last_words(log, begun)}")
+        # The jar for this Spark; those of others are left alone.
+        passed = run(cell.program, "scripts/build_accelerator.py", log=log) == 0 and passed
+        for path in SPARK_TESTS:
+            begun = log.stat().st_size
+            passed = run(*pytest, path, log=log) == 0 and passed
+            said.append(f"{path}: {_last_words(log, begun)}")
     return passed, "; ".join(said)
 
 

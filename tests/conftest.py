@@ -8,6 +8,7 @@ directory of its own.
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import json
 import os
 import shlex
@@ -97,6 +98,15 @@ def _give_airflow_a_home() -> None:
 
 
 _give_airflow_a_home()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if importlib.util.find_spec("pyspark") is not None:
+        from pyspark.version import __version__ as spark
+
+        if tuple(map(int, spark.split(".")[:2])) < (4, 3):
+            # Older PySparks leave the socket of collect() to the garbage collector.
+            config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -329,12 +339,14 @@ def golden(tmp_path: Path) -> Callable[..., GoldenTable]:
 
 @pytest.fixture(scope="session")
 def accelerator_jar() -> Path | None:
-    """The optional jar, up to date; None on a machine without a Java compiler."""
-    from airflow_hive_acid import resources
+    """The optional jar for this Spark, up to date; None on a machine without a Java compiler."""
+    from airflow_hive_acid.engine.applications.spark_conf import accelerator_jar
+    from airflow_hive_acid.engine.applications.spark_version import spark_of_python
 
     script = Path(__file__).parent.parent / "scripts" / "build_accelerator.py"
     subprocess.run([sys.executable, str(script), "--if-javac"], check=True, capture_output=True)
-    return resources.accelerator_jar()
+    jar = accelerator_jar("auto", spark_of_python())
+    return None if jar is None else Path(jar)
 
 
 @pytest.fixture(scope="session")

@@ -31,8 +31,8 @@ from airflow_hive_acid.engine.applications.job_environment import job_environmen
 from airflow_hive_acid.engine.applications.launcher import make_spool, require_driver_place, session_of
 from airflow_hive_acid.engine.applications.package_zip import cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
-from airflow_hive_acid.engine.applications.spark_defaults import require_upload_path
-from airflow_hive_acid.engine.applications.spark_version import require_spark
+from airflow_hive_acid.engine.applications.spark_defaults import require_upload_path, site_defaults
+from airflow_hive_acid.engine.applications.spark_version import installed_spark, require_spark
 from airflow_hive_acid.errors import ConfigurationError
 from airflow_hive_acid.hooks import shared_spark
 from airflow_hive_acid.maintenance.worker.jobs import QUEUE, Application
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from airflow_hive_acid.engine.applications.launcher import JobSession
+    from airflow_hive_acid.engine.applications.spark_version import InstalledSpark
     from airflow_hive_acid.engine.applications.spool import SpoolSession
     from airflow_hive_acid.hooks.spark_submit import TappedSparkSubmitHook
 
@@ -130,8 +131,8 @@ class AirflowSparkLauncher:
             )
         environment = job_environment(target.master, target.deploy_mode, self.passed_on)
         require_java(environment)
-        if target.spark_binary is not None:
-            require_spark(target.spark_binary, environment)
+        spark = _spark_of(target, environment)
+        load_defaults = spark is None or spark.loads_defaults
         require_upload_path(
             target.master,
             target.deploy_mode,
@@ -148,9 +149,11 @@ class AirflowSparkLauncher:
             job, arguments, more = program_of(spool)
             properties = scratch / _PROPERTIES
             conf = {**self._conf(target, application), **more}
-            settings = configuration(target.master, str(scratch), conf, self.accelerator, target.deploy_mode)
+            settings = configuration(target.master, str(scratch), conf, self.accelerator, target.deploy_mode, spark)
+            if not load_defaults:
+                settings = {**site_defaults(environment, target.spark_binary), **settings}
             write_properties(properties, settings)
-            hook = self._hook(target, scratch, arguments, application)
+            hook = self._hook(target, scratch, arguments, application, load_defaults)
             if application.user is not None:
                 environment |= hook.take_ticket(scratch)
             return HookDriver(hook, job, environment, scratch), spool
@@ -159,7 +162,12 @@ class AirflowSparkLauncher:
             raise
 
     def _hook(
-        self, target: SparkTarget, scratch: Path, arguments: list[str], application: Application
+        self,
+        target: SparkTarget,
+        scratch: Path,
+        arguments: list[str],
+        application: Application,
+        load_defaults: bool,
     ) -> TappedSparkSubmitHook:
         return _submit_hook()(
             conn_id=self.spark_conn_id,
@@ -174,6 +182,7 @@ class AirflowSparkLauncher:
             py_files=None if is_local(target.master) else str(cluster_package()),
             application_args=arguments,
             spark_binary=target.spark_binary,
+            load_defaults=load_defaults,
         )
 
 
@@ -243,6 +252,17 @@ def spark_target(conn_id: str) -> SparkTarget:
         principal=extra.get("principal") or None,
         keytab=extra.get("keytab") or None,
     )
+
+
+def _spark_of(target: SparkTarget, environment: Mapping[str, str]) -> InstalledSpark | None:
+    """What will be started, as far as it can be told.
+
+    :raises ConfigurationError: when it is known not to fit.
+    """
+    if target.spark_binary is not None:
+        return require_spark(target.spark_binary, environment)
+    # A program that the connection names is somebody's own: SPARK_HOME says what it starts, else the driver will.
+    return installed_spark("spark-submit", environment) if environment.get("SPARK_HOME") else None
 
 
 def _submit_hook() -> type[TappedSparkSubmitHook]:

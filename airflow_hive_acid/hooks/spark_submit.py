@@ -28,8 +28,9 @@ _KINIT_SECONDS = 60
 class TappedSparkSubmitHook(SparkSubmitHook):
     """The hook, with its last lines of output and its process group to be seen from outside."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, load_defaults: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self._load_defaults = load_defaults
         self.last_lines: deque[str] = deque(maxlen=_LOG_TAIL_LINES)
         self.refusal: str | None = None
         self.started = threading.Event()
@@ -85,7 +86,9 @@ class TappedSparkSubmitHook(SparkSubmitHook):
 
     def _build_spark_common_args(self) -> list[str]:
         # With a properties file, spark-submit would leave out the site's spark-defaults.conf.
-        return [*super()._build_spark_common_args(), "--load-spark-defaults"]
+        # Spark 3.5 does not know the option; the launcher has put the defaults into the file.
+        common = super()._build_spark_common_args()
+        return [*common, "--load-spark-defaults"] if self._load_defaults else common
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         self.started.set()

@@ -39,27 +39,35 @@ def _of_application(context: SparkContext) -> Any | None:
     jvm: Any = context._jvm
     try:
         # Looked up by name through the loader that knows --jars; a missing class makes py4j think of a package.
-        built_for, version = str(jvm.hiveacid.Accelerator.spark()), str(jvm.hiveacid.Accelerator.version())
+        jar = jvm.hiveacid.Accelerator
+        version, built_for, scala = str(jar.version()), str(jar.spark()), str(jar.scala())
     except (Py4JError, TypeError):
         _log.warning(
             "This Spark application runs without the accelerator jar: everything works, but reading and writing tables "
-            "is slower. Released wheels carry the jar; in a checkout 'make accelerator' builds it (needs a JDK 17). Or "
-            "name one in hive.acid.spark.accelerator; 'off' there ends this message"
+            "is slower. Released wheels carry a jar for each Spark, chosen by the version of this machine's Spark; "
+            "in a checkout 'make accelerator' builds it (needs a JDK 17). Or name one in hive.acid.spark.accelerator; "
+            "'off' there ends this message"
         )
         return None
-    if not fits(built_for, version, context.version):
+    scala_here = str(jvm.scala.util.Properties.versionNumberString())
+    if not fits(version, built_for, scala, context.version, scala_here):
         _log.warning(
-            "The accelerator jar is of version %s for Spark %s; this is %s on Spark %s, so it is not used. Build it "
-            "anew: python scripts/build_accelerator.py",
-            version,
-            built_for,
-            __version__,
-            context.version,
+            "The accelerator jar is of version %s for Spark %s with Scala %s; this is %s on Spark %s with Scala %s, so "
+            "it is not used and jobs are slower. The jar is chosen by the Spark that this package finds before it "
+            "starts spark-submit: let SPARK_HOME be the directory of the one that runs here, or name the right jar in "
+            "hive.acid.spark.accelerator (those of the package lie in its folder jars/)",
+            *(version, built_for, scala, __version__, context.version, scala_here),
         )
         return None
     return jvm.hiveacid
 
 
-def fits(built_for: str, version: str, spark_version: str) -> bool:
-    """Whether a jar belongs to this package and to a Spark of this version."""
-    return version == __version__ and spark_version.split(".")[:2] == built_for.split(".")
+def fits(version: str, built_for: str, scala: str, spark_here: str, scala_here: str) -> bool:
+    """Whether a jar belongs to this package, and to a Spark of this version that was built with this Scala.
+
+    :param version: of the package that the jar belongs to.
+    :param built_for: Spark's version, without its last number; ``scala`` is of the same form.
+    :param spark_here: the version that runs, for example ``4.1.4``; ``scala_here`` for example ``2.13.17``.
+    """
+    here = (spark_here.split(".")[:2], scala_here.split(".")[:2])
+    return version == __version__ and (built_for.split("."), scala.split(".")) == here

@@ -24,16 +24,17 @@ from airflow_hive_acid.errors import (
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.job_errors import reported
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.versions import FAILED_FILES, RAISED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import SparkSession
 
-_MARKED = re.compile(r"\[USER_RAISED_EXCEPTION\] \[hive-acid (\w+)\] (.*?) \[end hive-acid\]", re.DOTALL)
+_MARKED = re.compile(rf"(?:{RAISED})\[hive-acid (\w+)\] (.*?) \[end hive-acid\]", re.DOTALL)
 # Spark ends a condition's text with the SQLSTATE; what follows are details of the Java side.
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.*?)(?:\s*SQLSTATE: \w+|\n\s*at |\Z)", re.DOTALL)
-_FAILED_FILE = re.compile(r"\[FAILED_READ_FILE[.A-Z_]*\].*?file:? ?((?:[a-z0-9]+:)?/\S.*?)\. {1,2}", re.DOTALL)
+_FAILED_FILE = [re.compile(pattern, re.DOTALL) for pattern in FAILED_FILES]
 # Names that Spark suggests for a misspelt one; users never see these.
 _OURS = re.compile(rf"(?:, )?`{schema.INTERNAL_PREFIX}\w+`")
 _NOT_THE_CAUSE = ("FAILED_READ_FILE", "TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF")
@@ -98,7 +99,7 @@ def full_text(spark: SparkSession, failure: BaseException) -> str:
 
 
 def _damaged_file(text: str, tables: Iterable[str]) -> HiveAcidError | None:
-    found = _FAILED_FILE.search(text)
+    found = next((match for pattern in _FAILED_FILE if (match := pattern.search(text))), None)
     if found is None:
         return None
     file = found[1]

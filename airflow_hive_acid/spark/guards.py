@@ -9,13 +9,14 @@ steps: ``spark.hive.acid.sources.allowed`` and ``spark.hive.acid.functions.refus
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
 from airflow_hive_acid.errors import ConfigurationError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.jobs import DATAFRAME, RECORDS
+from airflow_hive_acid.spark.versions import drop_function, error_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,16 +54,8 @@ def refuse_functions(session: SparkSession) -> None:
     names = _refused(session)
     if not names:
         return
-    jvm: Any = session._jvm
-    java: Any = session._jsparkSession
-    state = java.sessionState()
-    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
-    registries = (state.functionRegistry(), state.tableFunctionRegistry())
     for name in names:
-        known = identifier(name, jvm.scala.Some("builtin"), jvm.scala.Some("system"))
-        # A generator is in both.
-        dropped = [registry.dropFunction(known) for registry in registries]
-        if not any(dropped):
+        if not drop_function(session, name):
             raise ConfigurationError(
                 f"{FUNCTIONS} names {name}, which is no function of this Spark; nothing runs until the list is right"
             )
@@ -72,8 +65,8 @@ def refusal(session: SparkSession, failure: BaseException) -> UnsupportedStateme
     """The error for a failure that comes from the list of refused functions."""
     if not isinstance(failure, AnalysisException):
         return None
-    where = _NO_FUNCTION.get(failure.getCondition() or "")
-    name = _LAST_PART.fullmatch((failure.getMessageParameters() or {}).get(where or "", ""))
+    condition, parameters = error_condition(failure)
+    name = _LAST_PART.fullmatch(parameters.get(_NO_FUNCTION.get(condition, ""), ""))
     if name is None or name[1].lower() not in _refused(session):
         return None
     return UnsupportedStatementError(

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Append, Delete, Export, Insert, Merge, Select, Update
+from airflow_hive_acid.spark.versions import rows_of_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,9 +64,7 @@ def rows_of(session: SparkSession, query: str) -> DataFrame:
     plan = _CHECKED.get(session, {}).pop(query, None)
     if plan is None:
         return session.sql(query)
-    jvm: Any = session._jvm
-    java: Any = session._jsparkSession
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(java, plan), session)
+    return DataFrame(rows_of_plan(session, plan), session)
 
 
 def _texts_of(step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:

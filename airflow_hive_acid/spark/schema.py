@@ -110,6 +110,11 @@ class TableColumn:
         """Whether it is a timestamp with local time zone."""
         return self.hive_type == _INSTANT
 
+    @property
+    def has_instants(self) -> bool:
+        """Whether it is, or has inside, a timestamp with local time zone."""
+        return _INSTANT in self.hive_type
+
 
 def table_columns(columns: Iterable[Column], table: str) -> tuple[TableColumn, ...]:
     """The columns of ``table`` with their Spark types.

@@ -52,7 +52,7 @@ def test_the_package_alone_brings_neither_pyspark_nor_what_would_bring_it(metada
 
 def test_the_extra_spark_brings_pyspark_and_the_provider_of_spark_connections(metadata):
     asked = {each.partition(";")[0].strip() for each in metadata.get_all("Requires-Dist") if "extra == 'spark'" in each}
-    assert asked == {"apache-airflow-providers-apache-spark>=6.3", "pyspark<4.4,>=4.3"}
+    assert asked == {"apache-airflow-providers-apache-spark>=6.3", "pyspark<4.4,>=3.5"}
 
 
 def test_everything_but_the_data_plane_is_imported_without_pyspark():

@@ -15,6 +15,11 @@ public final class Accelerator {
     return BUILD.getProperty("spark");
   }
 
+  /** Version of Scala that this Spark was built with, for example {@code 2.13}. */
+  public static String scala() {
+    return BUILD.getProperty("scala");
+  }
+
   /** Version of the Python package it belongs to. */
   public static String version() {
     return BUILD.getProperty("version");

@@ -16,7 +16,7 @@ from airflow_hive_acid.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Spark 4 runs on Java 17 and newer.
+#: Spark 4 runs on Java 17 and newer; Spark 3.5 would run on an older one, our jar and JVM options would not.
 MINIMUM_JAVA = 17
 
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -27,8 +27,8 @@ _REMEDY = (
 
 #: How a worker gets a Spark.
 SPARK_REMEDY = (
-    "Install it with 'pip install \"airflow-hive-acid[spark]\"', or set SPARK_HOME to the directory of a Spark 4.3, "
-    "for example the cluster's own client"
+    "Install it with 'pip install \"airflow-hive-acid[spark]\"', or set SPARK_HOME to the directory of a Spark, 3.5 to "
+    "4.3, for example the cluster's own client"
 )
 
 

@@ -28,7 +28,7 @@ from airflow_hive_acid.engine.applications.java import find_spark_submit, requir
 from airflow_hive_acid.engine.applications.job_environment import job_environment
 from airflow_hive_acid.engine.applications.package_zip import cache_directory, cluster_package
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, with_application, write_properties
-from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, require_upload_path
+from airflow_hive_acid.engine.applications.spark_defaults import old_spark_submit, require_upload_path, site_defaults
 from airflow_hive_acid.engine.applications.spark_version import require_spark
 from airflow_hive_acid.engine.applications.spool import Driver, SpoolSession
 from airflow_hive_acid.errors import ConfigurationError
@@ -167,7 +167,7 @@ class SparkSubmitLauncher:
         environment = job_environment(self.master, self.deploy_mode, self.passed_on) | dict(self.environment)
         require_java(environment)
         program = self.program or find_spark_submit(environment)
-        require_spark(program, environment)
+        spark = require_spark(program, environment)
         conf = with_application(self.master, self.conf, application)
         require_upload_path(self.master, self.deploy_mode, conf, environment, program)
         scratch = Path(tempfile.mkdtemp(prefix="hive-acid-"))  # private: mode 0700
@@ -176,19 +176,26 @@ class SparkSubmitLauncher:
             make_spool(spool, private=self.deploy_mode == "client" or application.user is None)
             job, more = program_of(spool)
             properties = scratch / "spark.properties"
-            settings = configuration(self.master, str(scratch), {**conf, **more}, self.accelerator, self.deploy_mode)
-            write_properties(properties, settings)
-            command = [*self._command(program, properties, application), *job]
+            settings = configuration(
+                self.master, str(scratch), {**conf, **more}, self.accelerator, self.deploy_mode, spark
+            )
+            load_defaults = spark is None or spark.loads_defaults
+            write_properties(
+                properties, settings if load_defaults else {**site_defaults(environment, program), **settings}
+            )
+            command = [*self._command(program, properties, application, load_defaults), *job]
             return SubprocessDriver(command, environment, scratch, self._open_log()), spool
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    def _command(self, program: str, properties: Path, about: Application) -> list[str]:
+    def _command(self, program: str, properties: Path, about: Application, load_defaults: bool) -> list[str]:
         command = [program, "--master", self.master, "--deploy-mode", self.deploy_mode, "--name", about.name]
         if about.user is not None:
             command += ["--proxy-user", about.user]
-        command += ["--properties-file", str(properties), "--load-spark-defaults"]
+        command += ["--properties-file", str(properties)]
+        if load_defaults:
+            command.append("--load-spark-defaults")
         if not is_local(self.master):
             command += ["--py-files", str(cluster_package())]
         return command

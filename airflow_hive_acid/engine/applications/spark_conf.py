@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from airflow_hive_acid.engine.applications.spark_version import InstalledSpark
     from airflow_hive_acid.maintenance.worker.jobs import Application
 
 ALWAYS = {
@@ -29,6 +30,8 @@ ALWAYS = {
     "spark.yarn.maxAppAttempts": "1",
     "spark.log.level": "WARN",
 }
+#: The newest Spark that a jar is made for, and its Scala.
+NEWEST = ("4.3", "2.13")
 _JARS = "spark.jars"
 _PYTHON, _DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 
@@ -39,7 +42,12 @@ def is_local(master: str) -> bool:
 
 
 def configuration(
-    master: str, scratch: str, conf: Mapping[str, str], accelerator: str = "off", deploy_mode: str = "client"
+    master: str,
+    scratch: str,
+    conf: Mapping[str, str],
+    accelerator: str = "off",
+    deploy_mode: str = "client",
+    spark: InstalledSpark | None = None,
 ) -> dict[str, str]:
     """All settings of an application.
 
@@ -47,6 +55,7 @@ def configuration(
     :param conf: the user's settings; they win, and Java options are put behind those that must stay.
     :param accelerator: value of ``hive.acid.spark.accelerator``.
     :param deploy_mode: ``client``: the driver is this machine's, and runs with this Python.
+    :param spark: what will be started; None when that cannot be told.
     """
     settings = dict(ALWAYS)
     if deploy_mode == "client":
@@ -68,7 +77,7 @@ def configuration(
         settings[key] = f"{ALWAYS[key]} {value}" if key.endswith(".extraJavaOptions") and key in ALWAYS else value
     if accelerator.lower() == "off":
         settings.setdefault(ACCELERATOR_KEY, "off")
-    jar = accelerator_jar(accelerator)
+    jar = accelerator_jar(accelerator, spark)
     if jar is not None:
         settings[_JARS] = ",".join([*filter(None, [settings.get(_JARS)]), jar])
     return settings
@@ -85,15 +94,17 @@ def with_application(master: str, conf: Mapping[str, str], application: Applicat
     return {**conf, **asked}
 
 
-def accelerator_jar(setting: str) -> str | None:
+def accelerator_jar(setting: str, spark: InstalledSpark | None) -> str | None:
     """The jar that ``hive.acid.spark.accelerator`` asks for: ``auto``, ``off``, or a path or URI.
 
+    :param spark: what will be started. When that cannot be told, ``auto`` is the jar for the newest Spark: a driver of
+        another version leaves it alone and says so.
     :raises ConfigurationError: when a jar is named that does not exist.
     """
     if setting.lower() == "off":
         return None
     if setting.lower() == "auto":
-        jar = resources.accelerator_jar()
+        jar = resources.accelerator_jar(*(NEWEST if spark is None else (spark.line, spark.scala)))
         return None if jar is None else str(jar)
     if ":/" not in setting and not os.path.isfile(setting):
         raise ConfigurationError(

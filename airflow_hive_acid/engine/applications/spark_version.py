@@ -10,6 +10,7 @@ import importlib.util
 import re
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,31 +21,68 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: Versions of Spark that this package runs on, without their last number.
-SUPPORTED = ("4.3",)
+SUPPORTED = ("3.5", "4.0", "4.1", "4.2", "4.3")
 
-_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+(?:\.\d+)?)[^/]*\.jar$")
+_CORE = re.compile(r"spark-core_([\d.]+)-(\d+\.\d+(?:\.\d+)?)[^/]*\.jar$")
 _PYTHON = re.compile(r"""^__version__[^=]*=\s*["'](\d+\.\d+(?:\.\d+)?)""", re.MULTILINE)
 
 
-def require_spark(program: str, environment: Mapping[str, str]) -> None:
+@dataclass(frozen=True, slots=True)
+class InstalledSpark:
+    """A Spark of this machine, as the name of its core jar tells it.
+
+    :param home: its directory.
+    :param version: for example ``4.1.4``.
+    :param scala: the version of Scala that it was built with, for example ``2.13``.
+    """
+
+    home: Path
+    version: str
+    scala: str
+
+    @property
+    def line(self) -> str:
+        """The version without its last number: ``4.1`` of ``4.1.4``."""
+        return _line(self.version)
+
+    @property
+    def loads_defaults(self) -> bool:
+        """Whether its spark-submit reads the site's defaults beside a file of ours: ``--load-spark-defaults``."""
+        return int(self.version.split(".")[0]) >= 4
+
+
+def require_spark(program: str, environment: Mapping[str, str]) -> InstalledSpark | None:
     """Refuse a Spark of this machine that is known not to fit, before it is started.
 
     :param program: the ``spark-submit`` that will be started.
     :param environment: variables of the process to be started; Spark's scripts obey its ``SPARK_HOME``.
+    :return: what it is; None when that cannot be told.
     :raises ConfigurationError: names both versions, where they were found, and the remedy.
     """
-    home = _home(program, environment)
-    version = None if home is None else _version_of_jars(home)
-    if home is None or version is None:
-        return
-    _require(version, f"the Spark in {home}")
-    python = _version_of_python(home)
-    if python is not None and _line(python) != _line(version):
+    found = installed_spark(program, environment)
+    if found is None:
+        return None
+    _require(found.version, f"the Spark in {found.home}")
+    python = _version_of_python(found.home)
+    if python is not None and _line(python) != found.line:
         raise ConfigurationError(
-            f"the Spark in {home} has jars of {version} and Python files of {python}. The package pyspark-client, "
-            "which Airflow's Spark provider brings, unpacks its files over those of pyspark; put them right with "
-            f"'pip install --force-reinstall --no-deps \"pyspark=={version}\"'"
+            f"the Spark in {found.home} has jars of {found.version} and Python files of {python}. The package "
+            "pyspark-client, which Airflow's Spark provider brings, unpacks its files over those of pyspark; put them "
+            f"right with 'pip install --force-reinstall --no-deps \"pyspark=={found.version}\"'"
         )
+    return found
+
+
+def installed_spark(program: str, environment: Mapping[str, str]) -> InstalledSpark | None:
+    """The Spark of this machine that a ``spark-submit`` starts; None when that cannot be told."""
+    home = _home(program, environment)
+    return None if home is None else _spark_in(home)
+
+
+def spark_of_python() -> InstalledSpark | None:
+    """The Spark whose Python package this environment has; None when it has none, or one without jars."""
+    home = _home_of_python()
+    return None if home is None else _spark_in(home)
 
 
 def require_driver_version(version: str) -> None:
@@ -70,6 +108,10 @@ def _home(program: str, environment: Mapping[str, str]) -> Path | None:
     # spark-submit of a pip-installed Spark finds its home beside the Python module.
     if Path(found).parent != Path(sys.executable).parent:
         return None
+    return _home_of_python()
+
+
+def _home_of_python() -> Path | None:
     spec = importlib.util.find_spec("pyspark")
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
@@ -77,7 +119,8 @@ def _home(program: str, environment: Mapping[str, str]) -> Path | None:
 def _require(version: str, what: str) -> None:
     if _line(version) not in SUPPORTED:
         raise ConfigurationError(
-            f"{what} is {version}; this package runs on {' and '.join(SUPPORTED)}. {SPARK_REMEDY}. The Spark of a "
+            f"{what} is {version}; this package runs on {', '.join(SUPPORTED[:-1])} and {SUPPORTED[-1]}. "
+            f"{SPARK_REMEDY}. The Spark of a "
             'cluster counts where its drivers run there; a Spark connection can name another program ("spark-binary")'
         )
 
@@ -88,9 +131,9 @@ def _line(version: str) -> str:
     return ".".join(parts[:2]) if len(parts) > 1 else ""
 
 
-def _version_of_jars(home: Path) -> str | None:
-    found = [match[1] for jar in (home / "jars").glob("spark-core_*.jar") if (match := _CORE.search(jar.name))]
-    return found[0] if len(found) == 1 else None
+def _spark_in(home: Path) -> InstalledSpark | None:
+    found = [match for jar in (home / "jars").glob("spark-core_*.jar") if (match := _CORE.search(jar.name))]
+    return InstalledSpark(home, found[0][2], found[0][1]) if len(found) == 1 else None
 
 
 def _version_of_python(home: Path) -> str | None:

@@ -23,6 +23,7 @@ from airflow_hive_acid.spark.read.evolution import renamed_columns
 from airflow_hive_acid.spark.read.files import snapshot_files
 from airflow_hive_acid.spark.read.open_tables import OpenTable, only_seen
 from airflow_hive_acid.spark.read.scan import PartitionValues, scan_events, union
+from airflow_hive_acid.spark.versions import READS_INSTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -179,6 +180,12 @@ def _divided(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) 
 
 def _scanned(spark: SparkSession, table: OpenTable, files: Sequence[EventFile]) -> DataFrame:
     """Insert events by Spark's own source."""
+    instants = [c.name for c in table.columns if c.has_instants]
+    if instants and not READS_INSTANTS:
+        raise UnsupportedStatementError(
+            f"column {instants[0]} of {table.name} is a timestamp with local time zone, which Spark {spark.version} "
+            "reads only with the optional jar (hive.acid.spark.accelerator); use the jar, or a newer Spark"
+        )
     row = schema.row_type(table.columns)
     found = scan_events(spark, row, files, table.partitions, renamed=table.renamed)
     return found.select(*schema.HEADER, schema.ROW, schema.PARTITION, *table.partitions.internal_names)

@@ -20,6 +20,7 @@ from airflow_hive_acid.format.jobs import DATAFRAME, RECORDS
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.failures import fail
 from airflow_hive_acid.spark.read.scan import read_files_whole
+from airflow_hive_acid.spark.versions import try_to_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -192,7 +193,7 @@ def _converted(value: str, given: T.DataType, column: schema.TableColumn, option
         return value
     if isinstance(given, T.StringType):
         if isinstance(column.type, T.DateType) and "dateformat" in options:
-            return f"try_to_date({value}, {schema.sql_text(options['dateformat'])})"
+            return try_to_date(value, schema.sql_text(options["dateformat"]))
         if isinstance(column.type, T.TimestampType) and "timestampformat" in options:
             return f"try_to_timestamp({value}, {schema.sql_text(options['timestampformat'])})"
     keep = "cast" if isinstance(column.type, _COMPLEX) else "try_cast"

@@ -30,6 +30,7 @@ from airflow_hive_acid.spark.session import require_utc, step_session
 from airflow_hive_acid.spark.streaming.channel import Conversation
 from airflow_hive_acid.spark.streaming.deletes import Deletion
 from airflow_hive_acid.spark.streaming.rows import Misfits, keys_as_stored, one_per_key, without_moves
+from airflow_hive_acid.spark.versions import dataset_class
 from airflow_hive_acid.spark.write import insert
 from airflow_hive_acid.spark.write.output import Staging, rows_in
 
@@ -245,7 +246,7 @@ class HiveAcidSink:
         """The rows in the session with our settings; those of the query's own session are the user's."""
         session: Any = self._session
         if self._dataset is None:
-            self._dataset = session._jvm.org.apache.spark.sql.classic.Dataset
+            self._dataset = dataset_class(session)
         return DataFrame(self._dataset.ofRows(session._jsparkSession, rows._jdf.queryExecution().analyzed()), session)
 
 

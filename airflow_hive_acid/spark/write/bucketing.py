@@ -17,6 +17,7 @@ from airflow_hive_acid.errors import InvalidArgumentsError
 from airflow_hive_acid.format.bucketing import known_version
 from airflow_hive_acid.format.buckets import MAX_BUCKET
 from airflow_hive_acid.spark import schema
+from airflow_hive_acid.spark.versions import repartition_by_id
 from airflow_hive_acid.spark.write.hive_hash import hive_hash
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def spread(rows: DataFrame, buckets: Buckets | None, offset: int = 0) -> DataFra
 
 def in_buckets(rows: DataFrame, buckets: Buckets) -> DataFrame:
     """Rows of a bucketed table: task N has those of bucket N."""
-    return rows.repartitionById(buckets.count, buckets.number(rows.sparkSession))
+    return repartition_by_id(rows, buckets.count, buckets.number(rows.sparkSession))
 
 
 def most_tasks(rows: DataFrame) -> int:

@@ -19,6 +19,7 @@ from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.events import delete_event, insert_event, row_of, task_row_number
 from airflow_hive_acid.spark.read.reader import IDENTITY, ROW_ID, table_rows
 from airflow_hive_acid.spark.read.scan import bucket_number
+from airflow_hive_acid.spark.versions import repartition_by_id
 from airflow_hive_acid.spark.write.assignment import assigned, stored
 from airflow_hive_acid.spark.write.bucketing import buckets_of
 from airflow_hive_acid.spark.write.output import Destination, write_events
@@ -191,7 +192,7 @@ class ChangeWriter:
             # Changed rows stay in their bucket: bucketing columns keep their values, and task b writes bucket b.
             tasks, task = max(placed.count, buckets[-1] + 1), bucket_number(IDENTITY[1])
         group = f"{schema.PARTITION} * {len(buckets)} + {bucket_index(bucket_number(IDENTITY[1]), buckets)}"
-        return rows.selectExpr("*", f"{group} as {_GROUP}").repartitionById(tasks, F.expr(task))
+        return repartition_by_id(rows.selectExpr("*", f"{group} as {_GROUP}"), tasks, F.expr(task))
 
     def _events(self, rows: DataFrame, buckets: int) -> DataFrame:
         """One or two events per row, with the key of the file they belong to."""

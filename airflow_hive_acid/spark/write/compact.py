@@ -31,6 +31,7 @@ from airflow_hive_acid.spark.read.reader import (
     open_table,
 )
 from airflow_hive_acid.spark.read.scan import bucket_number, read_files_whole, union
+from airflow_hive_acid.spark.versions import repartition_by_id
 from airflow_hive_acid.spark.write.change import bucket_index
 from airflow_hive_acid.spark.write.output import Destination, merged, start_directory, write_events
 from airflow_hive_acid.spark.write.rebalance import rebalanced
@@ -231,7 +232,7 @@ class _Compaction:
     def _gathered(self, events: DataFrame, buckets: Sequence[int]) -> DataFrame:
         """One task per bucket, events in the order of their rows; of two about one row the later comes first."""
         index = bucket_index(bucket_number(schema.BUCKET), buckets)
-        exchanged = events.repartitionById(len(buckets), F.expr(index))
+        exchanged = repartition_by_id(events, len(buckets), F.expr(index))
         return exchanged.sortWithinPartitions(*schema.IDENTITY, F.desc(schema.CURRENT_WRITE_ID))
 
     def _save(self, events: DataFrame, name: str, label: str) -> list[WrittenDirectory]:

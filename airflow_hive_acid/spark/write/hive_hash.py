@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.classic.column import Column as JavaColumn
 
 from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.bucketing import HiveType
+from airflow_hive_acid.spark.versions import Expressions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class _Calls:
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark.sparkContext._jvm
         # A dotted name costs a call for each of its parts: look classes up once.
-        self._expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
+        self._expressions = Expressions(jvm)
         self._catalyst = jvm.org.apache.spark.sql.catalyst.expressions
         self._objects = self._catalyst.objects
         self._type = jvm.org.apache.spark.sql.types.DataType.fromDDL
@@ -68,15 +68,18 @@ class _Calls:
 
     def static(self, class_name: str, method: str, kind: str, *arguments: Column) -> Column:
         """``Class.method(arguments)``, NULL when an argument is."""
-        return self._column(self._static(class_name, method, self._type(kind), map(self._expression, arguments)))
+        expressions = map(self._expressions.expression, arguments)
+        return self._expressions.column(self._static(class_name, method, self._type(kind), expressions))
 
     def hive_hash(self, value: Column) -> Column:
         """Spark's own expression for version 1; right for strings."""
-        return self._column(self._catalyst.HiveHash(self._seq([self._expression(value)])))
+        return self._expressions.column(self._catalyst.HiveHash(self._seq([self._expressions.expression(value)])))
 
     def of_decimal(self, value: Column, method: str, kind: str) -> Column:
         """``new HiveDecimalWritable(value).method()``."""
-        number = self._invoke(self._expression(value), "toJavaBigDecimal", self._object("java.math.BigDecimal"))
+        number = self._invoke(
+            self._expressions.expression(value), "toJavaBigDecimal", self._object("java.math.BigDecimal")
+        )
         decimal = self._static(_DECIMAL, "create", self._object(_DECIMAL), [number])
         writable = self._objects.NewInstance(
             self._class(_DECIMAL_WRITABLE),
@@ -86,22 +89,13 @@ class _Calls:
             self._object(_DECIMAL_WRITABLE),
             self._none,
         )
-        return self._column(self._invoke(writable, method, self._type(kind)))
+        return self._expressions.column(self._invoke(writable, method, self._type(kind)))
 
     def _static(self, class_name: str, method: str, kind: Any, arguments: Any) -> Any:
-        return self._objects.StaticInvoke(
-            self._class(class_name), kind, method, self._seq(arguments), self._seq([]), True, True, True, self._none
-        )
+        return self._expressions.static(self._class(class_name), kind, method, self._seq(arguments), self._seq([]))
 
     def _invoke(self, target: Any, method: str, kind: Any) -> Any:
         return self._objects.Invoke(target, method, kind, self._seq([]), self._seq([]), True, True, True)
-
-    def _expression(self, column: Column) -> Any:
-        java: Any = column
-        return self._expressions.expression(java._jc)
-
-    def _column(self, expression: Any) -> Column:
-        return JavaColumn(self._expressions.column(expression))
 
     def _object(self, class_name: str) -> Any:
         return self._object_type(self._class(class_name))

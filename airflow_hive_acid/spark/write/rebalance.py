@@ -18,6 +18,7 @@ from airflow_hive_acid.format.buckets import MAX_BUCKET, encode_bucket
 from airflow_hive_acid.format.ordering import read_order
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.events import task_row_number
+from airflow_hive_acid.spark.versions import repartition_by_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,11 +67,8 @@ def _by_ids(events: DataFrame, buckets: int) -> Rebalanced:
     if not rows:
         return Rebalanced(events.select(*schema.HEADER, schema.ROW), rows)
     share = _share(_begins(ids, [(int(g[0]), int(g[1]), int(g["count"])) for g in groups], rows))
-    placed = (
-        events.selectExpr(*schema.IDENTITY, schema.ROW, f"{share} as {_BUCKET}")
-        .repartitionById(buckets, F.col(_BUCKET))
-        .sortWithinPartitions(*schema.IDENTITY)
-    )
+    shared = events.selectExpr(*schema.IDENTITY, schema.ROW, f"{share} as {_BUCKET}")
+    placed = repartition_by_id(shared, buckets, F.col(_BUCKET)).sortWithinPartitions(*schema.IDENTITY)
     # The last projection before the write: it counts the rows of the task in their order.
     number = f"cast({_BUCKET} as bigint) * {rows[0]}L + ({task_row_number()})"
     return Rebalanced(placed.selectExpr(*_event(number)), rows)
@@ -157,12 +155,10 @@ def _by_order(events: DataFrame, buckets: int, order_by: Sequence[OrderTerm]) ->
         return Rebalanced(ordered.selectExpr(*schema.HEADER, schema.ROW), rows, ordered)
     highest = max(int(row["w"]) for row in found)
     number = f"element_at(array({', '.join(f'{s}L' for s in starts)}), {_TASK} + 1) + {_NUMBER}"
-    placed = (
-        ordered.selectExpr(f"{number} as {_NUMBER}", schema.ROW)
-        .selectExpr("*", f"cast({_NUMBER} div {rows[0]} as int) as {_BUCKET}")
-        .repartitionById(buckets, F.col(_BUCKET))
-        .sortWithinPartitions(_NUMBER)
+    shared = ordered.selectExpr(f"{number} as {_NUMBER}", schema.ROW).selectExpr(
+        "*", f"cast({_NUMBER} div {rows[0]} as int) as {_BUCKET}"
     )
+    placed = repartition_by_id(shared, buckets, F.col(_BUCKET)).sortWithinPartitions(_NUMBER)
     return Rebalanced(placed.selectExpr(*_event(_NUMBER, f"{highest}L")), rows, ordered)
 
 

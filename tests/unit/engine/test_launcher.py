@@ -139,8 +139,10 @@ def test_application_that_is_never_ready_is_stopped(launcher):
 
 def test_application_of_another_spark_is_stopped_and_says_which_one_it_is(launcher):
     """The Spark of a cluster, or behind a wrapper, cannot be looked at before it starts."""
-    session = launcher(environment={"FAKE_SPARK_VERSION": "4.1.1"}).start()
-    with pytest.raises(ConfigurationError, match=r"the Spark of the driver is 4\.1\.1; this package runs on 4\.3"):
+    session = launcher(environment={"FAKE_SPARK_VERSION": "4.4.0"}).start()
+    with pytest.raises(
+        ConfigurationError, match=r"the Spark of the driver is 4\.4\.0; this package runs on 3\.5, 4\.0"
+    ):
         session.run(select("ok"))
     assert not session.is_alive
     session.close()
@@ -393,6 +395,26 @@ def test_an_old_spark_submit_is_named_in_one_line(launcher, tmp_path):
     assert len(told) == 2
     assert told[1].startswith("this spark-submit is of a Spark older than 4: it does not know --load-spark-defaults")
     assert "SPARK_HOME" in told[1]
+
+
+def test_spark_3_gets_the_sites_defaults_in_our_file_because_its_spark_submit_would_leave_them_out(launcher, tmp_path):
+    home = tmp_path / "spark35"
+    (home / "jars").mkdir(parents=True)
+    (home / "jars" / "spark-core_2.12-3.5.9.jar").touch()
+    (home / "conf").mkdir()
+    (home / "conf" / "spark-defaults.conf").write_text(
+        "# the site's\nspark.executor.cores   3\nspark.driver.memory=9g\nspark.app.tags a,\\\n   b\nother.thing 1\n"
+    )
+    session = launcher(environment={"SPARK_HOME": str(home)}, accelerator="off").start()
+    session.run(select(f"environment {tmp_path / 'seen'}"))
+    session.close()
+    seen = json.loads((tmp_path / "seen").read_text())
+    assert "--load-spark-defaults" not in seen["argv"]
+    lines = seen["properties"].splitlines()
+    assert "spark.executor.cores=3" in lines
+    assert "spark.app.tags=a,b" in lines
+    assert "spark.driver.memory=2g" in lines
+    assert not any(line.startswith("other.") for line in lines)
 
 
 def test_shared_spool_gets_a_directory_per_session_that_goes_at_the_end(launcher, tmp_path):

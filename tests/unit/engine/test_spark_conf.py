@@ -6,6 +6,7 @@ import pytest
 
 from airflow_hive_acid import resources
 from airflow_hive_acid.engine.applications.spark_conf import configuration, is_local, local_cores, write_properties
+from airflow_hive_acid.engine.applications.spark_version import SUPPORTED, InstalledSpark
 from airflow_hive_acid.errors import ConfigurationError
 
 
@@ -78,13 +79,41 @@ def test_properties_survive_every_character(tmp_path):
 
 
 def test_accelerator_is_put_behind_the_users_jars_when_it_was_built(tmp_path, monkeypatch):
-    monkeypatch.setattr(resources, "accelerator_jar", lambda: tmp_path / "fast.jar")
+    monkeypatch.setattr(resources, "accelerator_jar", lambda spark, scala: tmp_path / "fast.jar")
     assert configuration("yarn", "/s", {}, "auto")["spark.jars"] == f"{tmp_path}/fast.jar"
     conf = {"spark.jars": "/mine.jar"}
     assert configuration("yarn", "/s", conf, "auto")["spark.jars"] == f"/mine.jar,{tmp_path}/fast.jar"
     assert configuration("yarn", "/s", conf, "off")["spark.jars"] == "/mine.jar"
-    monkeypatch.setattr(resources, "accelerator_jar", lambda: None)
+    monkeypatch.setattr(resources, "accelerator_jar", lambda spark, scala: None)
     assert "spark.jars" not in configuration("yarn", "/s", {}, "auto")
+
+
+@pytest.mark.parametrize(
+    ("version", "scala", "jar"),
+    [
+        ("4.3.0", "2.13", "4.3_2.13"),
+        ("4.0.1", "2.13", "4.0_2.13"),
+        ("3.5.1", "2.12", "3.5_2.12"),
+        ("3.5.1", "2.13", None),
+    ],
+)
+def test_accelerator_is_the_one_for_the_spark_that_will_be_started(tmp_path, monkeypatch, version, scala, jar):
+    monkeypatch.setattr(resources, "_PACKAGE", tmp_path)
+    (tmp_path / "jars").mkdir()
+    for name in ("4.3_2.13", "4.0_2.13", "3.5_2.12"):
+        (tmp_path / "jars" / f"hive-acid-accelerator-{name}.jar").touch()
+    settings = configuration("yarn", "/s", {}, "auto", spark=InstalledSpark(tmp_path, version, scala))
+    expected = None if jar is None else f"{tmp_path}/jars/hive-acid-accelerator-{jar}.jar"
+    assert settings.get("spark.jars") == expected
+
+
+def test_accelerator_for_the_newest_spark_goes_along_when_it_cannot_be_told_which_is_started(tmp_path, monkeypatch):
+    """The driver leaves it alone when it does not fit."""
+    monkeypatch.setattr(resources, "_PACKAGE", tmp_path)
+    (tmp_path / "jars").mkdir()
+    newest = tmp_path / "jars" / f"hive-acid-accelerator-{SUPPORTED[-1]}_2.13.jar"
+    newest.touch()
+    assert configuration("yarn", "/s", {}, "auto")["spark.jars"] == str(newest)
 
 
 def test_accelerator_may_be_a_file_or_lie_where_the_cluster_finds_it(tmp_path):

@@ -8,7 +8,12 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from airflow_hive_acid.engine.applications import spark_version
-from airflow_hive_acid.engine.applications.spark_version import require_driver_version, require_spark
+from airflow_hive_acid.engine.applications.spark_version import (
+    InstalledSpark,
+    require_driver_version,
+    require_spark,
+    spark_of_python,
+)
 from airflow_hive_acid.errors import ConfigurationError
 
 
@@ -16,12 +21,12 @@ from airflow_hive_acid.errors import ConfigurationError
 def spark(tmp_path):
     """Makes the directory of a Spark; gives its spark-submit."""
 
-    def make(jars: str | None, python: str | None = None, where: str = "spark"):
+    def make(jars: str | None, python: str | None = None, where: str = "spark", scala: str = "2.13"):
         home = tmp_path / where
         for folder in ("bin", "jars", "python/pyspark"):
             (home / folder).mkdir(parents=True)
         if jars is not None:
-            (home / "jars" / f"spark-core_2.13-{jars}.jar").touch()
+            (home / "jars" / f"spark-core_{scala}-{jars}.jar").touch()
         if python is not None:
             (home / "python" / "pyspark" / "version.py").write_text(f'__version__: str = "{python}"\n')
         program = home / "bin" / "spark-submit"
@@ -31,25 +36,34 @@ def spark(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("version", ["4.3.0", "4.3.7", "4.3.0.7-cdh"])
-def test_a_spark_of_this_line_is_left_alone(spark, version):
-    require_spark(str(spark(version, version[:5])), {"PATH": ""})
+@pytest.mark.parametrize("version", ["3.5.0", "4.0.1", "4.1.4", "4.2.1", "4.3.0", "4.3.7", "4.3.0.7-cdh"])
+def test_a_supported_spark_is_told_by_its_core_jar(spark, version, tmp_path):
+    found = require_spark(str(spark(version, version[:5])), {"PATH": ""})
+    assert found == InstalledSpark(tmp_path / "spark", version[:5], "2.13")
+    assert found.line == version[:3]
+    assert found.loads_defaults == (version != "3.5.0")
 
 
-@pytest.mark.parametrize("version", ["3.5.9", "4.1.1", "5.0.0"])
+def test_a_spark_of_an_older_scala_is_told_from_one_of_a_newer(spark):
+    assert require_spark(str(spark("3.5.1", scala="2.12")), {"PATH": ""}).scala == "2.12"
+
+
+@pytest.mark.parametrize("version", ["2.4.7", "3.4.4", "5.0.0"])
 def test_a_spark_of_another_line_is_refused_with_its_place_and_the_remedy(spark, version, tmp_path):
     program = spark(version)
     with pytest.raises(ConfigurationError) as caught:
         require_spark(str(program), {"PATH": ""})
-    assert f"the Spark in {tmp_path / 'spark'} is {version}; this package runs on 4.3" in str(caught.value)
+    assert f"the Spark in {tmp_path / 'spark'} is {version}; this package runs on 3.5, 4.0, 4.1, 4.2 and 4.3" in str(
+        caught.value
+    )
     assert "airflow-hive-acid[spark]" in str(caught.value)
     assert "SPARK_HOME" in str(caught.value)
 
 
 def test_spark_home_counts_whichever_program_is_started(spark):
-    old, fitting = spark("3.5.1", where="old"), spark("4.3.0", where="new")
+    old, fitting = spark("3.4.1", where="old"), spark("4.3.0", where="new")
     require_spark(str(old), {"SPARK_HOME": str(fitting.parent.parent)})
-    with pytest.raises(ConfigurationError, match=r"old is 3\.5\.1"):
+    with pytest.raises(ConfigurationError, match=r"old is 3\.4\.1"):
         require_spark(str(fitting), {"SPARK_HOME": str(old.parent.parent)})
 
 
@@ -74,20 +88,23 @@ def test_python_files_of_another_spark_are_refused_with_the_command_that_puts_th
 def test_the_spark_of_this_environment_fits():
     from airflow_hive_acid.engine.applications.java import find_spark_submit
 
-    require_spark(find_spark_submit({"PATH": ""}), {"PATH": ""})
+    found = require_spark(find_spark_submit({"PATH": ""}), {"PATH": ""})
+    assert found == spark_of_python()
 
 
 def test_what_does_not_tell_its_version_is_left_to_the_driver(spark, tmp_path):
-    require_spark(str(spark(None)), {"PATH": ""})
-    require_spark("no-such-program", {"PATH": str(tmp_path)})
+    assert require_spark(str(spark(None)), {"PATH": ""}) is None
+    assert require_spark("no-such-program", {"PATH": str(tmp_path)}) is None
     wrapper = tmp_path / "wrapper" / "spark-submit"
     wrapper.parent.mkdir()
     wrapper.touch(mode=0o755)
-    require_spark(str(wrapper), {"PATH": ""})
+    assert require_spark(str(wrapper), {"PATH": ""}) is None
 
 
 def test_a_driver_with_another_spark_is_refused():
-    with pytest.raises(ConfigurationError, match=r"the Spark of the driver is 4\.1\.1; this package runs on 4\.3"):
-        require_driver_version("4.1.1")
+    with pytest.raises(
+        ConfigurationError, match=r"the Spark of the driver is 4\.4\.0; this package runs on 3\.5, 4\.0"
+    ):
+        require_driver_version("4.4.0")
     require_driver_version("4.3.1")
     require_driver_version("")

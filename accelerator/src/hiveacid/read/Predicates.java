@@ -1,12 +1,12 @@
 package hiveacid.read;
 
 import hiveacid.read.ScanSpec.Source;
+import hiveacid.versions.SearchArguments;
 import java.math.BigDecimal;
 import java.time.Instant;
 import java.time.LocalDate;
 import java.util.List;
 import org.apache.hadoop.hive.ql.io.sarg.SearchArgument;
-import org.apache.spark.sql.execution.datasources.orc.OrcFilters;
 import org.apache.spark.sql.sources.And;
 import org.apache.spark.sql.sources.EqualTo;
 import org.apache.spark.sql.sources.Filter;
@@ -20,7 +20,6 @@ import org.apache.spark.sql.sources.Not;
 import org.apache.spark.sql.sources.Or;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Predicates that may skip row groups.
@@ -156,8 +155,7 @@ final class Predicates {
     if (filters.isEmpty()) {
       return null;
     }
-    Option<SearchArgument> found =
-        OrcFilters.createFilter(row, CollectionConverters.asScala(filters).toSeq(), Option.empty());
+    Option<SearchArgument> found = SearchArguments.of(row, filters);
     return found.isEmpty() ? null : found.get();
   }
 }

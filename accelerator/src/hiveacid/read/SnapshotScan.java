@@ -1,6 +1,8 @@
 package hiveacid.read;
 
 import hiveacid.read.ScanSpec.Output;
+import hiveacid.versions.Broadcasts;
+import hiveacid.versions.Sessions;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -16,7 +18,6 @@ import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.util.SerializableConfiguration;
 
 /** A scan as planned: splits of files, packed into tasks the way Spark packs those of its own file sources. */
 final class SnapshotScan implements SupportsReportStatistics, Batch {
@@ -88,7 +89,7 @@ final class SnapshotScan implements SupportsReportStatistics, Batch {
   /** As Spark estimates its own file sources: bytes of the files, by the share of the columns read. */
   @Override
   public Statistics estimateStatistics() {
-    double bytes = table.spark.sessionState().conf().fileCompressionFactor();
+    double bytes = Sessions.conf(table.spark).fileCompressionFactor();
     double all = table.spec.row.defaultSize();
     long total = 0;
     for (DataFile file : files) {
@@ -110,11 +111,11 @@ final class SnapshotScan implements SupportsReportStatistics, Batch {
 
   @Override
   public InputPartition[] planInputPartitions() {
-    SQLConf conf = table.spark.sessionState().conf();
+    SQLConf conf = Sessions.conf(table.spark);
     int parallelism =
         conf.filesMinPartitionNum().isDefined()
             ? (Integer) conf.filesMinPartitionNum().get()
-            : table.spark.leafNodeDefaultParallelism();
+            : Sessions.parallelism(table.spark);
     return counts > 0
         ? whole(Math.max(1, parallelism))
         : packed(conf.filesMaxPartitionBytes(), conf.filesOpenCostInBytes(), Math.max(1, parallelism));
@@ -174,14 +175,14 @@ final class SnapshotScan implements SupportsReportStatistics, Batch {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    Configuration conf = table.spark.sessionState().newHadoopConf();
-    int batchSize = table.spark.sessionState().conf().orcVectorizedReaderBatchSize();
+    Configuration conf = Sessions.hadoopConf(table.spark);
+    int batchSize = Sessions.conf(table.spark).orcVectorizedReaderBatchSize();
     return new ReaderFactory(
         table.spec,
         columns,
         filters,
         counts,
         batchSize,
-        SerializableConfiguration.broadcast(table.spark.sparkContext(), conf));
+        Broadcasts.of(table.spark.sparkContext(), conf));
   }
 }

@@ -2,6 +2,8 @@ package hiveacid.read;
 
 import hiveacid.read.ScanSpec.Output;
 import hiveacid.read.ScanSpec.Source;
+import hiveacid.versions.CatalystScanBuilder;
+import hiveacid.versions.Sequences;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -15,19 +17,14 @@ import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
-import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
-import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
-import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /** What of a query the scan takes over: columns, predicates, and counting where no row has to be looked at. */
-final class SnapshotScanBuilder
-    implements SupportsPushDownCatalystFilters, SupportsPushDownRequiredColumns, SupportsPushDownAggregates {
+final class SnapshotScanBuilder extends CatalystScanBuilder implements SupportsPushDownAggregates {
   private final SnapshotTable table;
   private StructType required;
   private List<DataFile> files;
@@ -36,15 +33,16 @@ final class SnapshotScanBuilder
   private int counts;
 
   SnapshotScanBuilder(SnapshotTable table) {
+    super(table.spark, table.spec.schema());
     this.table = table;
     required = table.spec.schema();
     files = table.files;
   }
 
   @Override
-  public Seq<Expression> pushFilters(Seq<Expression> predicates) {
+  protected List<Expression> push(List<Expression> predicates) {
     List<Expression> left = new ArrayList<>();
-    for (Expression predicate : CollectionConverters.asJava(predicates)) {
+    for (Expression predicate : predicates) {
       if (isOfPartitions(predicate)) {
         prune(predicate);
         continue;
@@ -58,7 +56,7 @@ final class SnapshotScanBuilder
       }
     }
     filtered = !left.isEmpty();
-    return CollectionConverters.asScala(left).toSeq();
+    return left;
   }
 
   /** Nothing that Spark would leave out: what was taken over completely is no longer in the plan. */
@@ -83,8 +81,8 @@ final class SnapshotScanBuilder
     List<Attribute> references = references(predicate);
     InterpretedMutableProjection judge =
         new InterpretedMutableProjection(
-            CollectionConverters.asScala(List.of(predicate)).toSeq(),
-            CollectionConverters.asScala(references).toSeq());
+            Sequences.of(List.of(predicate)),
+            Sequences.of(references));
     List<DataFile> kept = new ArrayList<>();
     for (DataFile file : files) {
       InternalRow values = table.values(file);
@@ -104,7 +102,7 @@ final class SnapshotScanBuilder
   }
 
   private static List<Attribute> references(Expression predicate) {
-    return new ArrayList<>(CollectionConverters.asJava(predicate.references().toSeq()));
+    return Sequences.list(predicate.references().toSeq());
   }
 
   @Override

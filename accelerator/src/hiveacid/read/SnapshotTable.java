@@ -2,6 +2,7 @@ package hiveacid.read;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import hiveacid.versions.Sessions;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -9,22 +10,21 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
+import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.classic.Dataset;
-import org.apache.spark.sql.classic.Dataset$;
-import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
@@ -69,8 +69,7 @@ public final class SnapshotTable implements SupportsRead {
    */
   public static Dataset<Row> frame(SparkSession spark, String document) throws IOException {
     SnapshotTable table = new SnapshotTable(spark, new ObjectMapper().readTree(document));
-    return Dataset$.MODULE$.ofRows(
-        spark, DataSourceV2Relation$.MODULE$.create(table, Option.empty(), Option.empty()));
+    return Sessions.rows(spark, table);
   }
 
   private static DataFile file(JsonNode entry, List<String[]> names) {
@@ -124,6 +123,13 @@ public final class SnapshotTable implements SupportsRead {
   @Override
   public Column[] columns() {
     return spec.outputs.stream().map(o -> Column.create(o.name(), o.type(), true)).toArray(Column[]::new);
+  }
+
+  /** What Spark 4.0 and older ask for in place of the columns. */
+  @Deprecated
+  @Override
+  public StructType schema() {
+    return spec.schema();
   }
 
   @Override

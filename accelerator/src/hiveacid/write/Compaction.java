@@ -2,12 +2,13 @@ package hiveacid.write;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import hiveacid.versions.Sessions;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.api.java.JavaSparkContext;
-import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
@@ -50,7 +51,7 @@ public final class Compaction implements Serializable {
   public static String run(SparkSession session, String text) throws JsonProcessingException {
     Spec spec = JSON.readValue(text, Spec.class);
     StructType row = (StructType) DataType.fromJson(spec.row());
-    Layout layout = new Layout(spec.directory(), row, session.sessionState().newHadoopConf(), spec.options());
+    Layout layout = new Layout(spec.directory(), row, Sessions.hadoopConf(session), spec.options());
     JavaSparkContext context = JavaSparkContext.fromSparkContext(session.sparkContext());
     Compaction compaction = new Compaction(layout, spec.kind(), new Seen(spec.highWatermark(), spec.hidden()));
     List<Written.Part> parts = new ArrayList<>();

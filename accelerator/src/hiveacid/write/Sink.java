@@ -1,5 +1,6 @@
 package hiveacid.write;
 
+import hiveacid.versions.Sessions;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
@@ -17,7 +18,6 @@ import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
-import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -57,6 +57,13 @@ public final class Sink implements TableProvider {
     @Override
     public Column[] columns() {
       return new Column[0];
+    }
+
+    /** What Spark 4.0 and older ask for in place of the columns. */
+    @Deprecated
+    @Override
+    public StructType schema() {
+      return new StructType();
     }
 
     @Override
@@ -111,6 +118,6 @@ public final class Sink implements TableProvider {
   }
 
   private static Configuration hadoopConf() {
-    return SparkSession.active().sessionState().newHadoopConf();
+    return Sessions.hadoopConf(Sessions.active());
   }
 }

@@ -52,6 +52,41 @@ def test_job_without_the_jar_says_so_once_with_the_remedy(caplog: pytest.LogCapt
 
 
 def test_jar_of_another_spark_or_package_does_not_fit() -> None:
-    assert fits("4.3", __version__, "4.3.1")
-    assert not fits("4.3", __version__, "4.4.0")
-    assert not fits("4.3", "0.0.1", "4.3.0")
+    assert fits(__version__, "4.3", "2.13", "4.3.1", "2.13.17")
+    assert not fits(__version__, "4.3", "2.13", "4.4.0", "2.13.17")
+    assert not fits("0.0.1", "4.3", "2.13", "4.3.0", "2.13.17")
+    assert fits(__version__, "3.5", "2.12", "3.5.9", "2.12.18")
+    assert not fits(__version__, "3.5", "2.13", "3.5.9", "2.12.18")
+
+
+class _OtherJar:
+    """A Spark context whose JVM has the jar for another Spark."""
+
+    version = "4.1.4"
+
+    class _jvm:
+        class hiveacid:
+            class Accelerator:
+                version = staticmethod(lambda: __version__)
+                spark = staticmethod(lambda: "4.3")
+                scala = staticmethod(lambda: "2.13")
+
+        class scala:
+            class util:
+                class Properties:
+                    versionNumberString = staticmethod(lambda: "2.13.17")
+
+
+def test_job_with_the_jar_of_another_spark_does_without_and_says_how_the_right_one_is_chosen(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _of_application.cache_clear()
+    try:
+        application: Any = _OtherJar()
+        assert _of_application(application) is None
+        (told,) = [record.getMessage() for record in caplog.records]
+    finally:
+        _of_application.cache_clear()
+    assert "for Spark 4.3 with Scala 2.13; this is" in told
+    assert "on Spark 4.1.4 with Scala 2.13.17" in told
+    assert "SPARK_HOME" in told

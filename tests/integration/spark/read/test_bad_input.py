@@ -7,10 +7,11 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 from pyspark.sql import functions as F
 
-from airflow_hive_acid.errors import CorruptTableError, HiveAcidError, UnsupportedStatementError
+from airflow_hive_acid.errors import CorruptTableError, HiveAcidError, JobFailedError, UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Column
 from airflow_hive_acid.spark.accelerator import SESSION_KEY
 from airflow_hive_acid.spark.failures import explain
@@ -90,6 +91,11 @@ def test_a_column_of_another_kind_inside_a_delta_is_an_error_that_names_the_file
     session.conf.set(SESSION_KEY, way)
     with pytest.raises(HiveAcidError) as caught:
         rows_of_frame(session, table)
+    if way == "off" and pyspark.__version__.startswith("3."):
+        # Without the jar Spark 3.5 does not say in which file it was.
+        assert type(caught.value) is JobFailedError
+        assert "ORC does not support type conversion" in str(caught.value)
+        return
     assert type(caught.value) is CorruptTableError
     assert f"{SECOND}/bucket_00000" in str(caught.value)
 

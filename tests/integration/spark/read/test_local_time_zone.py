@@ -14,11 +14,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from airflow_hive_acid.errors import UnsupportedStatementError
 from airflow_hive_acid.format.jobs import Column, PartitionRef
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.accelerator import SESSION_KEY
+from airflow_hive_acid.spark.read import reader
 from airflow_hive_acid.spark.read.reader import read_snapshot
 from airflow_hive_acid.spark.read.text_files import TextLayout
+from airflow_hive_acid.spark.versions import READS_INSTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +38,7 @@ COLUMNS = (
 )
 
 
-@pytest.fixture(params=["auto", "off"], ids=["jar", "spark"])
+@pytest.fixture(params=["auto", *(["off"] if READS_INSTANTS else [])])
 def session(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession:
     made = spark.newSession()
     made.conf.set(SESSION_KEY, request.param)
@@ -113,6 +116,20 @@ def test_instants_of_others_and_of_ours_are_read_written_compared_and_compacted(
     assert texts(read_snapshot(session, table.snapshot())) == expected
     table.compact("major")
     assert texts(read_snapshot(session, table.snapshot())) == expected
+
+
+def test_a_spark_that_cannot_read_instants_by_itself_says_what_helps(
+    spark: SparkSession, acid_table: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark older than 4.2 without the jar."""
+    table = acid_table("id int")
+    table.columns, table.high = COLUMNS, 1
+    instants(table.root / "delta_0000001_0000001_0000" / "bucket_00000", {1: None})
+    monkeypatch.setattr(reader, "READS_INSTANTS", False)
+    session = spark.newSession()
+    session.conf.set(SESSION_KEY, "off")
+    with pytest.raises(UnsupportedStatementError, match=r"column at of db\.t .* only with the optional jar"):
+        read_snapshot(session, table.snapshot())
 
 
 def test_texts_name_the_zone_so_that_hive_does_not_take_its_own(spark: SparkSession) -> None:

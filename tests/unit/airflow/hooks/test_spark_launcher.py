@@ -188,6 +188,34 @@ def test_an_old_spark_submit_is_named_in_one_line(fake_spark_submit):
     assert len(str(caught.value).splitlines()) == 2
 
 
+@pytest.mark.parametrize("extra", [{}, {"spark-binary": "spark-submit"}], ids=["ours", "program of the connection"])
+def test_spark_3_gets_the_sites_defaults_in_our_file(fake_spark_submit, monkeypatch, tmp_path, extra):
+    """Its spark-submit does not know the option that reads both."""
+    (tmp_path / "spark" / "jars").mkdir(parents=True)
+    (tmp_path / "spark" / "jars" / "spark-core_2.12-3.5.9.jar").touch()
+    (tmp_path / "spark" / "conf").mkdir()
+    (tmp_path / "spark" / "conf" / "spark-defaults.conf").write_text(
+        "spark.executor.cores 3\nspark.executor.memory 1g\n"
+    )
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    launcher, _ = fake_spark_submit(
+        READY.replace("DIR", str(tmp_path)).replace("4.3.0", "3.5.9")
+        + f"""
+    cp $(sed -n '/^--properties-file$/{{n;p}}' {tmp_path}/arguments) {tmp_path}/properties
+    while [ ! -e $spool/close ]; do sleep 0.05; done
+    """,
+        extra=extra,
+    )
+    session = launcher.start()
+    assert session.wait_ready() == "local-1"
+    session.close()
+    assert "--load-spark-defaults" not in (tmp_path / "arguments").read_text()
+    properties = (tmp_path / "properties").read_text().splitlines()
+    assert "spark.executor.cores=3" in properties
+    assert "spark.executor.memory=3g" in properties
+
+
 def test_driver_on_kubernetes_without_a_place_for_its_files_is_refused(spark_connection, tmp_path, monkeypatch):
     conn_id = spark_connection(host="k8s://https://api", port=443, extra={"deploy-mode": "cluster"})
     monkeypatch.setattr(spark_launcher, "require_java", lambda environment: "java")

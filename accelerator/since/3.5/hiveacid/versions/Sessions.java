@@ -1,0 +1,41 @@
+package hiveacid.versions;
+
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Dataset$;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation$;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.Option;
+
+/** What a session has beside its public interface. */
+public final class Sessions {
+  private Sessions() {}
+
+  /** The session of this thread. */
+  public static SparkSession active() {
+    return SparkSession.active();
+  }
+
+  public static SQLConf conf(SparkSession session) {
+    return session.sessionState().conf();
+  }
+
+  /** Hadoop's configuration with what the session has set. */
+  public static Configuration hadoopConf(SparkSession session) {
+    return session.sessionState().newHadoopConf();
+  }
+
+  /** How many tasks a scan should have at least. */
+  public static int parallelism(SparkSession session) {
+    return session.leafNodeDefaultParallelism();
+  }
+
+  /** The rows of a table that no catalog has. */
+  public static Dataset<Row> rows(SparkSession session, Table table) {
+    return Dataset$.MODULE$.ofRows(
+        session, DataSourceV2Relation$.MODULE$.create(table, Option.empty(), Option.empty()));
+  }
+}
