@@ -26,6 +26,8 @@ echo "Installing into $venv (Python $version, Java $major)"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements/lock.txt
 # The Spark provider brings pyspark-client, most of whose files lie at pyspark's own paths: pyspark must be the last.
 pin=$(sed -n 's/^\(pyspark==[^ ;\\]*\).*/\1/p' requirements/lock.txt)
-"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall-package pyspark "$pin"
+# Not --reinstall-package: that builds it anew each time and leaves 1.4 GB more in uv's cache.
+"$venv/bin/uv" pip uninstall --quiet --python "$venv/bin/python" pyspark
+"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps "$pin"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --editable .
 echo "Installed: $("$venv/bin/python" -c 'import airflow_hive_acid as a, pyspark; print("airflow-hive-acid", a.__version__, "with Spark", pyspark.__version__)')"

@@ -10,7 +10,7 @@ import pyspark
 import pytest
 
 from airflow_hive_acid.errors import CorruptTableError, JobFailedError
-from airflow_hive_acid.format.jobs import Select, View
+from airflow_hive_acid.format.jobs import Expected, Select, View
 from airflow_hive_acid.spark.accelerator import SESSION_KEY, accelerator
 from tests import orc_footers
 
@@ -124,7 +124,7 @@ def test_a_scan_of_sparks_own_source_compares_footers_if_reads_are_verified(
         data = file.read_bytes()
         for damage in UNSEEN_BY_A_SCAN_OF_SPARK:
             damage(file)
-            view = View("v", replace(table.snapshot(), expected={}))
+            view = View("v", replace(table.snapshot(), expected={"": Expected(footers=True)}))
             rows = Select("select id from v where id >= 0", f"file:{tmp_path}/rows{number}{damage.__name__}")
             with pytest.raises(CorruptTableError, match=f"{directory}/{file.name} has a footer that says"):
                 table.run(rows, [view], **{SESSION_KEY: "off"})
