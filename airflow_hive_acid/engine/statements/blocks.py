@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.sql.model.session import SessionStatement
 from airflow_hive_acid.sql.model.statements import (
     Begin,
     Commit,
@@ -101,7 +102,7 @@ def _divide(statements: Sequence[Statement]) -> Iterator[Block]:
 
 
 def _check_inside(statement: Statement) -> None:
-    if not isinstance(statement, (*_DATA, Truncate, CreateTemporaryView)):
+    if not isinstance(statement, (*_DATA, Truncate, CreateTemporaryView, SessionStatement)):
         raise UnsupportedStatementError(
             f"line {statement.line}: {statement.kind_text.replace('_', ' ').upper()} cannot run inside a transaction: "
             "others see what it does to the catalog before the COMMIT, and a ROLLBACK would not take it back. Only "

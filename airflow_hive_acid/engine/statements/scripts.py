@@ -26,6 +26,7 @@ from airflow_hive_acid.engine.queries.shows import missing, show
 from airflow_hive_acid.engine.statements.aborts import abort
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
+from airflow_hive_acid.engine.statements.session import Session
 from airflow_hive_acid.engine.statements.statistics import analyze
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
@@ -46,6 +47,7 @@ from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate
 from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.plans import STRENGTH, combine_operations
+from airflow_hive_acid.sql.model.session import SessionStatement
 from airflow_hive_acid.sql.model.statements import (
     Abort,
     CreateDatabase,
@@ -96,6 +98,7 @@ class Script:
     :param snapshot: document of the reader as which every SELECT outside a transaction reads.
     :param once: what its tries have in common, if each write of it is to be applied once (R14).
     :param patience: how long statements that write wait for locks here; by default as long as the settings say.
+    :param session: what holds for the rest of the script; the caller has entered it.
     """
 
     def __init__(
@@ -105,8 +108,10 @@ class Script:
         snapshot: Mapping[str, Any] | None = None,
         once: Once | None = None,
         patience: Patience | None = None,
+        session: Session | None = None,
     ) -> None:
         self._context = context
+        self._session = session or Session(context)
         self._total = total
         self._snapshot = snapshot
         self._once = once
@@ -137,7 +142,7 @@ class Script:
     def run_inside(self, transaction: StatementTransaction, statements: Sequence[Statement]) -> None:
         """Run statements of an open transaction."""
         for statement in statements:
-            if isinstance(statement, CreateTemporaryView):
+            if isinstance(statement, CreateTemporaryView | SessionStatement):
                 self._alone(statement)
             elif isinstance(statement, Truncate):
                 self._numbered(statement, lambda s=statement: truncate_inside(transaction, s))  # type: ignore[misc]
@@ -212,7 +217,7 @@ class Script:
     def _repeat(self, statements: Sequence[Statement], results: Sequence[StatementResult]) -> None:
         """Give the results of an earlier try; only views have to be made again, because the session is new."""
         for statement, result in zip(statements, results, strict=True):
-            if isinstance(statement, CreateTemporaryView):
+            if isinstance(statement, CreateTemporaryView | SessionStatement):
                 self._alone(statement)
             else:
                 self._numbered(statement, lambda s=statement, r=result: self._again(s, r))  # type: ignore[misc]
@@ -288,6 +293,8 @@ class Script:
                 return self._apply(statement, lambda claim: _concatenate(context, statement, claim, self._patience))
             case Show() | ShowLease() | Lookup():
                 rows = self._shown(statement)
+            case SessionStatement():
+                rows = self._session.run(statement)
             case Abort():
                 rows = abort(context, statement)
             case DropForceLease():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.sql.model.alterations import AlterStatement
 from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.origins import ColumnDefinition, Fragment, Origin, TableName
+from airflow_hive_acid.sql.model.session import SessionStatement
 from airflow_hive_acid.sql.model.statistics import Analyze
 from airflow_hive_acid.sql.model.transfers import TransferStatement
 
@@ -291,6 +292,7 @@ PlainStatement = (
     | TransferStatement
     | Lookup
     | Analyze
+    | SessionStatement
 )
 
 

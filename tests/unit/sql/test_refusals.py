@@ -65,9 +65,9 @@ SYNTAX = [
 ]
 
 UNSUPPORTED = [
-    ("SELECT 1;\nUSE demo", 2, 1, "USE is not supported; instead: write database.table"),
+    ("SELECT 1;\nGRANT x", 2, 1, "GRANT is not supported; instead: access is a matter of the warehouse's filesystem"),
     ("EXPLAIN FORMATTED SELECT 1", 1, 9, "EXPLAIN FORMATTED is not supported; EXPLAIN and EXPLAIN LOCKS are"),
-    ("EXPLAIN LOCKS USE demo", 1, 15, "USE is not supported; instead: write database.table"),
+    ("EXPLAIN LOCKS CALL x", 1, 15, "CALL is not supported; instead: leave it out"),
     ("CREATE TABLE t LIKE u", 1, 16, "CREATE TABLE … LIKE is not supported"),
     ("CREATE TABLE t (a int) STORED AS AVRO", 1, 34, "STORED AS AVRO is not supported; full ACID tables are STORED"),
     ("CREATE TABLE t (a int) ROW FORMAT DELIMITED", 1, 24, "ROW FORMAT is not supported: text tables have Hive's"),
