@@ -55,8 +55,7 @@ def explained(text: str, *, locks: bool) -> str:
     for other in before:
         if not isinstance(other, CreateTemporaryView | SessionStatement):
             raise InvalidArgumentsError(
-                f"line {other.line}: only CREATE TEMPORARY VIEW, USE and SET may stand before the statement to explain; "
-                "nothing was run"
+                f"line {other.line}: only views, USE and SET may stand before the statement to explain; nothing was run"
             )
     views = "".join(f"{view.text};\n" for view in before)
     return f"{views}EXPLAIN {'LOCKS ' if locks else ''}{last.text}"

@@ -52,6 +52,8 @@ class TableFacts(Protocol):
     def bucket_columns(self) -> Sequence[str]: ...
     @property
     def type(self) -> str: ...
+    @property
+    def view_text(self) -> str | None: ...
 
 
 def is_external(facts: TableFacts) -> bool:
@@ -307,6 +309,7 @@ class Plan:
         DELETE or MERGE is among them only if a query of the statement mentions it once more.
     :param sources: the temporary views it reads.
     :param template: the step without the ids of its transaction.
+    :param views_read: views of the catalog that its query texts go through, ``db.view``.
     """
 
     statement: DataStatement
@@ -315,6 +318,7 @@ class Plan:
     reads: tuple[TableRead, ...]
     sources: tuple[jobs.Source, ...]
     template: StepTemplate
+    views_read: tuple[str, ...] = ()
 
     @property
     def statement_id_count(self) -> int:

@@ -16,6 +16,7 @@ from airflow_hive_acid.sql.model.origins import ColumnDefinition, Fragment, Orig
 from airflow_hive_acid.sql.model.session import SessionStatement
 from airflow_hive_acid.sql.model.statistics import Analyze
 from airflow_hive_acid.sql.model.transfers import TransferStatement
+from airflow_hive_acid.sql.model.views import CreateTemporaryQuery, ViewStatement
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
@@ -293,6 +294,8 @@ PlainStatement = (
     | Lookup
     | Analyze
     | SessionStatement
+    | ViewStatement
+    | CreateTemporaryQuery
 )
 
 

@@ -24,6 +24,7 @@ from airflow_hive_acid.sql.parsing import (
     replication,
     session,
     statistics,
+    views,
 )
 from airflow_hive_acid.sql.parsing.cursor import Cursor
 from airflow_hive_acid.sql.text.source import SourceText, line_of
@@ -172,13 +173,17 @@ def _create(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
     for words in (("FUNCTION",), ("TEMPORARY", "FUNCTION"), ("TEMPORARY", "MACRO")):
         if cursor.at(*words):
             raise cursor.unsupported(f"CREATE {' '.join(words)} is not supported: {session.NO_FUNCTIONS}")
-    return ddl.parse_create(cursor, origin)
+    return views.parse_create_view(cursor, origin) or ddl.parse_create(cursor, origin)
 
 
 def _drop(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
     if cursor.accept("FORCE"):
         return leases.parse_drop_force_lease(cursor, origin)
-    return ddl.parse_drop(cursor, origin)
+    return views.parse_drop_view(cursor, origin) or ddl.parse_drop(cursor, origin)
+
+
+def _alter(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
+    return views.parse_alter_view(cursor, origin) or alter.parse_alter(cursor, origin)
 
 
 _EXPLAIN_WORDS = ("EXTENDED", "AST", "AUTHORIZATION", "CBO", "DEBUG", "DEPENDENCY", "FORMATTED", "REOPTIMIZATION",
@@ -186,7 +191,7 @@ _EXPLAIN_WORDS = ("EXTENDED", "AST", "AUTHORIZATION", "CBO", "DEBUG", "DEPENDENC
 _NEVER_LAST = (TokenType.ON, TokenType.WHERE, TokenType.HAVING, TokenType.AND, TokenType.OR)
 _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
     "ABORT": commands.parse_abort,
-    "ALTER": alter.parse_alter,
+    "ALTER": _alter,
     "ANALYZE": statistics.parse_analyze,
     "CREATE": _create,
     "DELETE": dml.parse_delete,
