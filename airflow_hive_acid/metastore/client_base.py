@@ -98,6 +98,10 @@ class ClientBase:
         """The settings in force: those of the script that this thread runs, if it has set some."""
         return self._of_script.get() or self._settings
 
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self._settings = settings
+
     @contextlib.contextmanager
     def with_settings(self, settings: Settings) -> Iterator[None]:
         """Around work of this thread for which other settings are in force; what runs beside it keeps the client's."""

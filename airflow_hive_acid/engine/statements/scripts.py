@@ -15,7 +15,6 @@ from airflow_hive_acid.engine.definitions.alter import run_alter
 from airflow_hive_acid.engine.definitions.concatenate import rewriting
 from airflow_hive_acid.engine.definitions.ctas import columns_of, creating
 from airflow_hive_acid.engine.definitions.ddl import definition_of, run_ddl
-from airflow_hive_acid.engine.statements.views import create_query, prepared, require_no_view, run_view
 from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
 from airflow_hive_acid.engine.outcomes.events import Noted, StatementFinished, StatementStarted
 from airflow_hive_acid.engine.outcomes.results import StatementResult
@@ -32,6 +31,7 @@ from airflow_hive_acid.engine.statements.statistics import analyze
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
 from airflow_hive_acid.engine.transactions.back_pressure import hold_back
+from airflow_hive_acid.engine.statements.views import create_query, prepared, require_no_view, run_view
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
