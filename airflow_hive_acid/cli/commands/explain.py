@@ -47,13 +47,14 @@ def explained(text: str, *, locks: bool) -> str:
     from airflow_hive_acid.sql import parse_script
     from airflow_hive_acid.sql.model.session import SessionStatement
     from airflow_hive_acid.sql.model.statements import CreateTemporaryView
+    from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
     statements = parse_script(text)
     if not statements:
         raise InvalidArgumentsError("there is no statement to explain")
     *before, last = statements
     for other in before:
-        if not isinstance(other, CreateTemporaryView | SessionStatement):
+        if not isinstance(other, CreateTemporaryView | CreateTemporaryQuery | SessionStatement):
             raise InvalidArgumentsError(
                 f"line {other.line}: only views, USE and SET may stand before the statement to explain; nothing was run"
             )

@@ -78,6 +78,7 @@ class TableRead:
     :param deleted_rows: whether the query asks for deleted rows; None: it leaves that to the table's property.
     :param pin: name of the pin as which it is read.
     :param changes: read what these write ids have changed instead of the rows.
+    :param as_of: read it as it was: a write id, or a time as its text.
     """
 
     table: str
@@ -89,6 +90,7 @@ class TableRead:
     deleted_rows: bool | None = None
     pin: str | None = None
     changes: Changes | None = None
+    as_of: int | str | None = None
 
     def view_of(self, snapshot: jobs.TableSnapshot) -> jobs.View:
         """The table as a job offers it to the query texts."""

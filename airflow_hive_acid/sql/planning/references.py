@@ -26,7 +26,7 @@ from airflow_hive_acid.sql.planning.view_texts import Parse, as_relation, is_vie
 from airflow_hive_acid.sql.text.projections import missing_names
 from airflow_hive_acid.sql.text.query_checks import span
 from airflow_hive_acid.sql.text.source import SourceText, describe
-from airflow_hive_acid.sql.text.table_options import OPTIONS, ChangesOption, PinOption, PropertyOption
+from airflow_hive_acid.sql.text.table_options import OPTIONS, AsOfOption, ChangesOption, PinOption, PropertyOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,10 +46,13 @@ class Look(NamedTuple):
     deleted_rows: bool | None = None
     pin: str | None = None
     changes: changes.Changes | None = None
+    as_of: int | str | None = None
 
     def __hash__(self) -> int:
         wanted = self.changes
-        return hash((self.deleted_rows, self.pin, wanted and (wanted.first, wanted.last, wanted.net, wanted.key)))
+        return hash(
+            (self.deleted_rows, self.pin, self.as_of, wanted and (wanted.first, wanted.last, wanted.net, wanted.key))
+        )
 
 
 _USUAL = Look()
@@ -265,15 +268,20 @@ class References:
         match node.meta.get(OPTIONS):
             case PropertyOption() as option:
                 return Look(self._deleted_rows(option, node, facts, fragment)), option.end
-            case PinOption(name, end):
+            case PinOption(name) as option:
                 if not facts.is_transactional:
                     raise self._unsupported(f"{facts.qualified_name} is no ACID table, and in no pin", node, fragment)
-                return Look(pin=name), end
-            case ChangesOption(first, last, net, key, end):
+                return Look(pin=name), option.end
+            case AsOfOption(moment) as option:
+                if not facts.is_transactional:
+                    refusal = f"{facts.qualified_name} is no ACID table: what it was is not kept"
+                    raise self._unsupported(refusal, node, fragment)
+                return Look(as_of=moment), option.end
+            case ChangesOption(first, last, net, key) as option:
                 problem = _wrong_changes(facts, first, last, key)
                 if problem:
                     raise self._unsupported(problem, node, fragment)
-                return Look(changes=changes.Changes(first, last, net, key)), end
+                return Look(changes=changes.Changes(first, last, net, key)), option.end
         return Look(), None
 
     def _deleted_rows(self, option: PropertyOption, node: exp.Table, facts: TableFacts, fragment: Fragment) -> bool:
@@ -303,7 +311,7 @@ class References:
         transactional, external = facts.is_transactional, is_external(facts)
         read = TableRead(
             facts.qualified_name, view, partitions, pseudo_columns, transactional, external, look.deleted_rows,
-            look.pin, look.changes,
+            look.pin, look.changes, look.as_of,
         )  # fmt: skip
         self.reads[key] = read
         return read
