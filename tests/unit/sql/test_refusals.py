@@ -98,7 +98,6 @@ UNSUPPORTED = [
     ("INSERT OVERWRITE DIRECTORY '/x' SELECT 1", 1, 18, "INSERT … DIRECTORY is not supported; SELECT the rows"),
     ("INSERT INTO t PARTITION (a=NULL) VALUES (1)", 1, 28, "select it as a dynamic column"),
     ("SELECT * FROM a.b.c", 1, 15, "a table name has two parts, database.table"),
-    ("SELECT * FROM t VERSION AS OF 3", 1, 31, "AS OF is not supported; open a snapshot and query through it"),
     ("SELECT 1;\n\nSELECT ?", 3, 1, "parameters are not supported; put the value into the statement"),
     ("SELECT * INTO u FROM t", 1, 15, "SELECT … INTO is not supported; INSERT INTO … SELECT"),
     ("SELECT TRANSFORM(a) USING 'cat' AS b FROM t", 1, 18, "SELECT TRANSFORM is not supported"),
