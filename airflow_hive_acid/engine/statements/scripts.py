@@ -30,8 +30,8 @@ from airflow_hive_acid.engine.statements.session import Session
 from airflow_hive_acid.engine.statements.statistics import analyze
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
-from airflow_hive_acid.engine.transactions.back_pressure import hold_back
 from airflow_hive_acid.engine.statements.views import create_query, prepared, require_no_view, run_view
+from airflow_hive_acid.engine.transactions.back_pressure import hold_back
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import (
