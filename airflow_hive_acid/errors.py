@@ -261,6 +261,10 @@ class ChangesNoLongerAvailableError(HiveAcidError):
     """Compaction has passed a range of write ids, so its changes cannot be told any more; names what still can be."""
 
 
+class HistoryGoneError(HiveAcidError):
+    """A table cannot be read as it was then: something of that state may be gone; says what is still there."""
+
+
 class ChangesNotCompleteError(HiveAcidError):
     """Write ids of the range are still open, or not given yet; says up to where changes can be read now."""
 

@@ -119,6 +119,11 @@ def _connection_type() -> dict[str, Any]:
                 "description": "Connection through which Spark jobs are submitted.",
                 "schema": {"type": ["string", "null"], "default": "spark_default"},
             },
+            "default_database": {
+                "label": "Default database",
+                "description": "Database of names without one, until a script says USE.",
+                "schema": {"type": ["string", "null"], "default": "default"},
+            },
             "spool": {
                 "label": "Spool directory",
                 "description": "Directory through which Airflow and the Spark driver exchange job specs and results. "

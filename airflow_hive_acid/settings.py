@@ -8,6 +8,7 @@ switched on. A value is looked up, in this order, in: request properties, table 
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["SETTINGS", "Kind", "Resolved", "Setting", "Settings", "Source", "read_hive_site"]
+__all__ = [
+    "SESSION_SETTINGS", "SETTINGS", "Kind", "Resolved", "Setting", "Settings", "Source", "read_hive_site",
+    "session_setting", "setting_of",
+]  # fmt: skip
 
 _UNITS_MS = {
     "ms": 1, "msec": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
@@ -32,11 +36,20 @@ _DURATION = re.compile(r"^(-?\d+)\s*([a-z]*)$")
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 #: Prefixes under which Hive itself accepts overrides in table and request properties.
 THRESHOLD_PREFIX = "compactorthreshold."
+SESSION_SETTINGS = frozenset((
+    "hive.acid.read.verify", "hive.acid.select.max.bytes", "hive.enforce.bucketing",
+    "hive.exec.dynamic.partition.mode", "hive.lock.numretries", "hive.lock.sleep.between.retries",
+    "hive.locks.max.partitions", "hive.query.exclusive.lock", "hive.txn.ext.locking.enabled",
+    "hive.txn.nonacid.read.locks", "hive.txn.retrysnapshot.max.count", "hive.txn.strict.locking.mode",
+    "hive.txn.xlock.ctas", "hive.txn.xlock.iow", "hive.txn.xlock.mergeinsert", "hive.txn.xlock.write",
+))  # fmt: skip
+"""What one script may set for itself: the others are agreements of all who work on a metastore, or of a connection."""
 
 
 class Source(Enum):
     """Where a value comes from, strongest first."""
 
+    SESSION = "SET in the script"
     REQUEST = "request properties"
     TABLE = "table property"
     CONNECTION = "connection extra"
@@ -116,6 +129,13 @@ class Settings:
         stripped = {_without_prefix(k): v for k, v in properties.items()}
         return Settings({**self._sources, source: stripped})
 
+    def in_session(self, properties: Mapping[str, str]) -> Settings:
+        """The same settings as a script has them that has set these.
+
+        :param properties: by key, those of :data:`SESSION_SETTINGS` alone.
+        """
+        return Settings({**self._sources, Source.SESSION: dict(properties)}) if properties else self
+
     def _typed(self, key: str, kind: Kind) -> Any:
         resolved = self[key]
         if resolved.setting.kind is not kind:
@@ -173,6 +193,33 @@ def parse_duration(text: str, default_unit: str) -> int:
     return number * _UNITS_MS[unit]
 
 
+def setting_of(key: str) -> Setting | None:
+    """The setting that a key means, in Hive's spelling or as ``metastore.*``, in any case; None for none of ours."""
+    return _BY_NAME.get(key.strip().lower())
+
+
+def session_setting(key: str, value: str) -> Setting | None:
+    """The setting that a script may set by this key; None for a key that nothing here reads.
+
+    :raises InvalidArgumentsError: when a script cannot set it, when the value is not of its type, and for a key that is
+        spelt nearly as a setting.
+    """
+    setting = setting_of(key)
+    if setting is None:
+        # The keys are long and much alike: only what differs in a letter or two is taken for a slip.
+        near = difflib.get_close_matches(key.strip().lower(), list(_BY_NAME), 1, cutoff=0.94)
+        if near:
+            raise InvalidArgumentsError(f"there is no setting {key}; did you mean {near[0]}?")
+        return None
+    if setting.key not in SESSION_SETTINGS:
+        raise InvalidArgumentsError(
+            f"{setting.key} cannot be set in a script: it holds for all who use the connection or the metastore. Set "
+            "it in the connection's extra, in [hive_acid] of airflow.cfg, in hive-site.xml, or with hive-acid --set"
+        )
+    _parse(setting, value, Source.SESSION.value)
+    return setting
+
+
 def _without_prefix(key: str) -> str:
     return key[len(THRESHOLD_PREFIX) :] if key.lower().startswith(THRESHOLD_PREFIX) else key
 
@@ -214,3 +261,6 @@ def _convert(setting: Setting, text: str) -> int | float | bool | str:
             raise ValueError("must be true or false")
         case Kind.TEXT:
             return text
+
+
+_BY_NAME = {name.lower(): setting for setting in SETTINGS.values() for name in (setting.key, *setting.aliases)}

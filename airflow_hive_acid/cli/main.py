@@ -23,6 +23,7 @@ from airflow_hive_acid.cli.commands import (
     demo,
     doctor,
     explain,
+    history,
     ingest,
     lease,
     lookups,
@@ -62,6 +63,7 @@ app.command("tables")(lookups.tables)
 app.command("describe")(lookups.describe)
 app.command("ingest")(ingest.ingest)
 app.command("changes")(changes.changes)
+app.command("history")(history.history)
 app.command("settings")(settings.settings)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

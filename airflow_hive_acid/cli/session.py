@@ -75,11 +75,10 @@ class CliSession:
 
         :raises InvalidArgumentsError: naming the first.
         """
-        from airflow_hive_acid.settings import SETTINGS
+        from airflow_hive_acid.settings import setting_of
 
-        known = {key.lower() for key in SETTINGS}
         for key in self.hive_settings:
-            if key.lower() not in known:
+            if setting_of(key) is None:
                 raise InvalidArgumentsError(f"--set {key}: there is no such setting")
 
     def bare_client(self) -> MetastoreClient:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore import MetastoreClient
     from airflow_hive_acid.metastore.catalog import Table
     from airflow_hive_acid.settings import Settings
+    from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
 
 @dataclass(slots=True)
@@ -28,7 +29,8 @@ class Context:
 
     :param warehouse: where managed tables go if the catalog does not know yet.
     :param agent_info: how our txns and locks name us in the metastore.
-    :param views: temporary views of the session, by lower-case name.
+    :param views: temporary views of the session over files, by lower-case name.
+    :param queries: temporary views of a query, by lower-case name.
     :ivar tables: looks tables up, also those that are only made in the commit of what is run now.
     :ivar locking: what the configured transaction manager allows and locks; chosen here, once.
     """
@@ -40,6 +42,7 @@ class Context:
     agent_info: str
     settings: Settings
     views: dict[str, Source] = field(default_factory=dict)
+    queries: dict[str, CreateTemporaryQuery] = field(default_factory=dict)
     filesystem: StreamingFilesystem = field(default_factory=AnyFilesystem)
     tables: Tables = field(init=False)
     locking: Locking = field(init=False)

@@ -19,6 +19,7 @@ from airflow_hive_acid.engine.statements.blocks import blocks, needs_spark
 from airflow_hive_acid.engine.statements.exports import run_export
 from airflow_hive_acid.engine.statements.programs import operations_of, run_call, run_call_inside
 from airflow_hive_acid.engine.statements.scripts import Script, declared_operations
+from airflow_hive_acid.engine.statements.session import Session
 from airflow_hive_acid.engine.transactions.shared import begin_shared, commit_shared, joined
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
@@ -60,6 +61,7 @@ class Engine:
     :param settings: the settings in force; the client's by default.
     :param on_event: told what happens (see ``events``), in the thread that runs the statement.
     :param agent_info: who we are, as SHOW TRANSACTIONS and SHOW LOCKS print it.
+    :param default_database: of names without a database, until a script says USE.
     """
 
     def __init__(
@@ -71,10 +73,12 @@ class Engine:
         settings: Settings | None = None,
         on_event: Callable[[Event], None] | None = None,
         agent_info: str = "hive-acid",
+        default_database: str = "default",
     ) -> None:
         emit = on_event or (lambda _event: None)
         self._application = SharedApplication(launcher, emit)
         self._member: Membership | None = None
+        self._default_database = default_database
         self._context = Context(client, self._application, warehouse, emit, agent_info, settings or client.settings)
 
     def __enter__(self) -> Self:
@@ -94,6 +98,9 @@ class Engine:
         once: Once | None = None,
         lease: Lease | None = None,
         patience: Patience | None = None,
+        variables: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
+        database: str | None = None,
     ) -> list[StatementResult]:
         """Run a script of statements separated by semicolons.
 
@@ -103,26 +110,36 @@ class Engine:
             others return its result (R14).
         :param lease: what is written commits only while it is held (R8), and does not wait for it (R6).
         :param patience: how long a statement that writes waits for its locks here, and what has been waited for.
+        :param variables: what ``${hivevar:name}`` stands for, as text, by name; with None, ``${…}`` is no more than
+            these characters. Give ``{}`` for a script that sets its variables itself.
+        :param settings: settings of this script by key, as SET at its beginning.
+        :param database: of names without a database, as USE at its beginning.
         :return: one result per statement.
 
-        Inside :meth:`joined` all statements run in that transaction, and the parameters say nothing.
+        Inside :meth:`joined` all statements run in that transaction, and ``one_transaction``, ``snapshot``, ``once``,
+        ``lease`` and ``patience`` say nothing.
 
         :raises LocksPendingError: when the patience was not enough. Give ``once``, too: with the error's document as
             ``resumed``, the same script goes on with the statement that waited.
         :raises HiveAcidError: at the first statement that fails, with a note that names it; what statements before it
             committed stays. A script that does not parse is refused before anything runs.
         """
-        statements = parse_script(sql)
+        session = Session(self._context, settings, variables)
+        known = None if variables is None else session.variables()
+        statements = parse_script(sql, database or self._default_database, known)
+        session.check(statements)
         member = self._member
         divided = blocks(statements, one_transaction or member is not None)
         if any(needs_spark(statement) for statement in statements) and not (member is not None and member.is_done):
             self.warm_up()
-        if member is not None:
-            return member.apply([s.text for s in statements], lambda: self._inside(member.transaction, statements))
-        script = Script(self._context, len(statements), snapshot, once, patience)
-        with self._context.client.leases.under(lease), self._taking_up(patience):
-            for block in divided:
-                script.run(block)
+        with session.entered():
+            if member is not None:
+                texts = [s.text for s in statements]
+                return member.apply(texts, lambda: self._inside(member.transaction, statements, session))
+            script = Script(self._context, len(statements), snapshot, once, patience, session)
+            with self._context.client.leases.under(lease), self._taking_up(patience):
+                for block in divided:
+                    script.run(block)
         return script.results
 
     @contextlib.contextmanager
@@ -139,7 +156,7 @@ class Engine:
 
         :raises InvalidArgumentsError: when the text is anything but one query.
         """
-        statements = parse_script(sql)
+        statements = parse_script(sql, self._default_database)
         if len(statements) != 1 or not isinstance(statements[0], Select):
             raise InvalidArgumentsError(f"query() takes one SELECT; {sql.strip()[:80]!r} is something else, use run()")
         rows = self.run(sql, snapshot=snapshot)[0].rows
@@ -160,12 +177,13 @@ class Engine:
             operations = {str(table).lower(): _operation(str(operation)) for table, operation in what.items()}
         else:
             texts = [what] if isinstance(what, str) else list(what)
-            operations, wanted = declared_operations(context, [s for text in texts for s in parse_script(text)])
+            operations, wanted = declared_operations(context, self._parsed(texts))
         if not operations:
             raise InvalidArgumentsError("a transaction needs at least one transactional table; none was named")
         self._application.ready()
         with context.client.leases.under(lease):
-            return EngineTransaction(context, StatementTransaction.begin(context, operations, wanted))
+            transaction = StatementTransaction.begin(context, operations, wanted)
+        return EngineTransaction(context, transaction, self._default_database)
 
     def call(
         self,
@@ -182,7 +200,7 @@ class Engine:
         statement = call.statement()
 
         def inside(transaction: StatementTransaction, texts: Sequence[str]) -> list[StatementResult]:
-            return self._inside(transaction, [s for text in texts for s in parse_script(text)])
+            return self._inside(transaction, self._parsed(texts))
 
         member = self._member
         if member is not None:
@@ -203,7 +221,7 @@ class Engine:
                 "Export after the commit"
             )
         self.warm_up()
-        return run_export(self._context, sql, destination, once)
+        return run_export(self._context, sql, destination, once, self._default_database)
 
     def begin_shared(
         self,
@@ -254,8 +272,13 @@ class Engine:
         """Commit a transaction of several tasks, see :mod:`~airflow_hive_acid.engine.transactions.shared`."""
         return commit_shared(self._context, txn_id)
 
-    def _inside(self, transaction: StatementTransaction, statements: Sequence[Statement]) -> list[StatementResult]:
-        script = Script(self._context, len(statements))
+    def _parsed(self, texts: Iterable[str]) -> list[Statement]:
+        return [statement for text in texts for statement in parse_script(text, self._default_database)]
+
+    def _inside(
+        self, transaction: StatementTransaction, statements: Sequence[Statement], session: Session | None = None
+    ) -> list[StatementResult]:
+        script = Script(self._context, len(statements), session=session)
         script.run_inside(transaction, statements)
         return script.results
 
@@ -333,8 +356,9 @@ class EngineTransaction:
     A statement that fails aborts it at once: half a statement must never be committed (R5).
     """
 
-    def __init__(self, context: Context, transaction: StatementTransaction) -> None:
+    def __init__(self, context: Context, transaction: StatementTransaction, default_database: str) -> None:
         self._context = context
+        self._default_database = default_database
         self._transaction = transaction
 
     @property
@@ -361,10 +385,14 @@ class EngineTransaction:
         :raises InvalidArgumentsError: when a statement needs a table or operation that was not declared.
         """
         self._transaction.require_open()
-        block = blocks(parse_script(sql), one_transaction=True)[0]
-        script = Script(self._context, len(block.statements))
+        session = Session(self._context)
+        statements = parse_script(sql, self._default_database)
+        session.check(statements)
+        block = blocks(statements, one_transaction=True)[0]
+        script = Script(self._context, len(block.statements), session=session)
         try:
-            script.run_inside(self._transaction, block.statements)
+            with session.entered():
+                script.run_inside(self._transaction, block.statements)
         except BaseException as failure:
             self._transaction.abort_after(failure)
             raise

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.errors import ChangesNotCompleteError, InvalidArgumentsError
 from airflow_hive_acid.format.acid_state import acid_state, state_directories
 from airflow_hive_acid.format.names import DirectoryKind
-from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.format.write_ids import RangeValidity, ValidWriteIdList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -122,6 +122,44 @@ def as_of(write_ids: ValidWriteIdList, last: int) -> ValidWriteIdList:
         None,
         write_ids.table,
     )
+
+
+def lost_history(
+    listing: Iterable[FileEntry],
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    *,
+    cleaned: int = 0,
+    insert_only: bool = False,
+) -> tuple[int, str] | None:
+    """Why one unpartitioned table or partition cannot be read as it was, with the write id from which on it can.
+
+    Files of the past that are still there prove nothing: a Cleaner removes them one by one.
+
+    :param write_ids: those that were committed then; all others count as open.
+    :param cleaned: up to here a Cleaner may have removed what compactions and overwrites have replaced.
+    :param insert_only: rows do not say by whom they were written.
+    """
+    lost: tuple[int, str] | None = None
+    for found in state_directories(tuple(listing)):
+        named = found.directory
+        if named.visibility_txn_id and not txns.is_valid(named.visibility_txn_id):
+            continue
+        top, why = named.max_write_id, ""
+        if named.kind is DirectoryKind.BASE:
+            if found.compacted and not write_ids.is_valid_base(top):
+                why = f"{found.name} knows only what is left of the write ids up to {top}"
+            elif not found.compacted and not (write_ids.is_valid(top) or write_ids.is_aborted(top)) and top <= cleaned:
+                why = f"what {found.name} has replaced may have been removed by the Cleaner"
+        elif insert_only and _is_divided(named.min_write_id, top, write_ids):
+            why = f"{found.name} holds merged rows of the write ids {named.min_write_id} to {top}"
+        if why and (lost is None or top > lost[0]):
+            lost = top, why
+    return lost
+
+
+def _is_divided(low: int, high: int, write_ids: ValidWriteIdList) -> bool:
+    return write_ids.range_validity(low, high) is RangeValidity.SOME and not write_ids.is_fully_valid(low, high)
 
 
 def partition_changes(

@@ -74,6 +74,18 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
+class AsOf:
+    """A moment of the past, as which a table is read.
+
+    :param shown: the moment, for messages.
+    :param cleaned: by partition name, the largest write id up to which a Cleaner may have removed what was replaced.
+    """
+
+    shown: str
+    cleaned: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TableSnapshot:
     """A table as one transaction sees it.
 
@@ -93,6 +105,7 @@ class TableSnapshot:
     :param marked: the directory has the marker of a place: without it the table's disk is not there (R17).
     :param expected: by partition name; the job compares it with what it lists (``hive.acid.read.verify``). None, and
         for partitions that are not in it: nothing is compared.
+    :param as_of: ``write_ids`` is that of the past: the job refuses it where something of it may be gone.
     """
 
     table: str
@@ -110,6 +123,7 @@ class TableSnapshot:
     bucketing: Bucketing | None = None
     marked: bool = False
     expected: dict[str, Expected] | None = None
+    as_of: AsOf | None = None
 
     @property
     def has_row_ids(self) -> bool:

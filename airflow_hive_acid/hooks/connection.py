@@ -9,6 +9,7 @@ misspelt ``warehouse`` must not send tables somewhere else.
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Connection
 
+_NAME = re.compile(r"[A-Za-z0-9_]+")
 _DIALECTS = ("sqlite", "postgresql", "mysql")
-_FIELDS = ("dialect", "metastore_url", "warehouse", "spark_conn_id", "spool")
+_FIELDS = ("dialect", "metastore_url", "warehouse", "spark_conn_id", "default_database", "spool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class HiveAcidConnection:
 
     :param metastore_url: complete, with the password; printing it hides the password.
     :param warehouse: URI of the directory below which databases are created, or None.
+    :param default_database: of names without a database.
     :param spool: URI of the directory through which specs and results travel, or None for a local one.
     :param spark_conf: configuration of the Spark applications.
     :param settings: Hive settings given on the connection.
@@ -46,6 +49,7 @@ class HiveAcidConnection:
     spool: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    default_database: str = "default"
 
 
 def read_connection(connection: Connection) -> HiveAcidConnection:
@@ -68,6 +72,7 @@ def read_connection(connection: Connection) -> HiveAcidConnection:
         spool=_uri(name, "spool", extra.get("spool")),
         spark_conf=spark_conf,
         settings=settings,
+        default_database=_database(name, extra.get("default_database", "default")),
     )
 
 
@@ -81,6 +86,13 @@ def require_warehouse(connection: HiveAcidConnection) -> str:
             f'connection {connection.conn_id!r} names no warehouse; put "warehouse": "/path/or/URI" into its extra'
         )
     return connection.warehouse
+
+
+def _database(name: str, value: object) -> str:
+    text = str(value)
+    if not _NAME.fullmatch(text):
+        raise InvalidArgumentsError(f"{name}: default_database is {text[:80]!r}; give the name of one database")
+    return text.lower()
 
 
 def _extra(name: str, connection: Connection) -> dict[str, Any]:

@@ -172,6 +172,7 @@ class HiveAcidHook(BaseHook):
             self.warehouse,
             on_event=told,
             agent_info=agent_info,
+            default_database=self.connection.default_database,
         )
 
     def get_site(self) -> Site:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import socket
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,7 @@ from airflow_hive_acid.metastore.txns.mutexes import Mutexes
 from airflow_hive_acid.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     import sqlalchemy as sa
@@ -56,7 +59,8 @@ class ClientBase:
         host: str | None = None,
         patient: bool = True,
     ) -> None:
-        self.settings = settings or Settings()
+        self._settings = settings or Settings()
+        self._of_script: ContextVar[Settings | None] = ContextVar("settings", default=None)
         retryable = str(self.settings["hive.txn.retryable.sqlex.regex"].value)
         self.database = Database(url, FailureRules.from_setting(retryable), patient=patient)
         self.user = user or _user()
@@ -88,6 +92,24 @@ class ClientBase:
         self.heartbeats.close()
         self.mutexes.close()
         self.database.close()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force: those of the script that this thread runs, if it has set some."""
+        return self._of_script.get() or self._settings
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @contextlib.contextmanager
+    def with_settings(self, settings: Settings) -> Iterator[None]:
+        """Around work of this thread for which other settings are in force; what runs beside it keeps the client's."""
+        token = self._of_script.set(settings)
+        try:
+            yield
+        finally:
+            self._of_script.reset(token)
 
     def heartbeat(self, txn_id: int = 0, lock_id: int = 0) -> None:
         """Keep a txn, a lock, or both alive.

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine, StatementResult
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.settings import Settings
+    from airflow_hive_acid.sql.text.variables import Variables
 
 
 class HiveAcidOperator(TellsLineage, BaseOperator):
@@ -60,6 +61,10 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     :param spark_conn_id: Spark connection instead of the one that the connection names. (templated)
     :param spark_conf: Spark settings for this task; they win over the connection's. Not templated and not shown in the
         rendered template, so that it may hold secrets.
+    :param variables: what ``${hivevar:name}`` stands for in the statements, by name: text, exchanged as Hive does it
+        (docs/reference/sql.md). (templated)
+    :param settings: Hive settings of these statements by key, as SET in front of them. (templated)
+    :param database: database of names without one, as USE in front of them; by default the connection's. (templated)
     :param xcom_rows: so many rows of the last SELECT go into the result; more are left out, and the result says so.
     :param on_rerun: what a task does that had succeeded and is run anew on purpose, because it was cleared: ``apply``
         its statements again, or ``skip`` those that were applied. A retry never applies twice, whatever this says.
@@ -74,7 +79,9 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         without, and where no triggerer runs, the task waits itself.
     """
 
-    template_fields: Sequence[str] = ("sql", "lease", "transaction", "hive_acid_conn_id", "spark_conn_id")
+    template_fields: Sequence[str] = (
+        "sql", "variables", "settings", "database", "lease", "transaction", "hive_acid_conn_id", "spark_conn_id",
+    )  # fmt: skip
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers = {"sql": "sql"}  # noqa: RUF012 - Airflow reads it from the class
     ui_color = "#fdd88a"
@@ -91,6 +98,9 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         hive_acid_conn_id: str = DEFAULT_CONN_ID,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        database: str | None = None,
         xcom_rows: int = 100,
         on_rerun: Literal["apply", "skip"] = "apply",
         lease: Any = None,
@@ -103,11 +113,21 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         super().__init__(**kwargs)
         if on_rerun not in ("apply", "skip"):
             raise ValueError(f"on_rerun of task {self.task_id} must be 'apply' or 'skip', not {on_rerun!r}")
+        session = {"variables": variables, "settings": settings, "database": database}
+        given = [name for name, value in session.items() if value is not None]
+        if given and not self._has_script:
+            raise ValueError(
+                f"task {self.task_id} has typed arguments and no script of yours: {given[0]} would change nothing; use "
+                "HiveAcidOperator for it"
+            )
         self.sql = sql
         self.one_transaction = one_transaction
         self.hive_acid_conn_id = hive_acid_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
+        self.variables = variables
+        self.settings = settings
+        self.database = database
         self.xcom_rows = xcom_rows
         self.on_rerun = on_rerun
         self.lease = lease
@@ -166,7 +186,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
                     hook,
                     engine,
                     once=once,
-                    patience=patience(hook.settings, waiting) if self.deferrable and held is None else None,
+                    patience=patience(self._settings(hook), waiting) if self.deferrable and held is None else None,
                     lease=None if held is None else held.lease,
                 )
                 hook.acknowledge(once)
@@ -175,7 +195,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
                 again = self.on_rerun == "skip" and once.life != str(self.retries)
                 tell_commits(self, context, hook, document, again=again)
         except LocksPendingError as pending:
-            self._wait_elsewhere(pending, hook.settings)
+            self._wait_elsewhere(pending, self._settings(hook))
         except LocksDeniedForNowError as denied:
             self._try_again_later(denied)
         except HiveAcidError as error:
@@ -190,7 +210,7 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         from airflow_hive_acid.hooks.transactions import member_key, member_of, read_transaction
         from airflow_hive_acid.triggers.shared_transactions import TurnTrigger
 
-        agent, longest = agent_info(context), longest_wait(hook.settings)
+        agent, longest = agent_info(context), longest_wait(self._settings(hook))
         waits = hook.settings.seconds("hive.acid.lock.defer.after") if self.deferrable else longest
         try:
             if self.never_a_member is not None:
@@ -249,8 +269,31 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
         :param how: ``once``, ``patience`` and ``lease``, as of ``Engine.run``.
         :return: the result document.
         """
-        results = engine.run(self.script(hook, engine), one_transaction=self.one_transaction, **how)
+        results = engine.run(
+            self.script(hook, engine),
+            one_transaction=self.one_transaction,
+            # Values of typed arguments are no text to look for variables in.
+            variables=(self.variables or {}) if self._has_script else None,
+            settings=self.settings,
+            database=self.database,
+            **how,
+        )
         return result_document(results, self.xcom_rows)
+
+    def _settings(self, hook: HiveAcidHook) -> Settings:
+        """The settings in force when the statements begin; how long they wait for locks is among them."""
+        from airflow_hive_acid.settings import setting_of
+
+        given = {key: str(value) for key, value in (self.settings or {}).items() if setting_of(key) is not None}
+        return hook.settings.in_session(given)
+
+    @property
+    def _has_script(self) -> bool:
+        """Whether the statements are the author's text, and not made of typed arguments."""
+        own = type(self)
+        return all(
+            getattr(own, name) is getattr(HiveAcidOperator, name) for name in ("script", "lineage_script", "work")
+        )
 
     def script(self, hook: HiveAcidHook, engine: Engine) -> str:
         """The statements to run; the same for every try. Operators with typed arguments make them from these."""
@@ -259,6 +302,15 @@ class HiveAcidOperator(TellsLineage, BaseOperator):
     def lineage_script(self) -> str:
         """The statements."""
         return script_of(self.sql)
+
+    def lineage_session(self) -> tuple[str, Variables | None]:
+        """The database of names without one, and what stands for variables in the statements."""
+        from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
+        from airflow_hive_acid.sql.text.variables import Variables  # not needed to parse a DAG file
+
+        hook = self._lineage_hook or HiveAcidHook(self.hive_acid_conn_id)
+        variables = {str(name): str(value) for name, value in (self.variables or {}).items()}
+        return self.database or hook.connection.default_database, Variables(variables) if self._has_script else None
 
     def on_kill(self) -> None:
         """Stop the Spark application, fence its jobs, abort its txn and so withdraw the locks it waits for."""

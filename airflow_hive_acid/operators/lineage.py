@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
     from airflow_hive_acid.sql.planning.named_tables import Touched
+    from airflow_hive_acid.sql.text.variables import Variables
 
 
 class TellsLineage:
@@ -51,6 +52,10 @@ class TellsLineage:
         """The statements, as far as they are known without looking anything up."""
         raise NotImplementedError
 
+    def lineage_session(self) -> tuple[str, Variables | None]:
+        """The database of names without one, and what stands for variables in the statements."""
+        return "default", None
+
     def lineage_views(self) -> dict[str, Source]:
         """Files that the statements read by a name of our own."""
         return {}
@@ -61,7 +66,8 @@ class TellsLineage:
         from airflow_hive_acid.sql.planning.named_tables import touched
 
         try:
-            return touched(parse_script(self.lineage_script()), self.lineage_views())
+            statements = parse_script(self.lineage_script(), *self.lineage_session())
+            return touched(statements, self.lineage_views())
         except HiveAcidError:
             return touched([])  # the task says what is wrong with it
 

@@ -42,20 +42,21 @@ def explain(
 def explained(text: str, *, locks: bool) -> str:
     """The script that explains the last statement of a text.
 
-    :raises InvalidArgumentsError: when others than views stand before it: they would be run.
+    :raises InvalidArgumentsError: when others than views, USE and SET stand before it: they would be run.
     """
     from airflow_hive_acid.sql import parse_script
+    from airflow_hive_acid.sql.model.session import SessionStatement
     from airflow_hive_acid.sql.model.statements import CreateTemporaryView
+    from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
     statements = parse_script(text)
     if not statements:
         raise InvalidArgumentsError("there is no statement to explain")
     *before, last = statements
     for other in before:
-        if not isinstance(other, CreateTemporaryView):
+        if not isinstance(other, CreateTemporaryView | CreateTemporaryQuery | SessionStatement):
             raise InvalidArgumentsError(
-                f"line {other.line}: only CREATE TEMPORARY VIEW may stand before the statement to explain; nothing "
-                "was run"
+                f"line {other.line}: only views, USE and SET may stand before the statement to explain; nothing was run"
             )
     views = "".join(f"{view.text};\n" for view in before)
     return f"{views}EXPLAIN {'LOCKS ' if locks else ''}{last.text}"

@@ -11,6 +11,7 @@ import typer
 from airflow_hive_acid.cli.commands.lease import lease_of_environment
 from airflow_hive_acid.cli.output import Format, print_rows, say
 from airflow_hive_acid.cli.progress import progress
+from airflow_hive_acid.cli.session import parse_pairs
 from airflow_hive_acid.errors import InvalidArgumentsError
 
 if TYPE_CHECKING:
@@ -37,6 +38,17 @@ def sql(
         str | None,
         typer.Option("--once", metavar="KEY", help="Apply each statement once, however often this is run with KEY."),
     ] = None,
+    hivevar: Annotated[
+        list[str] | None,
+        typer.Option("--hivevar", "-d", metavar="NAME=VALUE", help="What ${hivevar:NAME} stands for; may be repeated."),
+    ] = None,
+    hiveconf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="As SET KEY=VALUE in front of the statements; may be repeated."),
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(help="Database of names without one, as USE in front of the statements.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress messages.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All progress messages.")] = False,
 ) -> None:
@@ -46,7 +58,8 @@ def sql(
     CREATE and DROP of DATABASE and TABLE, CREATE TABLE … AS, CREATE TEMPORARY VIEW … USING files;
     ALTER TABLE: RENAME, columns, partitions, properties, format, location, TOUCH, CONCATENATE, COMPACT;
     BEGIN|START TRANSACTION … COMMIT|ROLLBACK; EXPLAIN, EXPLAIN LOCKS;
-    SHOW LOCKS|TRANSACTIONS|COMPACTIONS|WAITS|LEASE; DROP FORCE LEASE; ABORT TRANSACTIONS|COMPACTIONS.
+    SHOW LOCKS|TRANSACTIONS|COMPACTIONS|WAITS|LEASE; DROP FORCE LEASE; ABORT TRANSACTIONS|COMPACTIONS;
+    USE, SET, RESET, and ${hivevar:…} and ${hiveconf:…} in all of them.
 
     Any query of Spark SQL may be the SELECT. docs/reference/sql.md has an example of each.
     """
@@ -57,7 +70,15 @@ def sql(
     # Under 'hive-acid lease run' what is written commits only while that lease is held.
     lease = lease_of_environment(session.client().leases)
     with progress(reporter(quiet, verbose), not quiet) as listener, session.engine(listener) as engine:
-        results = engine.run(text, one_transaction=one_transaction, lease=lease, once=_once(once))
+        results = engine.run(
+            text,
+            one_transaction=one_transaction,
+            lease=lease,
+            once=_once(once),
+            variables=parse_pairs("--hivevar", hivevar or []),
+            settings=parse_pairs("--hiveconf", hiveconf or []),
+            database=database,
+        )
     rows = [result.rows for result in results if result.rows is not None]
     if rows:
         print_rows(rows[-1], form)
@@ -92,13 +113,15 @@ def reporter(quiet: bool, verbose: bool) -> Callable[[Event], None]:
         CompactionAsked,
         EarlierTryFenced,
         Noted,
+        SettingUnread,
         SparkReady,
         SparkStarting,
         StatementFinished,
         TransactionAborted,
     )
 
-    told = (SparkStarting, SparkReady, StatementFinished, TransactionAborted, AppliedBefore, EarlierTryFenced, Noted)
+    told = (SparkStarting, SparkReady, StatementFinished, TransactionAborted, AppliedBefore, EarlierTryFenced, Noted,
+            SettingUnread)  # fmt: skip
 
     def report(event: Event) -> None:
         asked = isinstance(event, CompactionAsked) and event.request_id is not None

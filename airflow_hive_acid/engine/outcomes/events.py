@@ -235,8 +235,19 @@ class EarlierTryFenced:
         return f"{self.what} was begun by an earlier try, which is fenced; aborted txns: {txns}"
 
 
+@dataclass(frozen=True, slots=True)
+class SettingUnread:
+    """A script has set what nothing here reads; ``${hiveconf:key}`` gives its value."""
+
+    key: str
+
+    def __str__(self) -> str:
+        return f"SET {self.key}: nothing reads that here, it changes nothing"
+
+
 Event = (
-    SparkStarting
+    SettingUnread
+    | SparkStarting
     | SparkReady
     | StatementStarted
     | TransactionOpened

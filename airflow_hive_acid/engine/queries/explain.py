@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.engine.locking.requests import Definition, NewTable, Statements
 from airflow_hive_acid.engine.outcomes.results import Rows
 from airflow_hive_acid.engine.tables.partitions import KnownPartitions
+from airflow_hive_acid.engine.tables.viewpoints import as_of
 from airflow_hive_acid.errors import SnapshotTooOldError
 from airflow_hive_acid.filesystem.listing import enter, list_many
 from airflow_hive_acid.format.acid_state import FileEntry, acid_state
@@ -143,24 +144,29 @@ class _Looked:
             yield f"      … and {len(self.directories) - _SHOWN} more"
 
 
-def _places(context: Context, plans: Sequence[Plan]) -> list[tuple[Table, PartitionFilter, str | None]]:
-    """The tables that are looked at, the target of an UPDATE, DELETE or MERGE among them; each pin of one by itself."""
-    found: dict[tuple[str, str | None], PartitionFilter] = {}
+_When = tuple[str | None, int | str | None]
+"""A pin and a moment of the past."""
+
+
+def _places(context: Context, plans: Sequence[Plan]) -> list[tuple[Table, PartitionFilter, _When]]:
+    """The tables that are looked at, the target of an UPDATE, DELETE or MERGE among them; each moment apart."""
+    found: dict[tuple[str, _When], PartitionFilter] = {}
     for plan in plans:
         if plan.write is not None and plan.kind in ("update", "delete", "merge"):
-            found[plan.write.table, None] = plan.write.partitions
+            found[plan.write.table, (None, None)] = plan.write.partitions
         for read in plan.reads:
-            known = found.get((read.table, read.pin))
-            found[read.table, read.pin] = read.partitions if known is None else known.either(read.partitions)
-    return [(context.table(table), keep, pin) for (table, pin), keep in found.items()]
+            when = (read.pin, read.as_of)
+            known = found.get((read.table, when))
+            found[read.table, when] = read.partitions if known is None else known.either(read.partitions)
+    return [(context.table(table), keep, when) for (table, when), keep in found.items()]
 
 
-def _look(context: Context, table: Table, keep: PartitionFilter, pin: str | None) -> _Looked:
+def _look(context: Context, table: Table, keep: PartitionFilter, when: _When) -> _Looked:
     """List the directories of the partitions that are kept, and no others.
 
     :raises NoSuchPinError: when there is no such pin.
     """
-    name = table.qualified_name
+    name, (pin, moment) = table.qualified_name, when
     pinned = None if pin is None else context.client.pins.look(pin, name)
     total, chosen = 0, [PartitionRef("", table.location)]
     if table.is_partitioned and pinned is not None:
@@ -170,13 +176,16 @@ def _look(context: Context, table: Table, keep: PartitionFilter, pin: str | None
         chosen = KnownPartitions(context.client.catalog, table).matching(keep)
         total = context.client.catalog.count_partitions(name) if keep.alternatives else len(chosen)
     listed = chosen[:MOST_LISTED]
-    base = (name if pin is None else f"{name} as of pin '{pin}'", str(keep), len(chosen), total, len(listed))
+    shown = f"{name} as of {f'pin {pin!r}' if pin is not None else moment}" if when != (None, None) else name
+    base = (shown, str(keep), len(chosen), total, len(listed))
     write_ids: ValidWriteIdList | None
     if pinned is not None:
         write_ids, txns = pinned.write_ids, pinned.txns
     else:
         write_ids = context.client.get_valid_write_ids(name)[name] if table.is_transactional else None
         txns = context.client.get_valid_txns()
+        if moment is not None and write_ids is not None:
+            write_ids = as_of(context.client, table, moment, write_ids)[0]
     directories: list[str] = []
     files = size = 0
     listings = list_many(context.filesystem, [ref.location for ref in listed], descend=enter)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.sql.model.session import SessionStatement
 from airflow_hive_acid.sql.model.statements import (
     Begin,
     Commit,
@@ -24,6 +25,7 @@ from airflow_hive_acid.sql.model.statements import (
     Truncate,
     Update,
 )
+from airflow_hive_acid.sql.model.views import AlterViewQuery, CreateTemporaryQuery, CreateView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,6 +72,8 @@ def blocks(statements: Sequence[Statement], one_transaction: bool = False) -> li
 
 def needs_spark(statement: Statement) -> bool:
     """Whether a statement runs a Spark job."""
+    if isinstance(statement, CreateView | AlterViewQuery):
+        return True
     return isinstance(statement, _DATA) or (isinstance(statement, CreateTable) and statement.query is not None)
 
 
@@ -101,7 +105,7 @@ def _divide(statements: Sequence[Statement]) -> Iterator[Block]:
 
 
 def _check_inside(statement: Statement) -> None:
-    if not isinstance(statement, (*_DATA, Truncate, CreateTemporaryView)):
+    if not isinstance(statement, (*_DATA, Truncate, CreateTemporaryView, CreateTemporaryQuery, SessionStatement)):
         raise UnsupportedStatementError(
             f"line {statement.line}: {statement.kind_text.replace('_', ' ').upper()} cannot run inside a transaction: "
             "others see what it does to the catalog before the COMMIT, and a ROLLBACK would not take it back. Only "

@@ -80,16 +80,19 @@ class Exported:
         }
 
 
-def run_export(context: Context, sql: str, destination: Destination, once: Once | None = None) -> Exported:
+def run_export(
+    context: Context, sql: str, destination: Destination, once: Once | None = None, default_database: str = "default"
+) -> Exported:
     """Export the rows of a query.
 
     :param once: what several tries have in common; one that finds the work done returns its result.
+    :param default_database: of names without a database.
     :raises InvalidArgumentsError: when the text is anything but one query.
     :raises UnsafePathError: for a destination inside of the warehouse or a table, or around one.
     :raises AlreadyExistsError: when there is something that is not to be replaced; nothing was written.
     """
     started = time.monotonic()
-    statements = parse_script(sql)
+    statements = parse_script(sql, default_database)
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise InvalidArgumentsError(f"an export takes one SELECT, not {sql.strip()[:80]!r}")
     plan = plan_of(context, statements[0])

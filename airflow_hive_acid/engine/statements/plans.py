@@ -18,14 +18,20 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.statements import DataStatement
 
 
-def plan_of(context: Context, statement: DataStatement, table_of: Callable[[str], Table] | None = None) -> Plan:
+def plan_of(
+    context: Context,
+    statement: DataStatement,
+    table_of: Callable[[str], Table] | None = None,
+    path: tuple[str, ...] = (),
+) -> Plan:
     """The plan of a statement, by the session's views as they are now.
 
     :param table_of: where tables are looked up; by default in the catalog as it is now.
+    :param path: the view whose query it is.
     """
     table_of = table_of or context.table
     guarded = context.settings.flag("hive.txn.xlock.mergeinsert")
-    planned = plan(statement, table_of, context.views, guarded_merge=guarded)
+    planned = plan(statement, table_of, context.views, queries=context.queries, path=path, guarded_merge=guarded)
     context.locking.require(map(table_of, planned.operations))
     _check_partition_mode(context, planned)
     return planned

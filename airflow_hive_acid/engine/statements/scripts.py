@@ -26,9 +26,11 @@ from airflow_hive_acid.engine.queries.shows import missing, show
 from airflow_hive_acid.engine.statements.aborts import abort
 from airflow_hive_acid.engine.statements.leases import drop_force_lease, show_lease
 from airflow_hive_acid.engine.statements.plans import plan_of, plans_of
+from airflow_hive_acid.engine.statements.session import Session
 from airflow_hive_acid.engine.statements.statistics import analyze
 from airflow_hive_acid.engine.statements.transfers import transfer
 from airflow_hive_acid.engine.statements.truncate import check_truncate, truncate, truncate_inside
+from airflow_hive_acid.engine.statements.views import create_query, prepared, require_no_view, run_view
 from airflow_hive_acid.engine.transactions.back_pressure import hold_back
 from airflow_hive_acid.engine.transactions.claims import UNCLAIMED, AlreadyApplied, take
 from airflow_hive_acid.engine.transactions.transaction import StatementTransaction
@@ -46,6 +48,7 @@ from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.alterations import Alteration, Concatenate
 from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.plans import STRENGTH, combine_operations
+from airflow_hive_acid.sql.model.session import SessionStatement
 from airflow_hive_acid.sql.model.statements import (
     Abort,
     CreateDatabase,
@@ -71,6 +74,7 @@ from airflow_hive_acid.sql.model.statements import (
 )
 from airflow_hive_acid.sql.model.statistics import Analyze
 from airflow_hive_acid.sql.model.transfers import ReplicationStatement
+from airflow_hive_acid.sql.model.views import CreateTemporaryQuery, ViewStatement
 from airflow_hive_acid.sql.text.masking import hide_secrets
 
 if TYPE_CHECKING:
@@ -86,6 +90,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.sql.model.plans import Plan
     from airflow_hive_acid.sql.model.statements import DataStatement, PlainStatement, Statement
 
+_OF_SCRIPT = (CreateTemporaryView, CreateTemporaryQuery, SessionStatement)
 _WRITES = (Insert, MultiInsert, Update, Delete, Merge, Truncate)
 
 
@@ -96,6 +101,7 @@ class Script:
     :param snapshot: document of the reader as which every SELECT outside a transaction reads.
     :param once: what its tries have in common, if each write of it is to be applied once (R14).
     :param patience: how long statements that write wait for locks here; by default as long as the settings say.
+    :param session: what holds for the rest of the script; the caller has entered it.
     """
 
     def __init__(
@@ -105,8 +111,10 @@ class Script:
         snapshot: Mapping[str, Any] | None = None,
         once: Once | None = None,
         patience: Patience | None = None,
+        session: Session | None = None,
     ) -> None:
         self._context = context
+        self._session = session or Session(context)
         self._total = total
         self._snapshot = snapshot
         self._once = once
@@ -137,7 +145,7 @@ class Script:
     def run_inside(self, transaction: StatementTransaction, statements: Sequence[Statement]) -> None:
         """Run statements of an open transaction."""
         for statement in statements:
-            if isinstance(statement, CreateTemporaryView):
+            if isinstance(statement, _OF_SCRIPT):
                 self._alone(statement)
             elif isinstance(statement, Truncate):
                 self._numbered(statement, lambda s=statement: truncate_inside(transaction, s))  # type: ignore[misc]
@@ -212,7 +220,7 @@ class Script:
     def _repeat(self, statements: Sequence[Statement], results: Sequence[StatementResult]) -> None:
         """Give the results of an earlier try; only views have to be made again, because the session is new."""
         for statement, result in zip(statements, results, strict=True):
-            if isinstance(statement, CreateTemporaryView):
+            if isinstance(statement, _OF_SCRIPT):
                 self._alone(statement)
             else:
                 self._numbered(statement, lambda s=statement, r=result: self._again(s, r))  # type: ignore[misc]
@@ -251,7 +259,7 @@ class Script:
         self.results.append(result)
         self._context.emit(StatementFinished(self._number, self._total, result))
 
-    def _shown(self, statement: Show | ShowLease | Lookup) -> Rows:
+    def _shown(self, statement: Show | ShowLease | Lookup | SessionStatement) -> Rows | None:
         client = self._context.client
         if isinstance(statement, Show | ShowLease):
             self._note_missing(statement)
@@ -260,6 +268,8 @@ class Script:
                 return show(client, statement, self._context.settings)
             case ShowLease():
                 return show_lease(client, statement)
+            case SessionStatement():
+                return self._session.run(statement)
         return look(client, statement)
 
     def _note_missing(self, statement: Show | ShowLease) -> None:
@@ -286,7 +296,7 @@ class Script:
                 return self._apply(statement, lambda claim: analyze(context, statement, claim))
             case Concatenate() if not context.table(str(statement.table)).is_transactional:
                 return self._apply(statement, lambda claim: _concatenate(context, statement, claim, self._patience))
-            case Show() | ShowLease() | Lookup():
+            case Show() | ShowLease() | Lookup() | SessionStatement():
                 rows = self._shown(statement)
             case Abort():
                 rows = abort(context, statement)
@@ -294,7 +304,7 @@ class Script:
                 rows = drop_force_lease(context.client, statement)
             case Explain(statement=explained):
                 rows = self._explain(explained, locks=statement.locks)
-            case CreateTemporaryView() | Load():
+            case CreateTemporaryView() | CreateTemporaryQuery() | Load():
                 _run_without_data(context, statement)
             case _:
                 return self._apply(statement, lambda claim: _run_ddl_once(context, statement, claim))
@@ -312,6 +322,8 @@ def _concatenate(
 def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> StatementResult:
     if isinstance(statement, ReplicationStatement):
         return transfer(context, statement, claim)
+    if isinstance(statement, ViewStatement):
+        return _run_view_once(context, statement, claim)
     rows: Rows | None = None
 
     def result() -> StatementResult:
@@ -322,6 +334,15 @@ def _run_ddl_once(context: Context, statement: Statement, claim: ToApply) -> Sta
     return result()
 
 
+def _run_view_once(context: Context, statement: ViewStatement, claim: ToApply) -> StatementResult:
+    result = StatementResult(statement.text, statement.kind_text)
+    # Its query is analysed before: what is read for that is no part of what is applied once.
+    view = prepared(context, statement)
+    with claim.changing(lambda: result):
+        run_view(context, statement, view)
+    return result
+
+
 def _run_without_data(context: Context, statement: Statement) -> Rows | None:
     """Statements that only change the catalog or the session.
 
@@ -330,13 +351,18 @@ def _run_without_data(context: Context, statement: Statement) -> Rows | None:
     match statement:
         case CreateTemporaryView():
             create_view(context, statement)
+        case CreateTemporaryQuery():
+            create_query(context, statement)
         case Load():
             _refuse_load(context, statement)
         case Alteration():
+            require_no_view(context.table(str(statement.table)), "ALTER TABLE", "ALTER VIEW")
             context.locking.require(map(context.table, [str(statement.table)]))
             with context.locking.around(statement):
                 return run_alter(context, statement)
         case DropTable():
+            for table in _if_there(context, str(statement.table)):
+                require_no_view(table, "DROP TABLE", "DROP VIEW")
             context.locking.require(_if_there(context, str(statement.table)))
             with context.locking.around(statement):
                 run_ddl(context, statement)
@@ -370,6 +396,8 @@ def declared_operations(context: Context, statements: Sequence[Statement]) -> tu
         with named(statement):
             if isinstance(statement, CreateTemporaryView):
                 create_view(context, statement)
+            elif isinstance(statement, CreateTemporaryQuery):
+                create_query(context, statement)
             elif isinstance(statement, Truncate):
                 check_truncate(context, statement)
                 truncates.append(statement)
@@ -388,10 +416,12 @@ def create_view(context: Context, statement: CreateTemporaryView) -> None:
     """
     name = statement.source.name
     known = context.views.get(name)
-    if known is not None and known != statement.source and not statement.replace:
+    other = name in context.queries or (known is not None and known != statement.source)
+    if other and not statement.replace:
         raise AlreadyExistsError(
-            f"temporary view {name} exists already, over other files; say CREATE OR REPLACE TEMPORARY VIEW"
+            f"temporary view {name} exists already, and is another one; say CREATE OR REPLACE TEMPORARY VIEW"
         )
+    context.queries.pop(name, None)
     context.views[name] = statement.source
 
 

@@ -10,9 +10,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_acid.engine.tables.snapshots import table_snapshot
-from airflow_hive_acid.format.changes import checked_range
+from airflow_hive_acid.errors import ChangesNotCompleteError, HistoryGoneError, InvalidArgumentsError
+from airflow_hive_acid.format.changes import as_of as format_as_of
+from airflow_hive_acid.format.changes import checked_range, complete_up_to
+from airflow_hive_acid.format.jobs import AsOf
 from airflow_hive_acid.format.write_ids import ValidWriteIdList
-from airflow_hive_acid.metastore.listing import cleaned_up_to, require_partitions_kept, txns_of
+from airflow_hive_acid.metastore.listing import (
+    cleaned_up_to,
+    lost_partition,
+    require_partitions_kept,
+    txns_of,
+    write_ids_at,
+)
 from airflow_hive_acid.metastore.names import table_name
 
 if TYPE_CHECKING:
@@ -44,12 +53,18 @@ class Looks:
         write_ids: ValidWriteIdList | None,
         txns: ValidTxnList | None,
     ) -> TableSnapshot:
-        """A table as its reader sees it, or as the pin does that the query names.
+        """A table as its reader sees it, as the pin does that the query names, or as it was.
 
         :raises NoSuchPinError: when there is no such pin.
+        :raises HistoryGoneError: when it is not known any more what there was.
+        :raises ChangesNotCompleteError: when write ids of then have not ended.
         """
         # R17: the job sees in the listing, for nothing, whether it is there. One question, for a place of its own only.
         marked = self._client.places.of_table(table) is not None
+        if read.as_of is not None and write_ids is not None:
+            then, past = as_of(self._client, table, read.as_of, write_ids)
+            was = table_snapshot(table, partitions, read.partitions, then, txns)
+            return replace(was, marked=marked, as_of=past)
         if read.pin is None:
             return replace(table_snapshot(table, partitions, read.partitions, write_ids, txns), marked=marked)
         pinned = self._client.pins.look(read.pin, read.table)
@@ -87,3 +102,49 @@ class Looks:
         """Refuse what was read by a pin if it may not be all; asked when the job has ended."""
         for pinned in self._pinned:
             self._client.pins.require_kept(pinned)
+
+
+def as_of(
+    client: MetastoreClient, table: Table, moment: int | str, seen: ValidWriteIdList
+) -> tuple[ValidWriteIdList, AsOf]:
+    """What a reader saw of a table at a moment of the past.
+
+    :param moment: a write id, or a time as its text.
+    :param seen: what a reader whose txn is open sees now.
+    """
+    key = table_name(table.qualified_name)
+    if isinstance(moment, int):
+        shown, then = f"write id {moment}", _as_of_write_id(str(key), moment, seen)
+    else:
+        shown, then = moment, write_ids_at(client.database, client.notifications, table, key, seen, moment)
+
+    def read(connection: Connection) -> tuple[tuple[str, int] | None, dict[str, int]]:
+        features = client.database.features(connection)
+        gone = lost_partition(connection, features, key, moment + 1) if isinstance(moment, int) else None
+        return gone if table.is_partitioned else None, cleaned_up_to(connection, key)
+
+    gone, cleaned = client.database.read(read)
+    if gone is not None:
+        raise HistoryGoneError(
+            f"{key} cannot be read as of {shown} any more: {gone[0]}. It can be read as of write ids from "
+            f"{gone[1]} on (hive-acid history {key}); a pin keeps a state: hive-acid pin add"
+        )
+    return then, AsOf(shown, cleaned)
+
+
+def _as_of_write_id(table: str, moment: int, seen: ValidWriteIdList) -> ValidWriteIdList:
+    if moment < 1:
+        raise InvalidArgumentsError(f"VERSION AS OF {moment}: write ids begin at 1")
+    if moment > seen.high_watermark:
+        raise InvalidArgumentsError(
+            f"VERSION AS OF {moment}: {table} has write ids up to {seen.high_watermark} (hive-acid history)"
+        )
+    complete = complete_up_to(seen)
+    if moment > complete:
+        raise ChangesNotCompleteError(
+            f"{table} as of write id {moment} is not decided: write id {complete + 1} is open; wait for its commit or "
+            f"abort, or read it as of write id {complete}"
+            if complete
+            else f"{table} as of write id {moment} is not decided: write id 1 is open; wait for its commit or abort"
+        )
+    return format_as_of(seen, moment)

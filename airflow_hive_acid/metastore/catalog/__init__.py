@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from airflow_hive_acid.metastore.catalog.thrift.text import partition_text, table_text
     from airflow_hive_acid.metastore.catalog.thrift.write_events import Write
     from airflow_hive_acid.metastore.catalog.types import check_partition_value, normalise_type
+    from airflow_hive_acid.metastore.catalog.views import new_view
     from airflow_hive_acid.metastore.catalog.writer import CatalogWriter, PartitionWrite, TableWrite, without_skew
 else:
     __getattr__ = lazily(
@@ -141,6 +142,7 @@ else:
             "read_tables": "reader",
             "read_whole_partitions": "reader",
             "remove_entry": "privileges",
+            "new_view": "views",
             "require_database": "reader",
             "require_own_place": "places",
             "securables": "privileges",
@@ -202,6 +204,7 @@ __all__ = [
     "lock_places",
     "named_by",
     "new_table",
+    "new_view",
     "no_such_table",
     "normalise_type",
     "parse_database",

@@ -154,6 +154,11 @@ class Table:
         return {c.name: c.comment for c in (*self.storage.columns, *self.partition_keys) if c.comment}
 
     @property
+    def view_text(self) -> str | None:
+        """The query of a view, by which it is read; None for a table."""
+        return self.view_expanded or self.view_original
+
+    @property
     def location(self) -> str:
         """URI of its directory, empty for a view."""
         return self.storage.location or ""

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.faces import lazily
 
 if TYPE_CHECKING:
-    from airflow_hive_acid.metastore.listing.changes import cleaned_up_to, require_partitions_kept, txns_of
+    from airflow_hive_acid.metastore.listing.changes import (
+        cleaned_up_to,
+        lost_partition,
+        require_partitions_kept,
+        txns_of,
+    )
     from airflow_hive_acid.metastore.listing.commit_facts import commits_of_txns
     from airflow_hive_acid.metastore.listing.commit_log import CommitLog, CommitPage, Missed
+    from airflow_hive_acid.metastore.listing.history import TableHistory, read_history, shown_moment, write_ids_at
     from airflow_hive_acid.metastore.listing.lease_pages import (
         Drop,
         LeasesWanted,
@@ -112,7 +118,12 @@ else:
             "partitions_page": "table_pages",
             "queue_counts": "pages",
             "read_metric_rows": "metrics",
+            "TableHistory": "history",
+            "lost_partition": "changes",
+            "read_history": "history",
             "require_partitions_kept": "changes",
+            "shown_moment": "history",
+            "write_ids_at": "history",
             "rows_of_lease": "lease_pages",
             "stream_locks": "show",
             "stream_transactions": "show",
@@ -143,6 +154,7 @@ __all__ = [
     "PartitionRow",
     "QueueCount",
     "Slice",
+    "TableHistory",
     "TableRow",
     "TablesWanted",
     "TxnsWanted",
@@ -163,14 +175,17 @@ __all__ = [
     "legacy_locks_page",
     "locks",
     "locks_page",
+    "lost_partition",
     "mark_of",
     "oldest_to_clean",
     "open_writers",
     "partitions_page",
     "queue_counts",
+    "read_history",
     "read_metric_rows",
     "require_partitions_kept",
     "rows_of_lease",
+    "shown_moment",
     "stream_locks",
     "stream_transactions",
     "tables_page",
@@ -179,4 +194,5 @@ __all__ = [
     "txns_of",
     "txns_page",
     "waiters_page",
+    "write_ids_at",
 ]

@@ -104,19 +104,54 @@ def require_partitions_kept(connection: Connection, features: Features, table: T
 
     :raises ChangesNoLongerAvailableError: naming the write ids that were given after it.
     """
+    found = lost_partition(connection, features, table, first)
+    if found is not None:
+        why, available = found
+        raise ChangesNoLongerAvailableError(
+            f"the changes of {table} from write id {first} on cannot be told any more: {why}. Those of write ids from "
+            f"{available} on are available; read the table as a whole, and go on from there"
+        )
+
+
+def lost_partition(connection: Connection, features: Features, table: TableName, first: int) -> tuple[str, int] | None:
+    """How a partition has gone since a write id was given, and the write id from which on nothing has.
+
+    :param first: None when nothing has gone since it was given.
+    """
     lost = _last_loss(connection, table, first) if features.notifications else None
     if lost is None:
-        return
+        return None
     following = select(NEXT_WRITE_ID.c.NWI_NEXT).where(
         NEXT_WRITE_ID.c.NWI_DATABASE == table.database, NEXT_WRITE_ID.c.NWI_TABLE == table.name
     )
     available = int(connection.execute(following).scalar() or 1) if lost.next_write_id is None else lost.next_write_id
-    if first < available:
-        raise ChangesNoLongerAvailableError(
-            f"the changes of {table} from write id {first} on cannot be told any more: a partition was {lost.what} "
-            f"since (event {lost.event_id}), and its rows with it. Those of write ids from {available} on are "
-            "available; read the table as a whole, and go on from there"
-        )
+    if first >= available:
+        return None
+    return f"a partition was {lost.what} since (event {lost.event_id}), and its rows with it", available
+
+
+def altered_after(connection: Connection, table: TableName, time: int) -> str | None:
+    """What has happened to a table or its partitions that no write id tells of; None when nothing has.
+
+    :param time: seconds since 1970; what happened later counts.
+    """
+    before = MAX_ID
+    while True:
+        rows = connection.execute(_EVENTS, {"db": table.database, "tbl": table.name, "before": before}).all()
+        for row in rows:
+            event, before = LoggedEvent(*row), row[0]
+            if event.time <= time:
+                return None
+            if event.type == EventType.DROP_PARTITION.value:
+                return "a partition was dropped"
+            if event.type == EventType.ALTER_PARTITION.value and _is_moved(event):
+                return "a partition was renamed or moved"
+            if event.type in (EventType.CREATE_TABLE.value, EventType.DROP_TABLE.value):
+                return "the table was made anew"
+            if event.type == EventType.ALTER_TABLE.value and _former_name(event, table) is not None:
+                return "the table was renamed"
+        if len(rows) < _PAGE:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,23 @@ class CommitLog:
         commits = commits_of(heard, self._facts(heard)) if heard else []
         return CommitPage(after, events[-1].event_id, tuple(commits), missed, len(listed) >= self._page)
 
+    def written(self, after: int, table: TableName) -> tuple[CommitPage, dict[int, int]]:
+        """A page, and of the txns that have committed in it the write ids of a table with the time of their commit.
+
+        Those are in it, too, that got a write id and changed no row.
+
+        :return: seconds since 1970 by write id.
+        """
+        page = self.read(after)
+        heard, _ = _hear_all(
+            [e for e in self._notifications.events_after(after, self._page) if e.event_id <= page.upto]
+        )
+        txns = committed_txns(heard)
+        if not txns:
+            return page, {}
+        known = self._read_facts(txns)[0].write_ids
+        return page, {write_id: txns[txn].time for (txn, of), write_id in known.items() if of == table and txn in txns}
+
     def _facts(self, heard: Sequence[Heard]) -> CommitFacts:
         self._remember(heard)
         txns = committed_txns(heard)

@@ -15,6 +15,7 @@ from airflow_hive_acid.metastore.statements.locked_tables import LockedTables
 from airflow_hive_acid.metastore.statements.partitions import PartitionStatements
 from airflow_hive_acid.metastore.statements.statistics import StatisticsStatements
 from airflow_hive_acid.metastore.statements.tables import TableStatements
+from airflow_hive_acid.metastore.statements.views import ViewStatements
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -54,6 +55,11 @@ class HiveCatalog(Catalog):
         self.alter_storage = tables.alter_storage
         self.rename_table = tables.rename_table
         self.touch = tables.touch
+        views = ViewStatements(locked)
+        self.create_view = views.create_view
+        self.alter_view_query = views.alter_view_query
+        self.alter_view_properties = views.alter_view_properties
+        self.drop_view = views.drop_view
         self.add_locked_partitions = partitions.add_locked_partitions
         self.alter_partition = partitions.alter_partition
         self.rename_partition = partitions.rename_partition

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_acid.errors import CorruptTableError, WarehouseMissingError
+from airflow_hive_acid.errors import CorruptTableError, HistoryGoneError, WarehouseMissingError
 from airflow_hive_acid.format import paths
 from airflow_hive_acid.format.acid_state import AcidState, FileEntry, StateDirectory, acid_state
 from airflow_hive_acid.format.buckets import MAX_BUCKET, decode_bucket
+from airflow_hive_acid.format.changes import lost_history
 from airflow_hive_acid.format.damage import damage_of, suspected_copies
 from airflow_hive_acid.format.names import PLACE_MARKER, AcidDirectory, DirectoryKind, is_hidden, parse_original_file
-from airflow_hive_acid.format.write_ids import ValidTxnList
+from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.spark.read.data_files import EventFile, OriginalDataFile
 from airflow_hive_acid.spark.read.flush_lengths import flushed
 from airflow_hive_acid.spark.read.verification import verify
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from airflow_hive_acid.format.jobs import TableSnapshot
-    from airflow_hive_acid.format.write_ids import ValidWriteIdList
     from airflow_hive_acid.spark.hadoop import Entry, HadoopFilesystem
 
 
@@ -96,6 +96,27 @@ def _has_marker(entries: Sequence[Entry] | None) -> bool:
     return any(entry.name == PLACE_MARKER for entry in entries or ())
 
 
+def require_history(snapshot: TableSnapshot, ordinal: int, listing: Iterable[FileEntry]) -> None:
+    """Refuse a partition that cannot be read as it was.
+
+    :raises HistoryGoneError: naming the write id from which on it can.
+    """
+    past = snapshot.as_of
+    if past is None:
+        return
+    name = snapshot.partitions[ordinal].name
+    lost = lost_history(
+        listing, ValidWriteIdList.parse(snapshot.write_ids), ValidTxnList.parse(snapshot.txns),
+        cleaned=past.cleaned.get(name, 0), insert_only=snapshot.insert_only,
+    )  # fmt: skip
+    if lost is not None:
+        place = f"{snapshot.table}/{name}" if name else snapshot.table
+        raise HistoryGoneError(
+            f"{snapshot.table} cannot be read as of {past.shown} any more: in {place} {lost[1]}. It can be read as of "
+            f"write ids from {lost[0]} on (hive-acid history {snapshot.table}); a pin keeps a state: hive-acid pin add"
+        )
+
+
 def _missing(snapshot: TableSnapshot, gone: str) -> WarehouseMissingError:
     lacks = f" (it has no {PLACE_MARKER})" if snapshot.marked else ""
     return WarehouseMissingError(
@@ -131,6 +152,7 @@ def snapshot_files(
     for ordinal, (root, listing) in enumerate(zip(roots, list_partitions(fs, snapshot), strict=True)):
         if only is not None and ordinal not in only:
             continue
+        require_history(snapshot, ordinal, listing)
         state = acid_state(listing, write_ids, txns)
         _refuse_copies(fs, state, root)
         if whole:

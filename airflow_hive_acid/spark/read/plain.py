@@ -15,7 +15,7 @@ from airflow_hive_acid.format.acid_state import acid_state
 from airflow_hive_acid.format.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hive_acid.spark import schema
 from airflow_hive_acid.spark.hadoop import HadoopFilesystem
-from airflow_hive_acid.spark.read.files import list_partitions, partition_roots, plain_files
+from airflow_hive_acid.spark.read.files import list_partitions, partition_roots, plain_files, require_history
 from airflow_hive_acid.spark.read.scan import ScanFile, read_exactly, read_orc, scan
 from airflow_hive_acid.spark.read.text_files import TextLayout
 from airflow_hive_acid.spark.read.verification import verify
@@ -74,7 +74,8 @@ def insert_only_states(fs: HadoopFilesystem, snapshot: TableSnapshot, compactor:
     txns = ValidTxnList.parse(snapshot.txns)
     states = []
     roots, listings = partition_roots(fs, snapshot), list_partitions(fs, snapshot)
-    for partition, root, listing in zip(snapshot.partitions, roots, listings, strict=True):
+    for ordinal, (partition, root, listing) in enumerate(zip(snapshot.partitions, roots, listings, strict=True)):
+        require_history(snapshot, ordinal, listing)
         state = acid_state(listing, write_ids, txns)
         if state.deletes:
             raise CorruptTableError(

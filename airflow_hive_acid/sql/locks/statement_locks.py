@@ -53,7 +53,7 @@ def data_locks(
     for plan in plans:
         if plan.write is not None:
             found += _write_locks(plan.write, _write_types(plan), settings, merge=plan.kind == "merge")
-    reads = [read for plan in plans for read in plan.reads]
+    reads = [read for plan in plans for read in (*plan.reads, *map(_view_read, plan.views_read))]
     return _with_reads(found, reads, settings, partitions)
 
 
@@ -76,7 +76,7 @@ def ctas_locks(
         PlannedLock(database, "CREATE TABLE"),
         *_write_locks(target, (WriteType.CTAS,), settings),
     ]
-    return _with_reads(found, query.reads, settings, partitions)
+    return _with_reads(found, [*query.reads, *map(_view_read, query.views_read)], settings, partitions)
 
 
 def declared_locks(
@@ -105,6 +105,11 @@ def _whole_read(facts: TableFacts) -> TableRead:
     return TableRead(
         facts.qualified_name, "", KEEP_ALL, transactional=facts.is_transactional, external=is_external(facts)
     )
+
+
+def _view_read(view: str) -> TableRead:
+    """Hive locks a view that is read as a table without transactions: whoever drops or replaces it waits."""
+    return TableRead(view, "", KEEP_ALL, transactional=False)
 
 
 def _with_reads(

@@ -52,6 +52,8 @@ class TableFacts(Protocol):
     def bucket_columns(self) -> Sequence[str]: ...
     @property
     def type(self) -> str: ...
+    @property
+    def view_text(self) -> str | None: ...
 
 
 def is_external(facts: TableFacts) -> bool:
@@ -76,6 +78,7 @@ class TableRead:
     :param deleted_rows: whether the query asks for deleted rows; None: it leaves that to the table's property.
     :param pin: name of the pin as which it is read.
     :param changes: read what these write ids have changed instead of the rows.
+    :param as_of: read it as it was: a write id, or a time as its text.
     """
 
     table: str
@@ -87,6 +90,7 @@ class TableRead:
     deleted_rows: bool | None = None
     pin: str | None = None
     changes: Changes | None = None
+    as_of: int | str | None = None
 
     def view_of(self, snapshot: jobs.TableSnapshot) -> jobs.View:
         """The table as a job offers it to the query texts."""
@@ -307,6 +311,7 @@ class Plan:
         DELETE or MERGE is among them only if a query of the statement mentions it once more.
     :param sources: the temporary views it reads.
     :param template: the step without the ids of its transaction.
+    :param views_read: views of the catalog that its query texts go through, ``db.view``.
     """
 
     statement: DataStatement
@@ -315,6 +320,7 @@ class Plan:
     reads: tuple[TableRead, ...]
     sources: tuple[jobs.Source, ...]
     template: StepTemplate
+    views_read: tuple[str, ...] = ()
 
     @property
     def statement_id_count(self) -> int:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from airflow_hive_acid.sql.model.alterations import AlterStatement
 from airflow_hive_acid.sql.model.lookups import Lookup
 from airflow_hive_acid.sql.model.origins import ColumnDefinition, Fragment, Origin, TableName
+from airflow_hive_acid.sql.model.session import SessionStatement
 from airflow_hive_acid.sql.model.statistics import Analyze
 from airflow_hive_acid.sql.model.transfers import TransferStatement
+from airflow_hive_acid.sql.model.views import CreateTemporaryQuery, ViewStatement
 
 if TYPE_CHECKING:
     from airflow_hive_acid.format.jobs import Source
@@ -291,6 +293,9 @@ PlainStatement = (
     | TransferStatement
     | Lookup
     | Analyze
+    | SessionStatement
+    | ViewStatement
+    | CreateTemporaryQuery
 )
 
 

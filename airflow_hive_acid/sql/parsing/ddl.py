@@ -41,15 +41,15 @@ def parse_create(cursor: Cursor, origin: dict[str, Any]) -> CreateDatabase | Cre
         return _create_temporary_view(cursor, replace, origin)
     if replace:
         cursor.position = start
-        raise cursor.unsupported("OR REPLACE is supported for TEMPORARY VIEW … USING only; DROP and CREATE instead")
+        raise cursor.unsupported("OR REPLACE is supported for views only; DROP and CREATE instead")
     if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
         return _create_database(cursor, origin)
     external = cursor.accept("EXTERNAL")
     if cursor.accept("TABLE"):
         return _create_table(cursor, external, origin)
     raise cursor.unsupported(
-        f"CREATE {cursor.word() or '…'} is not supported; supported are CREATE DATABASE, CREATE TABLE and "
-        "CREATE TEMPORARY VIEW … USING"
+        f"CREATE {cursor.word() or '…'} is not supported; supported are CREATE DATABASE, CREATE TABLE, "
+        "CREATE VIEW and CREATE TEMPORARY VIEW"
     )
 
 
@@ -73,7 +73,7 @@ def parse_drop(cursor: Cursor, origin: dict[str, Any]) -> DropDatabase | DropTab
             return DropTableForReplication(table, event_id, if_exists, **origin)
         return DropTable(table, if_exists, purge, **origin)
     raise cursor.unsupported(
-        f"DROP {cursor.word() or '…'} is not supported; supported are DROP TABLE and DROP DATABASE "
+        f"DROP {cursor.word() or '…'} is not supported; supported are DROP TABLE, DROP VIEW and DROP DATABASE "
         "(temporary views end with their session)"
     )
 
@@ -264,10 +264,6 @@ def _create_temporary_view(cursor: Cursor, replace: bool, origin: dict[str, Any]
     if cursor.at("."):
         raise cursor.error("a temporary view belongs to no database; give it a name of one part")
     columns = column_definitions(cursor) if cursor.at("(") else ()
-    if cursor.at("AS"):
-        raise cursor.unsupported(
-            "CREATE TEMPORARY VIEW … AS is not supported; put the query into the statement, WITH name AS (…)"
-        )
     cursor.expect("USING")
     token = cursor.next("a file format")
     if token.text.lower() not in SOURCE_FORMATS:

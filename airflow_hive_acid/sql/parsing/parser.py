@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot.tokenizer_core import TokenType
 
+from airflow_hive_acid.sql.model.session import Use
 from airflow_hive_acid.sql.model.statements import Explain
 from airflow_hive_acid.sql.parsing import (
     alter,
@@ -21,10 +22,13 @@ from airflow_hive_acid.sql.parsing import (
     lookups,
     multi_insert,
     replication,
+    session,
     statistics,
+    views,
 )
 from airflow_hive_acid.sql.parsing.cursor import Cursor
 from airflow_hive_acid.sql.text.source import SourceText, line_of
+from airflow_hive_acid.sql.text.variables import substitute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
     from airflow_hive_acid.sql.model.statements import PlainStatement, Statement
+    from airflow_hive_acid.sql.text.variables import Variables
 
 _UNSUPPORTED = {
     "CACHE": "leave it out",
@@ -42,24 +47,29 @@ _UNSUPPORTED = {
     "REFRESH": "every statement reads a fresh snapshot; leave it out",
     "RENAME": "INSERT INTO … SELECT into a table of the new name",
     "REPLACE": "INSERT OVERWRITE, or MERGE",
-    "RESET": "leave it out; settings belong to the connection",
     "REVOKE": "access is a matter of the warehouse's filesystem and the metastore database",
     "SAVEPOINT": "BEGIN … COMMIT, or ROLLBACK of the whole transaction",
-    "SET": "leave it out; settings belong to the connection",
     "UNLOCK": "COMMIT or ROLLBACK ends a transaction and its locks",
-    "USE": "write database.table",
 }
 
 
-def parse_script(text: str, default_database: str = "default") -> list[Statement]:
+def parse_script(text: str, default_database: str = "default", variables: Variables | None = None) -> list[Statement]:
     """All statements of a script, in order; none is looked up or run.
 
-    :param default_database: database of unqualified table names.
+    :param default_database: database of unqualified table names, up to the first USE.
+    :param variables: what stands for ``${…}`` in the text; None leaves it as it is.
     :raises SqlSyntaxError: for what is no SQL, with line, column and the place underlined.
     :raises UnsupportedStatementError: for SQL that we do not run, with the nearest that we do.
     """
-    source = SourceText(text)
-    return [_statement(source, tokens, default_database.lower()) for tokens in _split(source)]
+    source = SourceText(text if variables is None else substitute(text, variables))
+    database = default_database.lower()
+    found: list[Statement] = []
+    for tokens in _split(source):
+        statement = _statement(source, tokens, database)
+        if isinstance(statement, Use):
+            database = statement.database
+        found.append(statement)
+    return found
 
 
 def _split(source: SourceText) -> Iterator[list[Token]]:
@@ -112,6 +122,7 @@ def _plain(source: SourceText, tokens: list[Token], origin: dict[str, Any]) -> P
     first = tokens[0]
     cursor = Cursor(source, tokens, origin["default_database"])
     word = cursor.word()
+    session.refuse_if_of_a_session(cursor, word)
     if word in ("BEGIN", "START", "COMMIT", "ROLLBACK"):
         return commands.parse_transaction(cursor, origin)
     if word in _PARSERS:
@@ -158,10 +169,21 @@ def _show(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
     return lookups.parse_lookup(cursor, origin) or commands.parse_show(cursor, origin)
 
 
+def _create(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
+    for words in (("FUNCTION",), ("TEMPORARY", "FUNCTION"), ("TEMPORARY", "MACRO")):
+        if cursor.at(*words):
+            raise cursor.unsupported(f"CREATE {' '.join(words)} is not supported: {session.NO_FUNCTIONS}")
+    return views.parse_create_view(cursor, origin) or ddl.parse_create(cursor, origin)
+
+
 def _drop(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
     if cursor.accept("FORCE"):
         return leases.parse_drop_force_lease(cursor, origin)
-    return ddl.parse_drop(cursor, origin)
+    return views.parse_drop_view(cursor, origin) or ddl.parse_drop(cursor, origin)
+
+
+def _alter(cursor: Cursor, origin: dict[str, Any]) -> PlainStatement:
+    return views.parse_alter_view(cursor, origin) or alter.parse_alter(cursor, origin)
 
 
 _EXPLAIN_WORDS = ("EXTENDED", "AST", "AUTHORIZATION", "CBO", "DEBUG", "DEPENDENCY", "FORMATTED", "REOPTIMIZATION",
@@ -169,9 +191,9 @@ _EXPLAIN_WORDS = ("EXTENDED", "AST", "AUTHORIZATION", "CBO", "DEBUG", "DEPENDENC
 _NEVER_LAST = (TokenType.ON, TokenType.WHERE, TokenType.HAVING, TokenType.AND, TokenType.OR)
 _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
     "ABORT": commands.parse_abort,
-    "ALTER": alter.parse_alter,
+    "ALTER": _alter,
     "ANALYZE": statistics.parse_analyze,
-    "CREATE": ddl.parse_create,
+    "CREATE": _create,
     "DELETE": dml.parse_delete,
     "DESC": lookups.parse_describe,
     "DESCRIBE": lookups.parse_describe,
@@ -181,7 +203,10 @@ _PARSERS: dict[str, Callable[[Cursor, dict[str, Any]], PlainStatement]] = {
     "INSERT": dml.parse_insert,
     "LOAD": commands.parse_load,
     "MERGE": dml.parse_merge,
+    "RESET": session.parse_reset,
+    "SET": session.parse_set,
     "SHOW": _show,
     "TRUNCATE": commands.parse_truncate,
     "UPDATE": dml.parse_update,
+    "USE": session.parse_use,
 }

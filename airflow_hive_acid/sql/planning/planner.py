@@ -32,13 +32,16 @@ from airflow_hive_acid.sql.model.statements import Delete, Insert, Merge, MergeW
 from airflow_hive_acid.sql.planning import targets
 from airflow_hive_acid.sql.planning.references import References, belongs, partition_columns
 from airflow_hive_acid.sql.planning.scopes import Relation, Scope, Scopes
+from airflow_hive_acid.sql.planning.view_texts import Parse, no_parser, require_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
+    from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
 _NO_VIEWS: Mapping[str, jobs.Source] = {}
+_NO_QUERIES: Mapping[str, CreateTemporaryQuery] = {}
 
 
 def plan(
@@ -46,18 +49,24 @@ def plan(
     table_of: TableLookup,
     views: Mapping[str, jobs.Source] = _NO_VIEWS,
     *,
+    queries: Mapping[str, CreateTemporaryQuery] = _NO_QUERIES,
+    path: tuple[str, ...] = (),
+    parse: Parse = no_parser,
     guarded_merge: bool = True,
 ) -> Plan:
     """Plan a statement that reads or changes data.
 
     :param table_of: facts of a table by ``db.table``; its NoSuchObjectError passes through.
     :param views: temporary views of the session, by lower-case name.
+    :param queries: temporary views of a query, by lower-case name.
+    :param path: the view whose query is planned, so that it is refused to read itself.
+    :param parse: reads the text of a view.
     :param guarded_merge: a MERGE that only inserts conflicts with others as an UPDATE (``hive.txn.xlock.mergeinsert``).
     :raises InvalidArgumentsError: for columns that do not exist or do not fit.
     :raises UnsupportedStatementError: for changes that ACID tables do not allow.
     """
     # Expressions of one statement ask for its tables many times.
-    references = References(statement, functools.cache(table_of), views)
+    references = References(statement, functools.cache(table_of), views, queries=queries, path=path, parse=parse)
     match statement:
         case Insert():
             return _plan_insert(statement, references)
@@ -75,11 +84,12 @@ def plan(
 def _plan(references: References, kind: str, write: TableWrite | None, template: StepTemplate) -> Plan:
     reads = tuple(references.reads.values())
     sources = tuple(references.sources.values())
-    return Plan(references.statement, kind, write, reads, sources, template)
+    return Plan(references.statement, kind, write, reads, sources, template, tuple(references.views_read))
 
 
 def _plan_insert(statement: Insert, references: References) -> Plan:
     facts = references.table_of(str(statement.table))
+    require_table(facts, "INSERT")
     static, dynamic = targets.insert_partition(statement, facts)
     filled = targets.filled_columns(statement, facts, static, dynamic)
     query = references.rewrite(statement.query)
@@ -106,6 +116,7 @@ def _plan_insert(statement: Insert, references: References) -> Plan:
 
 def _plan_update(statement: Update, references: References) -> Plan:
     facts = references.table_of(str(statement.table))
+    require_table(facts, type(statement).__name__.upper())
     targets.require_changeable(statement, facts)
     for column, value in statement.assignments:
         targets.check_assigned(statement, facts, column, value)
@@ -118,6 +129,7 @@ def _plan_update(statement: Update, references: References) -> Plan:
 
 def _plan_delete(statement: Delete, references: References) -> Plan:
     facts = references.table_of(str(statement.table))
+    require_table(facts, type(statement).__name__.upper())
     targets.require_changeable(statement, facts)
     scope = _target_scope(facts, statement.alias, statement.table.name)
     where = references.rewrite(statement.where, scope) if statement.where is not None else None
@@ -127,6 +139,7 @@ def _plan_delete(statement: Delete, references: References) -> Plan:
 
 def _plan_merge(statement: Merge, references: References, guarded_merge: bool) -> Plan:
     facts = references.table_of(str(statement.table))
+    require_table(facts, type(statement).__name__.upper())
     targets.require_changeable(statement, facts)
     target = _target_scope(facts, statement.alias, statement.table.name).relations[0]
     query, source = _merge_source(statement, references)
@@ -156,6 +169,10 @@ def _merge_source(statement: Merge, references: References) -> tuple[str, Relati
     if isinstance(tree, exp.Table):
         relation = references.relation(tree)
         name = f"`{tree.name.lower()}`"
+        if relation.query is not None:
+            relation.aliased = relation.aliased or statement.source_alias != tree.name.lower()
+            relation.alias = statement.source_alias
+            return f"SELECT * FROM {relation.query}", relation  # noqa: S608 - the text of the query itself
         if relation.facts is not None:
             name = references.read(relation.facts, PartitionFilter(partition_columns(relation.facts))).view
         query = f"TABLE {name}"

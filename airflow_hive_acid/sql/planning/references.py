@@ -13,22 +13,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
-from airflow_hive_acid.errors import InvalidArgumentsError, UnsupportedStatementError
+from airflow_hive_acid.errors import HiveAcidError, InvalidArgumentsError, UnsupportedStatementError
 from airflow_hive_acid.format import changes
 from airflow_hive_acid.format.jobs import FETCH_DELETED_ROWS
+from airflow_hive_acid.python_versions import add_note
 from airflow_hive_acid.sql.model.plans import TableFacts, TableLookup, TableRead, is_external
 from airflow_hive_acid.sql.model.pruning import PartitionFilter, partition_filter
+from airflow_hive_acid.sql.model.statements import Select
 from airflow_hive_acid.sql.planning.columns import column_names, no_such_column, unknown_column
 from airflow_hive_acid.sql.planning.scopes import PSEUDO_COLUMNS, Relation, Scope, Scopes
+from airflow_hive_acid.sql.planning.view_texts import Parse, as_relation, is_view, no_parser, query_of_view, star_edits
+from airflow_hive_acid.sql.text.projections import missing_names
 from airflow_hive_acid.sql.text.query_checks import span
-from airflow_hive_acid.sql.text.source import describe
-from airflow_hive_acid.sql.text.table_options import OPTIONS, ChangesOption, PinOption, PropertyOption
+from airflow_hive_acid.sql.text.source import SourceText, describe
+from airflow_hive_acid.sql.text.table_options import OPTIONS, AsOfOption, ChangesOption, PinOption, PropertyOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from airflow_hive_acid.format.jobs import Source
     from airflow_hive_acid.sql.model.statements import DataStatement, Fragment
+    from airflow_hive_acid.sql.model.views import CreateTemporaryQuery
 
 _NOWHERE = Scope([])
 Edit = tuple[int, int, str]
@@ -41,10 +46,13 @@ class Look(NamedTuple):
     deleted_rows: bool | None = None
     pin: str | None = None
     changes: changes.Changes | None = None
+    as_of: int | str | None = None
 
     def __hash__(self) -> int:
         wanted = self.changes
-        return hash((self.deleted_rows, self.pin, wanted and (wanted.first, wanted.last, wanted.net, wanted.key)))
+        return hash(
+            (self.deleted_rows, self.pin, self.as_of, wanted and (wanted.first, wanted.last, wanted.net, wanted.key))
+        )
 
 
 _USUAL = Look()
@@ -54,7 +62,11 @@ _USUAL = Look()
 class References:
     """All that the query texts of one statement refer to; grows as its fragments are rewritten.
 
-    :param views: temporary views of the session, by lower-case name.
+    :param views: temporary views of the session over files, by lower-case name; ``queries`` those of a query.
+    :param path: the views whose text this is, the outermost first.
+    :ivar views_read: views of the catalog that were met.
+    :ivar scripts: the texts around this one.
+    :param for_catalog: the text is to be kept as a view's: tables keep their names, ``*`` becomes columns.
     """
 
     statement: DataStatement
@@ -62,6 +74,12 @@ class References:
     views: Mapping[str, Source]
     reads: dict[tuple[str, bool, Look], TableRead] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
+    queries: Mapping[str, CreateTemporaryQuery] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    views_read: dict[str, None] = field(default_factory=dict)
+    scripts: list[str] = field(default_factory=list)
+    for_catalog: bool = False
+    parse: Parse = no_parser
 
     def rewrite(self, fragment: Fragment, outer: Scope = _NOWHERE) -> str:
         """The fragment as Spark SQL.
@@ -84,8 +102,12 @@ class References:
                 continue  # hints name relations, and those keep their names
             edits.extend(self._column_edits(scopes, column, fragment))
         edits.extend(self._table_edits(scopes, fragment))
-        for scope in scopes.scopes.values():
+        for scope in () if self.for_catalog else scopes.scopes.values():
             edits.extend(_star_edits(scope))
+        if self.for_catalog:
+            edits.extend(star_edits(scopes))
+        elif self.path:
+            edits.extend(self._name_edits(fragment))
         return " ".join(_apply(self.statement.script, begin, end, edits) for begin, end in fragment.ranges)
 
     def relation(self, table: exp.Table) -> Relation:
@@ -107,9 +129,65 @@ class References:
             source = self.sources[name] = self.views[name]
             columns = tuple(column.name.lower() for column in source.columns) or None
             return Relation(alias, columns, table, aliased=aliased)
+        if not database and name in self.queries:
+            return self._temporary(self.queries[name], alias, table, aliased)
         facts = self.table_of(f"{database or self.statement.default_database}.{name}")
+        if is_view(facts):
+            return self._view(facts, alias, table, aliased)
         own = changes.COLUMNS if isinstance(table.meta.get(OPTIONS), ChangesOption) else ()
         return Relation(alias, (*column_names(facts), *own), table, facts, aliased)
+
+    def _view(self, facts: TableFacts, alias: str, table: exp.Table, aliased: bool) -> Relation:
+        """A view of the catalog: its columns are the catalog's, whatever its query calls them."""
+        name, columns = facts.qualified_name, column_names(facts)
+        select = query_of_view(facts, self.path, self.parse)
+        self.views_read.setdefault(name)
+        if self.for_catalog:
+            return Relation(alias, columns, table, facts, aliased)
+        if table.meta.get(OPTIONS) is not None:
+            raise UnsupportedStatementError(f"{name} is a view, and {table.meta[OPTIONS].shown} is said of tables")
+        query = self._inside(select, name, {}, {})
+        return Relation(alias, columns, table, facts, aliased, query=as_relation(query, alias, columns))
+
+    def _temporary(self, view: CreateTemporaryQuery, alias: str, table: exp.Table, aliased: bool) -> Relation:
+        if self.for_catalog:
+            raise UnsupportedStatementError(f"{view.name} is a temporary view; a view of the catalog would outlive it")
+        if view.name in self.path:
+            raise InvalidArgumentsError(f"temporary view {view.name} reads itself")
+        # It sees what was there before it: a table or view of its own name is another one.
+        earlier = {name: query for name, query in self.queries.items() if name != view.name}
+        select = Select(view.query, text=view.text, script=view.script, default_database=view.default_database)
+        query = self._inside(select, view.name, self.views, earlier)
+        columns = view.columns or Scopes(view.query.tree, _NOWHERE, self._inner_relation(select)).columns_of(
+            view.query.tree
+        )
+        text = as_relation(query, view.name, view.columns)
+        return Relation(alias, columns or None, table, None, aliased, query=text)
+
+    def _inside(
+        self, select: Select, name: str, views: Mapping[str, Source], queries: Mapping[str, CreateTemporaryQuery]
+    ) -> str:
+        """The text of a view as part of this query."""
+        inner = References(
+            select, self.table_of, views, self.reads, self.sources, queries, (*self.path, name), self.views_read,
+            [*self.scripts, self.statement.script], parse=self.parse,
+        )  # fmt: skip
+        try:
+            return inner.rewrite(select.query)
+        except HiveAcidError as error:
+            add_note(error, f"in the text of view {name}")
+            raise
+
+    def _inner_relation(self, select: Select) -> Callable[[exp.Table], Relation]:
+        inner = References(select, self.table_of, self.views, queries=self.queries, path=self.path, parse=self.parse)
+        return inner.relation
+
+    def _name_edits(self, fragment: Fragment) -> list[Edit]:
+        """Names that the query of a Hive's view may use and Spark does not give."""
+        script = self.statement.script
+        begin, end = fragment.ranges[0][0], fragment.ranges[-1][1]
+        tokens = [token for token in SourceText(script).tokens if begin <= token.start < end]
+        return [(at + 1, at + 1, f" AS {_quoted(name)}") for at, name in missing_names(fragment.tree, tokens)]
 
     def _add_nested_tables(self, scopes: Scopes) -> None:
         """Tables of joins in parentheses are no relations of their own; they are exchanged, and not pruned."""
@@ -163,33 +241,47 @@ class References:
             (relation.node, relation.facts, relation, scope)
             for scope in scopes.scopes.values()
             for relation in scope.relations
-            if relation.node is not None and relation.facts is not None
+            if relation.node is not None and (relation.facts is not None or relation.query is not None)
         ]
         edits: list[Edit] = []
         for node, facts, relation, scope in sorted(found, key=lambda item: item[0].this.meta["start"]):
             if node.args.get("sample") and not relation.aliased:
                 raise self._unsupported("a table with TABLESAMPLE needs an alias behind it", node, fragment)
             parts = [part for part in (node.args.get("db"), node.this) if part is not None]
+            if relation.query is not None or facts is None or self.for_catalog:
+                edits.append((parts[0].meta["start"], parts[-1].meta["end"] + 1, self._exchanged(relation, facts)))
+                continue
             look, end = self._look(node, facts, fragment)
             view = self.read(facts, _pruned(facts, relation, scope), relation.pseudo, look).view
             text = view if relation.aliased else f"{view} AS {_quoted(relation.alias)}"
             edits.append((parts[0].meta["start"], (end or parts[-1].meta["end"]) + 1, text))
         return edits
 
+    def _exchanged(self, relation: Relation, facts: TableFacts | None) -> str:
+        """What stands for a view, or in the text of one for a table."""
+        name = _dotted(facts.qualified_name) if self.for_catalog and facts is not None else relation.query or ""
+        own = facts is not None and self.for_catalog and relation.alias == facts.qualified_name.rpartition(".")[2]
+        return name if relation.aliased or own else f"{name} AS {_quoted(relation.alias)}"
+
     def _look(self, node: exp.Table, facts: TableFacts, fragment: Fragment) -> tuple[Look, int | None]:
         """What the option behind a table's name asks for, and where that ends."""
         match node.meta.get(OPTIONS):
             case PropertyOption() as option:
                 return Look(self._deleted_rows(option, node, facts, fragment)), option.end
-            case PinOption(name, end):
+            case PinOption(name) as option:
                 if not facts.is_transactional:
                     raise self._unsupported(f"{facts.qualified_name} is no ACID table, and in no pin", node, fragment)
-                return Look(pin=name), end
-            case ChangesOption(first, last, net, key, end):
+                return Look(pin=name), option.end
+            case AsOfOption(moment) as option:
+                if not facts.is_transactional:
+                    refusal = f"{facts.qualified_name} is no ACID table: what it was is not kept"
+                    raise self._unsupported(refusal, node, fragment)
+                return Look(as_of=moment), option.end
+            case ChangesOption(first, last, net, key) as option:
                 problem = _wrong_changes(facts, first, last, key)
                 if problem:
                     raise self._unsupported(problem, node, fragment)
-                return Look(changes=changes.Changes(first, last, net, key)), end
+                return Look(changes=changes.Changes(first, last, net, key)), option.end
         return Look(), None
 
     def _deleted_rows(self, option: PropertyOption, node: exp.Table, facts: TableFacts, fragment: Fragment) -> bool:
@@ -219,14 +311,15 @@ class References:
         transactional, external = facts.is_transactional, is_external(facts)
         read = TableRead(
             facts.qualified_name, view, partitions, pseudo_columns, transactional, external, look.deleted_rows,
-            look.pin, look.changes,
+            look.pin, look.changes, look.as_of,
         )  # fmt: skip
         self.reads[key] = read
         return read
 
     def _new_view(self, facts: TableFacts) -> str:
         prefix = "ha"
-        while re.search(rf"\b{prefix}[0-9]", self.statement.script, re.IGNORECASE):
+        scripts = "\n".join([self.statement.script, *self.scripts])
+        while re.search(rf"\b{prefix}[0-9]", scripts, re.IGNORECASE):
             prefix += "a"
         return f"{prefix}{len(self.reads) + 1}_{facts.qualified_name.rpartition('.')[2]}"
 
@@ -321,6 +414,11 @@ def _apply(script: str, begin: int, end: int, edits: list[Edit]) -> str:
             position = stop
     text.append(script[position:end])
     return "".join(text)
+
+
+def _dotted(name: str) -> str:
+    database, _, table = name.partition(".")
+    return f"{_quoted(database)}.{_quoted(table)}"
 
 
 def _quoted(name: str) -> str:

@@ -37,6 +37,7 @@ class Relation:
     :param aliased: whether the script gives it an alias.
     :param optional: an outer join may put NULLs in the place of its rows.
     :param pseudo: the query asks for its ROW__ID or ROW__IS__DELETED.
+    :param query: of a view: what it stands for, in parentheses.
     """
 
     alias: str
@@ -46,6 +47,7 @@ class Relation:
     aliased: bool = False
     optional: bool = False
     pseudo: bool = False
+    query: str | None = None
 
     @property
     def is_open(self) -> bool:

@@ -16,6 +16,10 @@ _NAMED = re.compile(
     rf"(?P<name>(?<![\w.\-])(?:'{_NAME}'|\"{_NAME}\"|`{_NAME}`|{_NAME}))(?P<between>\s{{0,20}}=?\s{{0,20}})(?P<value>{_STRING})",
     re.IGNORECASE | re.DOTALL,
 )
+_SET = re.compile(
+    rf"(?P<name>(?:^|;)\s{{0,20}}SET\s{{1,20}}(?:\w{{1,20}}:)?{_NAME}\s{{0,20}}=\s{{0,20}})(?P<value>[^\s;][^;\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
 _KEY = re.compile(_SENSITIVE, re.IGNORECASE)
 _IN_URI = re.compile(r"(?P<before>\b[a-z][\w+.\-]{0,30}://[^\s'\"/@:]{0,200}:)[^\s'\"/@]{1,500}(?=@)", re.IGNORECASE)
 _LONGEST = 1_000_000
@@ -31,7 +35,10 @@ def hide_secrets(text: str) -> str:
     """The text with ``***`` for what stands behind names of secrets, and for passwords in URIs."""
     if len(text) > _LONGEST:
         return hide_secrets(text[:_LONGEST])
-    hidden = _NAMED.sub(lambda m: f"{m['name']}{m['between']}'{HIDDEN}'", text) if _KEY.search(text) else text
+    hidden = text
+    if _KEY.search(text):
+        hidden = _NAMED.sub(lambda m: f"{m['name']}{m['between']}'{HIDDEN}'", text)
+        hidden = _SET.sub(lambda m: m["name"] + HIDDEN, hidden)
     return _IN_URI.sub(lambda m: m["before"] + HIDDEN, hidden) if "://" in hidden else hidden
 
 

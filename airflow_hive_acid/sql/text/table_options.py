@@ -1,8 +1,9 @@
 """What a query may say of one look at a table, behind its name in FROM.
 
 ``t('acid.fetch.deleted.rows'='true')`` is Hive's; ``t FOR SYSTEM_VERSION AS OF PIN 'month_end'`` reads what a pin
-sees, ``t [NET] CHANGES BETWEEN 5 AND 9 [KEY (id)]`` what those write ids have changed. sqlglot knows none of them, so
-they are taken out of the tokens before it parses, and put beside the table's name in its tree.
+sees, ``t VERSION AS OF 5`` and ``t TIMESTAMP AS OF '…'`` what there was, ``t [NET] CHANGES BETWEEN 5 AND 9 [KEY (id)]``
+what those write ids have changed. sqlglot knows few of them, so they are taken out of the tokens before it parses, and
+put beside the table's name in its tree.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ OPTIONS = "hive_acid_options"
 """Key of a table's ``meta``: its option."""
 _OPTION_PREFIX = "acid."
 _PROPERTY = (TokenType.L_PAREN, TokenType.STRING, TokenType.EQ, TokenType.STRING, TokenType.R_PAREN)
+_VERSIONS, _TIMES = ("VERSION", "SYSTEM_VERSION"), ("TIMESTAMP", "SYSTEM_TIME")
 _PIN = ("FOR", "SYSTEM_VERSION", "AS", "OF", "PIN")
-_FIRST_WORDS = frozenset((_PIN[0], "NET", "CHANGES"))
+_FIRST_WORDS = frozenset((_PIN[0], "NET", "CHANGES", *_VERSIONS, *_TIMES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,23 @@ class PinOption:
 
 
 @dataclass(frozen=True, slots=True)
+class AsOfOption:
+    """The table as it was.
+
+    :param moment: a write id, or a time as its text.
+    """
+
+    moment: int | str
+    end: int
+
+    @property
+    def shown(self) -> str:
+        """For messages."""
+        version = isinstance(self.moment, int)
+        return f"VERSION AS OF {self.moment}" if version else f"TIMESTAMP AS OF '{self.moment}'"
+
+
+@dataclass(frozen=True, slots=True)
 class ChangesOption:
     """What a range of write ids has changed; see :class:`~airflow_hive_acid.format.changes.Changes`."""
 
@@ -71,7 +90,7 @@ class ChangesOption:
         return f"CHANGES BETWEEN {self.first} AND {self.last}"
 
 
-Option = PropertyOption | PinOption | ChangesOption
+Option = PropertyOption | PinOption | AsOfOption | ChangesOption
 
 
 def table_options(tokens: Sequence[Token]) -> tuple[dict[int, Option], list[Token]]:
@@ -89,7 +108,7 @@ def table_options(tokens: Sequence[Token]) -> tuple[dict[int, Option], list[Toke
         if tokens[at].token_type is TokenType.L_PAREN:
             found = _property(tokens, at)
         elif tokens[at].text.upper() in _FIRST_WORDS:
-            found = _pin(tokens, at) or _changes(tokens, at)
+            found = _pin(tokens, at) or _as_of(tokens, at) or _changes(tokens, at)
         if found is not None:
             option, length = found
             options[left[-1].start] = option
@@ -113,6 +132,30 @@ def _pin(tokens: Sequence[Token], at: int) -> tuple[Option, int] | None:
     if name.token_type is not TokenType.STRING:
         return None
     return PinOption(name.text, name.end), len(_PIN) + 1
+
+
+def _as_of(tokens: Sequence[Token], at: int) -> tuple[Option, int] | None:
+    """``[FOR] VERSION AS OF 5`` or ``'pin'``; ``[FOR] TIMESTAMP AS OF '…'``; Hive's words with SYSTEM_."""
+    start = at
+    at += _words(tokens, at, 1) == ("FOR",)
+    word = _words(tokens, at, 1)
+    if _words(tokens, at + 1, 2) != ("AS", "OF") or len(tokens) <= at + 3:
+        return None
+    at += 3
+    if word[0] in _TIMES:
+        at += _words(tokens, at, 1)[0] in ("TIMESTAMP", "DATE") and len(tokens) > at + 1
+        value = tokens[at]
+        if value.token_type is not TokenType.STRING:
+            return None
+        return AsOfOption(value.text, value.end), at + 1 - start
+    value = tokens[at]
+    if word[0] not in _VERSIONS:
+        return None
+    if value.token_type is TokenType.STRING:
+        return PinOption(value.text, value.end), at + 1 - start
+    if value.token_type is TokenType.NUMBER and value.text.isdecimal():
+        return AsOfOption(int(value.text), value.end), at + 1 - start
+    return None
 
 
 def _changes(tokens: Sequence[Token], at: int) -> tuple[Option, int] | None:

@@ -11,12 +11,14 @@ import pytest
 from airflow_hive_acid.errors import HiveAcidError
 from airflow_hive_acid.metastore.database.codes import TxnState
 from airflow_hive_acid.sql import parse_script
-from airflow_hive_acid.sql.model import alterations, lookups, statements
+from airflow_hive_acid.sql.model import alterations, lookups, session, statements, views
 from airflow_hive_acid.sql.model.origins import Origin
+from airflow_hive_acid.sql.text.variables import Variables
 
 if TYPE_CHECKING:
     from airflow_hive_acid.engine import Engine
     from airflow_hive_acid.metastore import MetastoreClient
+    from airflow_hive_acid.sql.model.statements import Statement
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "sql.md"
 EXAMPLES = re.findall(r"^```sql( refused)?\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -24,10 +26,10 @@ EXAMPLES = re.findall(r"^```sql( refused)?\n(.*?)^```$", PAGE.read_text(), re.MU
 
 def test_every_statement_has_an_example() -> None:
     """Of what the parser makes, only what the page says in words is left out."""
-    shown = {type(s) for refused, text in EXAMPLES if not refused for s in parse_script(text)}
-    kinds = {**vars(statements), **vars(alterations), **vars(lookups)}.values()
+    shown = {type(s) for refused, text in EXAMPLES if not refused for s in _parsed(text)}
+    kinds = {**vars(statements), **vars(alterations), **vars(lookups), **vars(session), **vars(views)}.values()
     known = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Origin)}
-    known -= {Origin, alterations.Alteration, lookups.Lookup}
+    known -= {Origin, alterations.Alteration, lookups.Lookup, session.SessionStatement, views.ViewStatement}
     assert {kind.__name__ for kind in known - shown} == {"Load"}
     assert "LOAD DATA" in PAGE.read_text()
 
@@ -42,17 +44,21 @@ def test_the_examples_run(real_engine: Engine, client: MetastoreClient, tmp_path
         if refused:
             _refused(real_engine, client, script)
         else:
-            kinds |= {result.kind for result in real_engine.run(script)}
+            kinds |= {result.kind for result in real_engine.run(script, variables={})}
             if "MERGE INTO shop.items AS t" in text:
                 _check_rows(real_engine)
     assert "shop" not in client.catalog.list_databases()
-    assert kinds >= {s.kind_text for refused, text in EXAMPLES if not refused for s in parse_script(text)}
+    assert kinds >= {s.kind_text for refused, text in EXAMPLES if not refused for s in _parsed(text)}
+
+
+def _parsed(text: str) -> list[Statement]:
+    return parse_script(text, variables=Variables())
 
 
 def _refused(engine: Engine, client: MetastoreClient, script: str) -> None:
     before = {row.txn_id for row in client.show_transactions(include_committed=True)}
     with pytest.raises(HiveAcidError):
-        engine.run(script)
+        engine.run(script, variables={})
     after = {row.txn_id: row.state for row in client.show_transactions(include_committed=True)}
     assert [state for txn, state in after.items() if txn not in before and state is TxnState.OPEN] == []
     assert client.show_locks() == []

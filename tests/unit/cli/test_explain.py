@@ -25,7 +25,7 @@ def test_the_last_statement_is_explained_and_views_stand_before_it(text, locks, 
     ("text", "error", "message"),
     [
         ("-- nothing", InvalidArgumentsError, "no statement"),
-        ("SELECT 1;\nDROP TABLE w.t;\nSELECT 2", InvalidArgumentsError, "line 1: only CREATE TEMPORARY VIEW"),
+        ("SELECT 1;\nDROP TABLE w.t;\nSELECT 2", InvalidArgumentsError, "line 1: only views, USE and SET"),
         ("SELEC 1", SqlSyntaxError, "did you mean SELECT"),
     ],
 )

@@ -19,6 +19,7 @@ class Facts:
     is_insert_only: bool = False
     bucket_columns: tuple[str, ...] = ()
     type: str = "MANAGED_TABLE"
+    view_text: str | None = None
 
 
 def columns(text: str) -> tuple[Column, ...]:

@@ -15,6 +15,7 @@ from airflow_hive_acid.sql import parse_script, plan
 from airflow_hive_acid.sql.locks.ddl_locks import ddl_locks
 from airflow_hive_acid.sql.locks.legacy_locks import legacy_ddl_locks
 from airflow_hive_acid.sql.locks.statement_locks import data_locks
+from airflow_hive_acid.sql.model.session import SessionStatement
 from airflow_hive_acid.sql.model.statements import (
     Abort,
     Begin,
@@ -34,6 +35,7 @@ from airflow_hive_acid.sql.model.statements import (
     Statement,
     Update,
 )
+from airflow_hive_acid.sql.model.views import CreateTemporaryQuery, ViewStatement
 from airflow_hive_acid.sql.parsing.multi_insert import in_order
 from tests.unit.sql.catalog import VIEWS, table_of
 from tests.unit.sql.test_corpus import STATEMENTS
@@ -70,7 +72,18 @@ def understand(statement: Statement) -> None:
             read_.partitions.keeps(["2024-01-01", "3"][: len(read_.partitions.columns)])
     elif not isinstance(
         statement,
-        Abort | Begin | Commit | CreateTemporaryView | DropForceLease | Load | Rollback | Show | ShowLease,
+        Abort
+        | Begin
+        | Commit
+        | CreateTemporaryQuery
+        | CreateTemporaryView
+        | DropForceLease
+        | Load
+        | Rollback
+        | SessionStatement
+        | Show
+        | ShowLease
+        | ViewStatement,
     ):
         ddl_locks(statement, table_of)
         legacy_ddl_locks(statement, table_of)

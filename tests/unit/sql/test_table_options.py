@@ -49,7 +49,6 @@ def test_a_table_is_read_as_what_write_ids_have_changed(plan_of: Callable) -> No
         ("select change__kind from t", InvalidArgumentsError, "change__kind"),
         ("delete from t changes between 3 and 4", HiveAcidError, "changes"),
         ("select * from t for system_version as of pin month", SqlSyntaxError, "line 1"),
-        ("select * from t for system_version as of 5", HiveAcidError, "line 1"),
         ("select id changes between 3 and 4 from t", SqlSyntaxError, "is an option of a table in FROM"),
     ],
 )

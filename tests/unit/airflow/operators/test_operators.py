@@ -22,6 +22,7 @@ from airflow_hive_acid.hooks import tasks
 from airflow_hive_acid.hooks.hive_acid import HiveAcidHook
 from airflow_hive_acid.metastore.catalog.model import TableDefinition
 from airflow_hive_acid.metastore.records.claim_rules import Rerun
+from airflow_hive_acid.operators.changes import HiveAcidDeleteOperator
 from airflow_hive_acid.operators.compact import HiveAcidCompactOperator
 from airflow_hive_acid.operators.hive_acid import HiveAcidOperator, result_document, script_of
 from airflow_hive_acid.settings import Settings
@@ -54,6 +55,7 @@ class FakeEngine:
 
     def run(self, sql, *, one_transaction, once, patience, **others):
         self.asked.append((sql, one_transaction))
+        self.others = others
         self.once = once
         self.patience = patience
         if isinstance(self.answer, Exception):
@@ -189,6 +191,26 @@ def test_wait_that_came_to_nothing_fails_the_task_as_its_error_would(engine, eve
 def test_unknown_on_rerun_is_refused_where_the_dag_is_parsed():
     with pytest.raises(ValueError, match="on_rerun of task t must be 'apply' or 'skip', not 'again'"):
         HiveAcidOperator(task_id="t", sql="x", on_rerun="again")
+
+
+def test_settings_variables_and_database_go_with_the_script_and_are_templates(engine):
+    fake = engine([SELECT])
+    task = HiveAcidOperator(
+        task_id="t",
+        sql="SELECT 1",
+        variables={"d": "{{ ds }}"},
+        settings={"hive.lock.numretries": 3},
+        database="{{ ds }}",
+    )
+    task.render_template_fields({"ds": "d1"})
+    task.execute(CONTEXT)
+    how = fake.others
+    assert (how["variables"], how["settings"], how["database"]) == ({"d": "d1"}, {"hive.lock.numretries": 3}, "d1")
+
+
+def test_typed_operators_have_no_script_for_variables():
+    with pytest.raises(ValueError, match="typed arguments and no script of yours: variables"):
+        HiveAcidDeleteOperator(task_id="t", table="w.t", where="id = 1", variables={"a": "1"})
 
 
 def test_passing_failure_lets_airflow_retry(engine):

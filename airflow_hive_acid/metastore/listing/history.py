@@ -1,0 +1,148 @@
+"""What has become of a table, commit by commit, as far as the notification log goes back; and what was there when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from sqlalchemy import bindparam, select
+
+from airflow_hive_acid.errors import HistoryGoneError, InvalidArgumentsError
+from airflow_hive_acid.format.id_ranges import IdRanges
+from airflow_hive_acid.format.write_ids import ValidWriteIdList
+from airflow_hive_acid.metastore.database.clock import now_ms
+from airflow_hive_acid.metastore.listing.changes import altered_after
+from airflow_hive_acid.metastore.listing.commit_log import CommitLog
+from airflow_hive_acid.metastore.schema.hive_transactions import NOTIFICATION_LOG
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from airflow_hive_acid.metastore.catalog.model import Table
+    from airflow_hive_acid.metastore.database.database import Database
+    from airflow_hive_acid.metastore.listing.commit_events import TableCommit
+    from airflow_hive_acid.metastore.names.objects import TableName
+    from airflow_hive_acid.metastore.notifications.log import Notifications
+
+_L = NOTIFICATION_LOG.c
+_FIRST = select(_L.EVENT_ID, _L.EVENT_TIME).order_by(_L.EVENT_ID).limit(1)
+_TIME = select(_L.EVENT_TIME).where(_L.EVENT_ID == bindparam("id"))
+
+
+@dataclass(frozen=True, slots=True)
+class TableHistory:
+    """The commits of a table that the log still knows.
+
+    :param commits: in order.
+    :param times: of each write id that was committed meanwhile, the time in seconds since 1970.
+    :param since: from then on, in seconds since 1970, no commit is missing; None: nothing is known.
+    """
+
+    commits: tuple[TableCommit, ...]
+    times: dict[int, int]
+    since: int | None
+
+
+def read_history(database: Database, notifications: Notifications, table: TableName) -> TableHistory:
+    """Read the log from its beginning.
+
+    :raises InvalidArgumentsError: when the metastore writes none.
+    """
+    log = CommitLog(database, notifications)
+    log.latest()
+    first = database.read(lambda connection: connection.execute(_FIRST).one_or_none())
+    if first is None:
+        return TableHistory((), {}, None)
+    # Nothing was purged of a log that begins with its first event.
+    since = 0 if first[0] == 1 else int(first[1]) + 1
+    commits: list[TableCommit] = []
+    times: dict[int, int] = {}
+    after, more = int(first[0]) - 1, True
+    while more:
+        page, written = log.written(after, table)
+        commits += [commit for commit in page.commits if commit.table == table]
+        times |= written
+        if page.missed:
+            commits, times, since = [], {}, _time_of(database, page.upto)
+        after, more = page.upto, page.more
+    return TableHistory(tuple(commits), times, since)
+
+
+def write_ids_at(
+    database: Database, notifications: Notifications, table: Table, key: TableName, seen: ValidWriteIdList, moment: str
+) -> ValidWriteIdList:
+    """What a reader saw at a moment of the past, to the second.
+
+    :param seen: what a reader sees now.
+    :param moment: ISO 8601; UTC unless it says another zone.
+    :raises HistoryGoneError: when the log does not go back so far, or the table was not there, or had another name.
+    :raises InvalidArgumentsError: for what is no time, and for the future.
+    """
+    wanted = parse_moment(moment)
+    if wanted > database.read(now_ms) // 1000:
+        raise InvalidArgumentsError(f"{moment!r} lies in the future")
+    if wanted < table.created:
+        raise HistoryGoneError(f"{key} was made at {shown_moment(table.created)}, after {moment}")
+    history = read_history(database, notifications, key)
+    since = "no commit" if history.since is None else f"commits from {shown_moment(history.since)} on"
+    if history.since is None or wanted < history.since:
+        raise HistoryGoneError(
+            f"{key} cannot be read as of {moment}: the notification log knows {since}. Read it as of a write id "
+            f"(hive-acid history {key}), or keep states with a pin (hive-acid pin add); "
+            "hive.metastore.event.db.listener.timetolive says how long the log is kept"
+        )
+    altered = database.read(lambda connection: altered_after(connection, key, wanted))
+    if altered is not None:
+        raise HistoryGoneError(f"{key} cannot be read as of {moment}: {altered} since; read it as of a write id")
+    return list_at(key, history.times, seen, wanted)
+
+
+def list_at(key: TableName, times: dict[int, int], seen: ValidWriteIdList, wanted: int) -> ValidWriteIdList:
+    """The list of a reader of the past: what was committed after it counts as open.
+
+    :param times: of each write id that the log knows of, when it was committed.
+    :param wanted: seconds since 1970.
+    :raises HistoryGoneError: when a write id of that time is not in the log.
+    """
+    first = min(times, default=seen.high_watermark + 1)
+    silent = next((w for w in range(first, seen.high_watermark + 1) if seen.is_valid(w) and w not in times), None)
+    if silent is not None:
+        raise HistoryGoneError(
+            f"when write id {silent} of {key} was committed is not known: the notification log lacks its commit. In a "
+            "Hive, switch DbNotificationListener on; read the table as of a write id"
+        )
+    late = IdRanges.of(w for w, time in times.items() if time > wanted and seen.is_valid(w))
+    return ValidWriteIdList(seen.high_watermark, seen.open_ids | late, seen.aborted_ids, None, seen.table)
+
+
+def parse_moment(text: str) -> int:
+    """A time as seconds since 1970.
+
+    :param text: ISO 8601, as ``2026-11-25 14:00:00``; UTC unless it says another zone.
+    :raises InvalidArgumentsError: for what is none.
+    """
+    given = text.strip()
+    try:
+        moment = datetime.fromisoformat(given[:-1] + "+00:00" if given[-1:] in ("Z", "z") else given)
+    except ValueError:
+        raise InvalidArgumentsError(
+            f"{text[:80]!r} is no time; write for example '2026-11-25 14:00:00', in UTC, or with a zone: "
+            "'2026-11-25T14:00:00+01:00'"
+        ) from None
+    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)).timestamp())
+
+
+def shown_moment(seconds: int) -> str:
+    """Seconds since 1970 as a time that :func:`parse_moment` reads."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _time_of(database: Database, event_id: int) -> int:
+    """From when on nothing is missing behind an event."""
+
+    def read(connection: Connection) -> int:
+        found = connection.execute(_TIME, {"id": event_id}).scalar()
+        return (now_ms(connection) // 1000 if found is None else int(found)) + 1
+
+    return database.read(read)

@@ -1,0 +1,210 @@
+"""Views in plans: their texts inside of queries, and the texts that the catalog keeps of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from airflow_hive_acid.errors import (
+    InvalidArgumentsError,
+    NoSuchObjectError,
+    SqlSyntaxError,
+    UnsupportedStatementError,
+)
+from airflow_hive_acid.sql import parse_script, plan
+from airflow_hive_acid.sql.model.plans import Plan, SelectTemplate
+from airflow_hive_acid.sql.model.views import (
+    AlterViewProperties,
+    AlterViewQuery,
+    CreateTemporaryQuery,
+    CreateView,
+    DropView,
+    RenameView,
+)
+from airflow_hive_acid.sql.planning.references import References
+from airflow_hive_acid.sql.planning.view_texts import hive_names, named_text
+from tests.unit.sql.catalog import Facts, columns, table_of
+
+
+def view(name: str, text: str, names: str) -> Facts:
+    return Facts(name, columns(names), is_transactional=False, type="VIRTUAL_VIEW", view_text=text)
+
+
+VIEWS = {
+    facts.qualified_name: facts
+    for facts in (
+        view("demo.v", "select `t`.`id`, `t`.`name` from `default`.`t`", "id:int name:string"),
+        view("demo.w", "SELECT `id` AS `a`, `_c1` AS `b` FROM (select `t`.`id`, `t`.`amount`*2 from `default`.`t` "
+             "union all select 1, 2) `w`", "a:int b:decimal(12,2)"),
+        view("demo.nested", "select `x`.`a` from `demo`.`w` `x` join `demo`.`v` on `x`.`a` = `v`.`id`", "a:int"),
+        view("demo.one", "select `two`.`id` from `demo`.`two`", "id:int"),
+        view("demo.two", "select `one`.`id` from `demo`.`one`", "id:int"),
+        view("demo.bad", "select from", "id:int"),
+        view("demo.gone", "select `id` from `demo`.`gone_table`", "id:int"),
+    )
+}  # fmt: skip
+
+
+def known(name: str) -> Facts:
+    return VIEWS.get(name) or table_of(name)
+
+
+def planned(text: str, **queries: str) -> Plan:
+    (statement,) = parse_script(text)
+    made = {name: parse_script(f"CREATE TEMPORARY VIEW {name} AS {query}")[0] for name, query in queries.items()}
+    return plan(statement, known, {}, queries=made)
+
+
+def query(text: str, **queries: str) -> str:
+    template = planned(text, **queries).template
+    assert isinstance(template, SelectTemplate)
+    return re.sub(r"ha\d_", "ha_", template.query)
+
+
+def kept(text: str) -> str:
+    (statement,) = parse_script(text)
+    return References(statement, known, {}, for_catalog=True, parse=parse_script).rewrite(statement.query)
+
+
+def test_a_view_is_its_query_with_the_columns_of_the_catalog() -> None:
+    made = planned("SELECT id FROM demo.v WHERE id > 1")
+    assert (made.views_read, [read.table for read in made.reads]) == (("demo.v",), ["default.t"])
+    assert query("SELECT id FROM demo.v WHERE id > 1") == (
+        "SELECT id FROM (SELECT * FROM (select `t`.`id`, `t`.`name` from ha_t AS `t`) AS `v`(`id`, `name`)) AS `v` "
+        "WHERE id > 1"
+    )
+    assert query("SELECT x.id FROM demo.v x") == (
+        "SELECT x.id FROM (SELECT * FROM (select `t`.`id`, `t`.`name` from ha_t AS `t`) AS `x`(`id`, `name`)) x"
+    )
+    assert "`v`.id" in query("SELECT demo.v.id FROM demo.v")
+
+
+def test_columns_that_hive_names_by_their_place_have_that_name() -> None:
+    assert (
+        "(select `t`.`id`, `t`.`amount`*2 AS `_c1` from ha_t AS `t` union all select 1 AS `_c0`, 2 AS `_c1`)"
+        in query("SELECT b FROM demo.w")
+    )
+
+
+def test_views_in_views_are_read_down_to_their_tables() -> None:
+    made = planned("INSERT INTO demo.logs SELECT a FROM demo.nested")
+    assert set(made.views_read) == {"demo.nested", "demo.w", "demo.v"}
+    assert made.operations == {"default.t": "select", "demo.logs": "insert"}
+    assert len(made.reads) == 1
+    merge = "MERGE INTO default.t USING demo.v s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = s.name"
+    assert planned(merge).views_read == ("demo.v",)
+
+
+def test_a_view_that_reads_itself_is_refused_with_the_way_it_does() -> None:
+    with pytest.raises(InvalidArgumentsError, match=r"demo\.one reads itself: demo\.one → demo\.two → demo\.one"):
+        planned("SELECT * FROM demo.one")
+    (statement,) = parse_script("SELECT id FROM demo.one")
+    with pytest.raises(InvalidArgumentsError, match=r"demo\.two reads itself"):
+        plan(statement, known, {}, path=("demo.two",))
+
+
+def test_what_is_wrong_in_a_view_says_in_which() -> None:
+    for name, error in (("bad", SqlSyntaxError), ("gone", NoSuchObjectError)):
+        with pytest.raises(error) as raised:
+            planned(f"SELECT * FROM demo.{name}")  # noqa: S608 - names of this file
+        assert f"in the text of view demo.{name}" in raised.value.__notes__
+    with pytest.raises(InvalidArgumentsError, match=r"demo\.v has no column 'nmae'"):
+        planned("SELECT v.nmae FROM demo.v")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO demo.v VALUES (1, 'a')",
+        "UPDATE demo.v SET name = 'a'",
+        "DELETE FROM demo.v",
+        "MERGE INTO demo.v USING default.t s ON v.id = s.id WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_rows_of_a_view_are_not_changed(text: str) -> None:
+    with pytest.raises(UnsupportedStatementError, match=r"cannot change demo\.v: it is a view"):
+        planned(text)
+
+
+def test_options_of_tables_are_not_said_of_views() -> None:
+    with pytest.raises(UnsupportedStatementError, match=r"demo\.v is a view"):
+        planned("SELECT * FROM demo.v CHANGES BETWEEN 1 AND 2")
+
+
+def test_names_around_a_view_do_not_reach_into_it() -> None:
+    text = query("WITH t AS (SELECT 1 AS one) SELECT * FROM demo.v, t")
+    assert "from ha_t AS `t`) AS `v`" in text
+    assert "ha1_t" not in str(planned("WITH ha1_t AS (SELECT 1) SELECT v.id FROM demo.v, ha1_t").reads[0].view)
+
+
+def test_a_temporary_view_is_its_query_where_it_was_made() -> None:
+    assert (
+        query("SELECT n FROM q", q="SELECT id AS n FROM t") == "SELECT n FROM (SELECT id AS n FROM ha_t AS `t`) AS `q`"
+    )
+    made = planned("SELECT * FROM r", q="SELECT id FROM demo.v", r="SELECT * FROM q")
+    assert made.views_read == ("demo.v",)
+    with pytest.raises(InvalidArgumentsError, match="q has no column 'm'"):
+        planned("SELECT m FROM q", q="SELECT id AS n FROM t")
+    with pytest.raises(NoSuchObjectError, match=r"default\.q"):
+        planned("SELECT * FROM q", q="SELECT * FROM q")
+
+
+def test_what_the_catalog_keeps_says_the_same_in_any_database() -> None:
+    assert kept("SELECT * FROM t") == "SELECT `t`.`id`, `t`.`name`, `t`.`amount` FROM `default`.`t`"
+    assert kept("SELECT f.*, t.id FROM demo.flights f JOIN t ON t.id = f.flight") == (
+        "SELECT `f`.`carrier`, `f`.`flight`, `f`.`delay`, `f`.`s`, `f`.`month`, t.id FROM `demo`.`flights` f JOIN "
+        "`default`.`t` ON t.id = f.flight"
+    )
+    assert kept("WITH c AS (SELECT id FROM demo.v) SELECT default.t.id FROM c, default.t") == (
+        "WITH c AS (SELECT id FROM `demo`.`v`) SELECT `t`.id FROM c, `default`.`t`"
+    )
+    assert kept("SELECT count(*) FROM demo.airlines a, other.airlines") == (
+        "SELECT count(*) FROM `demo`.`airlines` a, `other`.`airlines`"
+    )
+    assert kept("SELECT * FROM t JOIN demo.v USING (id)") == "SELECT * FROM `default`.`t` JOIN `demo`.`v` USING (id)"
+
+
+def test_names_of_columns_are_hives() -> None:
+    def names(text: str, *spark: str) -> list[str]:
+        (statement,) = parse_script(text)
+        return hive_names(statement.query.tree, spark)  # type: ignore[union-attr]
+
+    assert names("SELECT id, 1, upper(name), s.a FROM t", "id", "1", "upper(name)", "a") == ["id", "_c1", "_c2", "a"]
+    assert names("(SELECT 1 UNION ALL SELECT 2)", "1") == ["_c0"]
+    assert names("SELECT *, 1 FROM t", "Id", "name", "amount", "(1 + 1)") == ["id", "name", "amount", "_c3"]
+    assert named_text("SELECT 1", "v", ["_c0"], ["a"]) == "SELECT `_c0` AS `a` FROM (SELECT 1) `v`"
+
+
+def test_statements_about_views_are_read() -> None:
+    text = "CREATE OR REPLACE VIEW v (a COMMENT 'x', b) COMMENT 'c' TBLPROPERTIES ('k'='v') AS SELECT 1, 2"
+    (made,) = parse_script(text)
+    assert isinstance(made, CreateView)
+    assert (str(made.view), made.columns, made.replace) == ("default.v", (("a", "x"), ("b", None)), True)
+    assert (made.comment, made.properties) == ("c", {"k": "v"})
+    kinds = [type(s) for s in parse_script(
+        "CREATE VIEW IF NOT EXISTS d.v AS WITH c AS (SELECT 1) SELECT * FROM c; DROP VIEW IF EXISTS v; ALTER VIEW v AS "
+        "SELECT 1; ALTER VIEW v SET TBLPROPERTIES ('a'='b'); ALTER VIEW v UNSET TBLPROPERTIES IF EXISTS ('a'); "
+        "ALTER VIEW v RENAME TO w; CREATE OR REPLACE TEMPORARY VIEW v (a) AS SELECT 1"
+    )]  # fmt: skip
+    assert kinds == [CreateView, DropView, AlterViewQuery, AlterViewProperties, AlterViewProperties, RenameView,
+                     CreateTemporaryQuery]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("CREATE MATERIALIZED VIEW v AS SELECT 1", "materialized views are not supported"),
+        ("DROP MATERIALIZED VIEW v", "materialized views are not supported"),
+        ("CREATE VIEW v PARTITIONED ON (a) AS SELECT 1", "PARTITIONED ON is not supported"),
+        ("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", "contradict each other"),
+        ("CREATE VIEW v (a, a) AS SELECT 1, 2", "column a is given twice"),
+        ("CREATE VIEW v COMMENT 'a' COMMENT 'b' AS SELECT 1", "COMMENT is given twice"),
+        ("CREATE VIEW v SELECT 1", "expected COMMENT, TBLPROPERTIES or AS"),
+        ("CREATE VIEW v AS INSERT INTO t SELECT 1", "statement of its own"),
+        ("ALTER VIEW v ADD COLUMNS (a INT)", "expected AS and a query"),
+    ],
+)
+def test_what_is_no_view_is_refused(text: str, why: str) -> None:
+    with pytest.raises((SqlSyntaxError, UnsupportedStatementError), match=why):
+        parse_script(text)
