@@ -23,6 +23,7 @@ from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
 from airflow_hive_acid.metastore.database.backend import COMMIT_SENT
 from airflow_hive_acid.metastore.database.backends import backend_for
 from airflow_hive_acid.metastore.database.failures import Failure, FailureRules, explain, is_unsendable
+from airflow_hive_acid.metastore.database.layouts import fit
 from airflow_hive_acid.metastore.database.urls import normalize_url, safe_url
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Features:
 
     min_history_level: bool
     min_history_write_id: bool
+    write_notifications: bool
     notifications: bool
     extensions: bool
     leases: bool
@@ -99,6 +101,7 @@ class Database:
         self._process = os.getpid()
         self._patient = patient
         self._was_connected = False
+        self._fitted = False
         self._features: Features | None = None
         self._look_again = 0.0
         self.engine = self.backend.make_engine(self.url, pool_size, patient=patient)
@@ -175,9 +178,11 @@ class Database:
         """
         if self._features is None or time.monotonic() >= self._look_again:
             names = set(sa.inspect(connection).get_table_names())
+            names |= self.backend.layout.lower_case
             self._features = Features(
                 min_history_level="MIN_HISTORY_LEVEL" in names,
                 min_history_write_id="MIN_HISTORY_WRITE_ID" in names,
+                write_notifications="TXN_WRITE_NOTIFICATION_LOG" in names,
                 notifications={"NOTIFICATION_LOG", "NOTIFICATION_SEQUENCE", "SEQUENCE_TABLE"} <= names,
                 extensions="HIVE_ACID_JOB" in names,
                 leases="HIVE_LEASE" in names,
@@ -212,6 +217,7 @@ class Database:
             try:
                 if hot and self._kept is not None:
                     self._leave_parent()
+                    self._fit()
                     connection = self._kept.take()
                     self._was_connected, sent = True, connection.info
                     return self._once_kept(self._kept, connection, operation, sent)
@@ -276,6 +282,7 @@ class Database:
     @contextlib.contextmanager
     def _connected(self, *, reading: bool = False) -> Iterator[Connection]:
         self._leave_parent()
+        self._fit()
         if self._idle is not None:
             with self._idle.connected(reading=reading) as connection:
                 self._was_connected = True
@@ -288,6 +295,23 @@ class Database:
                 return
             with self.backend.reading(connection) as view:
                 yield view
+
+    def _fit(self) -> None:
+        """Once: let statements be for the tables that this metastore has."""
+        if self._fitted:
+            return
+        with self.engine.connect() as connection:
+            layout = self.backend.find_layout(connection)
+        if layout != self.backend.layout:
+            fit(self.engine.dialect, layout)
+            self.backend.layout = layout
+        self._fitted = True
+
+    def engine_of_its_own(self, isolation_level: str) -> sa.Engine:
+        """An engine for a connection that is held for long: its connections are closed when they are given back."""
+        engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool, isolation_level=isolation_level)  # type: ignore[arg-type]
+        fit(engine.dialect, self.backend.layout)
+        return engine
 
     def _leave_parent(self) -> None:
         if os.getpid() != self._process:
