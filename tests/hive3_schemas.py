@@ -70,7 +70,9 @@ def create(url: str, kind: str) -> None:
         if kind == "cdp":
             for name in sorted(lower):
                 columns = METADATA.tables[name].columns if name in METADATA.tables else NEXT_TXN_ID.columns
-                view = ", ".join(f'"{c.name}" AS {c.name.lower()}' for c in columns if (name, c.name) not in absent(kind))
+                view = ", ".join(
+                    f'"{c.name}" AS {c.name.lower()}' for c in columns if (name, c.name) not in absent(kind)
+                )
                 connection.execute(sa.DDL(f'CREATE VIEW {name.lower()} AS SELECT {view} FROM "{name}"'))
         for name, column in COUNTERS.items():
             spelled = tables.tables.get(name, tables.tables.get(name.lower()))
@@ -81,7 +83,9 @@ def create(url: str, kind: str) -> None:
         insert("NOTIFICATION_SEQUENCE", NNI_ID=1, NEXT_EVENT_ID=1)
         insert("SEQUENCE_TABLE", SEQUENCE_NAME="org.apache.hadoop.hive.metastore.model.MNotificationLog", NEXT_VAL=1)
         insert("CTLGS", CTLG_ID=1, NAME="hive", DESC="Default catalog for Hive", LOCATION_URI="TBD")
-        insert("VERSION", VER_ID=1, SCHEMA_VERSION=VERSIONS[kind], VERSION_COMMENT=f"Hive release version {VERSIONS[kind]}")
+        insert(
+            "VERSION", VER_ID=1, SCHEMA_VERSION=VERSIONS[kind], VERSION_COMMENT=f"Hive release version {VERSIONS[kind]}"
+        )
     engine.dispose()
 
 
@@ -121,7 +125,9 @@ def _tables(kind: str, lower: set[str]) -> sa.MetaData:
             )
         for more, length in _MORE.get(name, {}).items():
             columns.append(
-                sa.Column(more, sa.String(length), nullable=False, server_default="hive" if more == "CAT_NAME" else None)
+                sa.Column(
+                    more, sa.String(length), nullable=False, server_default="hive" if more == "CAT_NAME" else None
+                )
             )
         copy = sa.Table(spelled(name, name), made, *columns, **table.dialect_kwargs)
         for index in table.indexes:

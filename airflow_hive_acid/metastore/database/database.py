@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError
+from airflow_hive_acid.errors import HiveAcidError, MetastoreUnavailableError, NoSuchTxnError
 from airflow_hive_acid.metastore.database.backend import COMMIT_SENT
 from airflow_hive_acid.metastore.database.backends import backend_for
 from airflow_hive_acid.metastore.database.failures import Failure, FailureRules, explain, is_unsendable
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from airflow_hive_acid.metastore.database.connections import KeptConnections, OwnConnection
+    from airflow_hive_acid.metastore.schema.layouts import Layout
 
 T = TypeVar("T")
 
@@ -196,6 +197,13 @@ class Database:
             self._look_again = math.inf if whole else time.monotonic() + _LOOK_AGAIN_SECONDS
         return self._features
 
+    def layout(self) -> Layout:
+        """How the metastore's tables differ from Hive 4's; looked up once."""
+        with self.translated():
+            self._leave_parent()
+            self._fit()
+        return self.backend.layout
+
     def forget_features(self) -> None:
         """Look again which tables exist: the schema was changed."""
         self._features = None
@@ -228,6 +236,10 @@ class Database:
                         result = operation(connection)
                         sent[COMMIT_SENT] = True
                 return result
+            except NoSuchTxnError as error:
+                if commit_lost:  # a metastore that counts txns forgets those that have committed
+                    raise self._unknown_outcome() from error
+                raise
             except HiveAcidError:
                 raise
             except Exception as error:
@@ -237,14 +249,17 @@ class Database:
                 pause = self._pause(failure, tries, retry_duplicates=retry_duplicates)
                 if pause is None or (lost_now and repeat is Repeat.BEFORE_COMMIT):
                     if commit_lost:
-                        raise OutcomeUnknownError(
-                            f"the connection to the metastore {self.where} broke while committing; whether the change "
-                            "happened is unknown: look it up before doing anything else"
-                        ) from error
+                        raise self._unknown_outcome() from error
                     if _is_database_error(error):
                         raise explain(error, failure, self.where) from error
                     raise
             self._sleep(pause)
+
+    def _unknown_outcome(self) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"the connection to the metastore {self.where} broke while committing; whether the change happened is "
+            "unknown: look it up before doing anything else"
+        )
 
     @staticmethod
     def _once_kept(

@@ -170,7 +170,9 @@ class _Fitted:
         self.column_keys = self._keys(name)
         return str(super().visit_update(update, visiting_cte=visiting_cte, **options))  # type: ignore[misc]
 
-    def visit_insert(self: Any, insert: Any, visited_bindparam: Any = None, visiting_cte: Any = None, **options: Any) -> str:
+    def visit_insert(
+        self: Any, insert: Any, visited_bindparam: Any = None, visiting_cte: Any = None, **options: Any
+    ) -> str:
         """See SQLAlchemy's ``SQLCompiler``; columns that are not there are not filled."""
         name = insert.table.name
         if name in self.layout.missing:

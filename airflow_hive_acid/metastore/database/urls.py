@@ -46,8 +46,7 @@ def normalize_url(url: str | sa.URL) -> sa.URL:
     if backend not in _DRIVERS:
         named = _NAMED.get(backend, f"a metastore database of type {backend!r}")
         raise InvalidArgumentsError(
-            f"{named} is not supported; supported are SQLite, PostgreSQL and "
-            f"MySQL/MariaDB: {_EXAMPLES}"
+            f"{named} is not supported; supported are SQLite, PostgreSQL and MySQL/MariaDB: {_EXAMPLES}"
         )
     parsed = parsed.set(drivername=_DRIVERS[backend])
     if backend == "sqlite":

@@ -36,6 +36,7 @@ from airflow_hive_acid.metastore.protocol.table_uses import table_uses
 from airflow_hive_acid.metastore.protocol.transaction import ReaderSnapshot
 from airflow_hive_acid.metastore.schema.hive_transactions import MIN_HISTORY_WRITE_ID, TXNS
 from airflow_hive_acid.metastore.schema.pins import HIVE_ACID_PIN, HIVE_ACID_PIN_HELD, HIVE_ACID_PIN_TABLE
+from airflow_hive_acid.metastore.setup.abilities import require_hive_4
 from airflow_hive_acid.metastore.txns.history import LARGEST_TXN
 from airflow_hive_acid.metastore.txns.pin_rules import (
     AGENT,
@@ -147,6 +148,11 @@ class Pins:
         if not self._has_tables():
             raise SchemaVersionError("this metastore has no tables for pins yet: run 'hive-acid schema upgrade'")
         self._require_free(name)
+        require_hive_4(
+            self._database.layout(),
+            "a pin",
+            "its Hive's Cleaner only waits for locks, so nothing would keep the files; read in one transaction instead",
+        )
         agent = f"{AGENT} {name}" + (f" ({agent_info})" if agent_info else "")
         begun = begin(self._client, table_uses(list(found)), agent, TxnType.READ_ONLY)
         reader = ReaderSnapshot(self._client, begun)

@@ -75,10 +75,11 @@ def layout_of(found: Mapping[str, Collection[str]]) -> Layout:
 
     :param found: columns by table, views left out, each spelled as it is there.
     """
-    wanted = {t.name: t for t in METADATA.sorted_tables if t not in EXTENSION_TABLES}
+    ours_or_unused = {*EXTENSION_TABLES, *SERVER_TABLES}
+    wanted = {t.name: t for t in METADATA.sorted_tables if t not in ours_or_unused}
     wanted[NEXT_TXN_ID.name] = NEXT_TXN_ID
     lower_case = frozenset(name for name in wanted if name not in found and name.lower() in found)
-    missing = frozenset(name for name in wanted if name not in found and name.lower() not in found)
+    missing = frozenset(name for name in wanted if name not in found and name not in lower_case)
     absent = set()
     for name, table in wanted.items():
         if name not in missing:

@@ -162,7 +162,11 @@ def read_state(connection: Connection) -> SchemaState:
     return SchemaState(version, row[1], extension, lacking(layout))
 
 
-_NEEDED_COLUMNS = {("TXNS", "TXN_TYPE"), ("TXN_COMPONENTS", "TC_WRITEID"), ("COMPLETED_TXN_COMPONENTS", "CTC_UPDATE_DELETE")}
+_NEEDED_COLUMNS = {
+    ("TXNS", "TXN_TYPE"),
+    ("TXN_COMPONENTS", "TC_WRITEID"),
+    ("COMPLETED_TXN_COMPONENTS", "CTC_UPDATE_DELETE"),
+}
 """Without them, as before Hive 3.1, nobody can tell what a txn is and what it wrote."""
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_hive_acid.metastore import MetastoreClient
 
-NAMES = sorted(METADATA.tables)
+NAMES = sorted(METADATA.tables.keys() - {table.name for table in schema.SERVER_TABLES})
 
 
 class Rows:
