@@ -120,7 +120,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--schema",
         choices=hive3_schemas.KINDS,
-        help="give tests a metastore as a Hive 3.1 or a CDP makes it, with our tables beside its own (default: Hive 4's)",
+        help="give tests a metastore as a Hive 3.1 or a CDP makes it, with our tables beside (default: Hive 4's)",
     )
     parser.addoption(
         "--every-database",
@@ -186,8 +186,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
+    of_hive_3 = config.getoption("--schema") is not None
     for item in items:
-        (left_out if _is_elsewhere(item) else kept).append(item)
+        not_there = of_hive_3 and item.get_closest_marker("hive4") is not None
+        (left_out if not_there or _is_elsewhere(item) else kept).append(item)
     config.hook.pytest_deselected(items=left_out)
     long = {item.path for item in kept if item.get_closest_marker("spark") or item.get_closest_marker("airflow")}
     items[:] = sorted(kept, key=lambda item: item.path not in long)

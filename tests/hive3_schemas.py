@@ -41,7 +41,7 @@ _MORE = {
     "TAB_COL_STATS": {"CAT_NAME": 256, "DB_NAME": 128, "TABLE_NAME": 256},
     "PART_COL_STATS": {"CAT_NAME": 256, "DB_NAME": 128, "TABLE_NAME": 256, "PARTITION_NAME": 767},
 }
-"""Columns that Hive 4.1 no longer has; all required, the names of catalogs by a default."""
+"""Columns that Hive 4.1 no longer has."""
 LOWER_CASE = {
     "AUX_TABLE", "COMPACTION_QUEUE", "COMPLETED_COMPACTIONS", "COMPLETED_TXN_COMPONENTS", "HIVE_LOCKS",
     "MATERIALIZATION_REBUILD_LOCKS", "MIN_HISTORY_LEVEL", "NEXT_COMPACTION_QUEUE_ID", "NEXT_LOCK_ID", "NEXT_TXN_ID",
@@ -73,7 +73,8 @@ def create(url: str, kind: str) -> None:
                 view = ", ".join(
                     f'"{c.name}" AS {c.name.lower()}' for c in columns if (name, c.name) not in absent(kind)
                 )
-                connection.execute(sa.DDL(f'CREATE VIEW {name.lower()} AS SELECT {view} FROM "{name}"'))
+                text = f'CREATE VIEW {name.lower()} AS SELECT {view} FROM "{name}"'  # noqa: S608 - names of ours
+                connection.execute(sa.DDL(text))
         for name, column in COUNTERS.items():
             spelled = tables.tables.get(name, tables.tables.get(name.lower()))
             assert spelled is not None
@@ -123,12 +124,7 @@ def _tables(kind: str, lower: set[str]) -> sa.MetaData:
                     server_default=c.server_default.arg if isinstance(c.server_default, sa.DefaultClause) else None,
                 )
             )
-        for more, length in _MORE.get(name, {}).items():
-            columns.append(
-                sa.Column(
-                    more, sa.String(length), nullable=False, server_default="hive" if more == "CAT_NAME" else None
-                )
-            )
+        columns += [sa.Column(more, sa.String(length)) for more, length in _MORE.get(name, {}).items()]
         copy = sa.Table(spelled(name, name), made, *columns, **table.dialect_kwargs)
         for index in table.indexes:
             if str(index.name) in _OURS_ON_THEIRS | {"TXN_STATE_IDX"} or str(index.name).endswith("_KEY"):

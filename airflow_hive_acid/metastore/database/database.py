@@ -179,7 +179,7 @@ class Database:
         """
         if self._features is None or time.monotonic() >= self._look_again:
             names = set(sa.inspect(connection).get_table_names())
-            names |= self.backend.layout.lower_case
+            names |= {name for name in self.backend.layout.lower_case if name.lower() in names}
             self._features = Features(
                 min_history_level="MIN_HISTORY_LEVEL" in names,
                 min_history_write_id="MIN_HISTORY_WRITE_ID" in names,
@@ -324,7 +324,7 @@ class Database:
 
     def engine_of_its_own(self, isolation_level: str) -> sa.Engine:
         """An engine for a connection that is held for long: its connections are closed when they are given back."""
-        engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool, isolation_level=isolation_level)  # type: ignore[arg-type]
+        engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool, isolation_level=isolation_level)
         fit(engine.dialect, self.backend.layout)
         return engine
 

@@ -1,9 +1,10 @@
-"""Statements for Hive 4's tables, on a metastore whose tables are others (:mod:`~airflow_hive_acid.metastore.schema.layouts`).
+"""Statements for Hive 4's tables, on a metastore whose tables are others.
 
-Verbs are written for Hive 4's tables. On a metastore with another layout, SQLAlchemy's compiler is given one more step:
-a column that is not there reads as NULL and is left out of what is written; a table that is not there is empty, and
-what is deleted from it is nothing; names are in lower case where they are there. :class:`either` is for what has to be
-done in another way. On a metastore of Hive 4 the compiler is SQLAlchemy's own, and nothing of this costs anything.
+Verbs are written for Hive 4's tables. On a metastore with another layout
+(:mod:`~airflow_hive_acid.metastore.schema.layouts`) SQLAlchemy's compiler is given one more step: a column that is not
+there reads as its default, or NULL, and is left out of what is written; a table that is not there is empty, and what is deleted from it
+is nothing; names are in lower case where they are there. :class:`either` is for what has to be done in another way. On
+a metastore of Hive 4 the compiler is SQLAlchemy's own, and nothing of this costs anything.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class _Fitted:
             return str(super().visit_column(column, add_to_result_map=add_to_result_map, **options))  # type: ignore[misc]
         if add_to_result_map is not None:
             add_to_result_map(column.name, column.name, (column, column.name, column.key), column.type)
-        text = self.process(sa.cast(sa.null(), column.type))
+        text = self._absent_value(column)
         if options.get("within_columns_clause") and not options.get("within_label_clause"):
             return f"{text} AS {self.preparer.quote(column.name)}"
         return str(text)
@@ -143,23 +144,21 @@ class _Fitted:
             return str(
                 super().visit_table(table, asfrom=asfrom, enclosing_alias=enclosing_alias, **options)  # type: ignore[misc]
             )
-        columns = ", ".join(
-            f"{self.process(sa.cast(sa.null(), c.type))} AS {self.preparer.quote(c.name)}" for c in table.columns
-        )
+        columns = ", ".join(f"{self._absent_value(c)} AS {self.preparer.quote(c.name)}" for c in table.columns)
         rows = f"(SELECT {columns}{self.default_from()} WHERE 1 = 0)"
         return rows if enclosing_alias is not None else f"{rows} AS {self.preparer.quote(table.name)}"
 
     def visit_delete(self: Any, delete: Any, visiting_cte: Any = None, **options: Any) -> str:
         """See SQLAlchemy's ``SQLCompiler``."""
         if delete.table.name in self.layout.missing:
-            return self._nothing(delete, visiting_cte)
+            return str(self._nothing(delete, visiting_cte))
         return str(super().visit_delete(delete, visiting_cte=visiting_cte, **options))  # type: ignore[misc]
 
     def visit_update(self: Any, update: Any, visiting_cte: Any = None, **options: Any) -> str:
         """See SQLAlchemy's ``SQLCompiler``; columns that are not there are not set."""
         name = update.table.name
         if name in self.layout.missing:
-            return self._nothing(update, visiting_cte)
+            return str(self._nothing(update, visiting_cte))
         if update._values and self._are_absent(name, update._values):
             update = update._generate()
             kept = {k: v for k, v in update._values.items() if not self._is_absent(name, k)}
@@ -201,6 +200,13 @@ class _Fitted:
                 insert, visited_bindparam=visited_bindparam, visiting_cte=visiting_cte, **options
             )
         )
+
+    def _absent_value(self: Any, column: Any) -> str:
+        """What a new row would have there: the default, or NULL."""
+        if isinstance(column.server_default, sa.DefaultClause) and isinstance(column.server_default.arg, str):
+            default = sa.cast(sa.literal(column.server_default.arg, sa.String), column.type)
+            return str(self.process(default, literal_binds=True))
+        return str(self.process(sa.cast(sa.null(), column.type)))
 
     def _is_absent(self, table: str, column: Any) -> bool:
         return (table, column if isinstance(column, str) else column.name) in self.layout.absent

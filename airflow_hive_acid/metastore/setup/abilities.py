@@ -52,5 +52,6 @@ def require_hive_4(layout: Layout, what: str, instead: str) -> None:
     """
     if layout.counts_txns:
         raise SchemaVersionError(
-            f"{what} is not done on this metastore: it belongs to a Hive before 4 (it has the table NEXT_TXN_ID); {instead}"
+            f"{what} is not done on this metastore: it belongs to a Hive before 4 (it has the table NEXT_TXN_ID); "
+            + instead
         )

@@ -109,7 +109,7 @@ def upgrade_schema(database: Database) -> SchemaUpgrade:
     """Create our own tables in a metastore that Hive's schema tool has made, or bring them to this release's version.
 
     :return: what was done; nothing when everything was there.
-    :raises SchemaVersionError: when it is no metastore of a Hive 3.1 or 4.0 to 4.2, or our tables are of a newer release.
+    :raises SchemaVersionError: when it is no metastore of a Hive 3.1 or 4.0 to 4.2, or our tables are newer.
     """
 
     def upgrade(connection: Connection) -> SchemaUpgrade:
@@ -124,7 +124,7 @@ def upgrade_schema(database: Database) -> SchemaUpgrade:
 def check_schema(database: Database) -> SchemaState:
     """What the database holds.
 
-    :raises SchemaVersionError: when it is no metastore of a Hive 3.1 or 4.0 to 4.2; names what was found and the remedy.
+    :raises SchemaVersionError: when it is no metastore of a Hive 3.1 or 4.0 to 4.2; names what was found.
     """
     return database.read(read_state)
 
@@ -150,7 +150,8 @@ def read_state(connection: Connection) -> SchemaState:
             f"that Hive. {_what_to_do(version)}"
         )
     hive_tables = {t.name for t in METADATA.sorted_tables if t not in EXTENSION_TABLES}
-    missing = sorted(hive_tables - names - layout.lower_case - _not_needed(layout))
+    there = {name.upper() if name.upper() in layout.lower_case else name for name in names}
+    missing = sorted(hive_tables - there - _not_needed(layout))
     missing += sorted(f"{table}.{column}" for table, column in _NEEDED_COLUMNS & layout.absent)
     if missing:
         raise SchemaVersionError(

@@ -1,4 +1,4 @@
-"""A real Hive 3.1.3 under remote control, built once from Maven's artifacts: one process, one request after the other."""
+"""A real Hive 3.1.3 under remote control, built once from Maven's artifacts: one process, one request at a time."""
 
 from __future__ import annotations
 
