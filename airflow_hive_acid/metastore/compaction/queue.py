@@ -351,6 +351,8 @@ class CompactionQueue:
         self, count: int = 1000, age_ms: int = 12 * 3_600_000, limit: int = FETCH_SIZE
     ) -> list[AbortedWrites]:
         """Where aborted txns have left more than ``count`` components, or one older than ``age_ms``."""
+        if self._database.layout().counts_txns:
+            return []  # its Hive compacts them away
         return self._database.read(lambda connection: candidates.find_aborted(connection, count, age_ms, limit))
 
     def active(self) -> list[Compaction]:
@@ -436,6 +438,7 @@ class CompactionQueue:
 
     def retry_aborted(self, writes: AbortedWrites, error: str, pause_ms: int) -> None:
         """Removing aborted writes failed: remember it in a row of type ABORT_TXN_CLEANUP, with a longer pause."""
+        require_hive_4(self._database.layout(), "a clean-up after aborted txns", _LEAVE_IT)
 
         with self._mutex(SCHEDULER_MUTEX):
             self._database.run(

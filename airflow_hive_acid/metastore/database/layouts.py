@@ -203,10 +203,12 @@ class _Fitted:
 
     def _absent_value(self: Any, column: Any) -> str:
         """What a new row would have there: the default, or NULL."""
+        # Without a collation, which a CAST cannot take on MySQL.
+        kind = sa.String(column.type.length) if isinstance(column.type, sa.String) else column.type
         if isinstance(column.server_default, sa.DefaultClause) and isinstance(column.server_default.arg, str):
-            default = sa.cast(sa.literal(column.server_default.arg, sa.String), column.type)
+            default = sa.cast(sa.literal(column.server_default.arg, sa.String), kind)
             return str(self.process(default, literal_binds=True))
-        return str(self.process(sa.cast(sa.null(), column.type)))
+        return str(self.process(sa.cast(sa.null(), kind)))
 
     def _is_absent(self, table: str, column: Any) -> bool:
         return (table, column if isinstance(column, str) else column.name) in self.layout.absent
