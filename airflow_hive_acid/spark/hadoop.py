@@ -369,7 +369,7 @@ class HadoopFilesystem:
         reader = self.orc_reader(uri)
         try:
             rows = int(reader.getNumberOfRows())
-            _require_consistent(uri, reader, rows, rows)  # other writers' files may have no statistics
+            _has_statistics(uri, reader, rows, rows)  # other writers' files may have no statistics
             return rows
         finally:
             reader.close()

@@ -2,9 +2,9 @@
 
 Verbs are written for Hive 4's tables. On a metastore with another layout
 (:mod:`~airflow_hive_acid.metastore.schema.layouts`) SQLAlchemy's compiler is given one more step: a column that is not
-there reads as its default, or NULL, and is left out of what is written; a table that is not there is empty, and what is deleted from it
-is nothing; names are in lower case where they are there. :class:`either` is for what has to be done in another way. On
-a metastore of Hive 4 the compiler is SQLAlchemy's own, and nothing of this costs anything.
+there reads as its default, or NULL, and is left out of what is written; a table that is not there is empty, and what is
+deleted from it is nothing; names are in lower case where they are there. :class:`either` is for what has to be done in
+another way. On a metastore of Hive 4 the compiler is SQLAlchemy's own, and nothing of this costs anything.
 """
 
 from __future__ import annotations
