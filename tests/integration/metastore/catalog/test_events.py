@@ -309,6 +309,7 @@ def test_two_clients_write_events_without_gaps_and_without_waiting_for_ever(meta
         assert [e.event_id for e in found] == list(range(1, 2 * 5 * 6 + 2))
 
 
+@pytest.mark.hive4("no WRITE_ID in the catalog")
 @pytest.mark.parametrize(
     ("stage", "kind", "table"),
     [
