@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 COUNTING_TXNS = (
     "compaction and cleaning by this package (Hive's own compactor does both; requests are put into its queue)",
     "a replica of another metastore",
+    "statistics of columns (ANALYZE … FOR COLUMNS)",
 )
 """What is not done where a Hive 3 counts txns."""
 _BY_COLUMN = (
